@@ -1,0 +1,2 @@
+//! `catalogd`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! `olm-resolve`.

@@ -1,0 +1,2 @@
+//! `operator-controller`.
+fn main() {}
