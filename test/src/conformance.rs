@@ -1,0 +1,228 @@
+//! Runs recorded cases against the same public functions that the product calls.
+//!
+//! A suite is one JSON file of cases (`fbc-validate/rules.json`, say); its module here turns a case's inputs into a
+//! call and compares the outcome with `expect`. A case whose recorded outcome is a fault of the reference
+//! implementation stands in `test/conformance/deviations.toml`: there its expectation is replaced by what ours does,
+//! so that ours is checked to do exactly that.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub mod blang_ranges;
+pub mod bundle_config;
+pub mod clustercatalog_admission;
+pub mod fbc_load;
+pub mod fbc_validate;
+pub mod fbc_write;
+pub mod indexignore;
+pub mod max_openshift_version;
+pub mod metas_query;
+pub mod network_error_sanitize;
+pub mod registryv1_render;
+pub mod release_versions;
+pub mod semver_constraints;
+pub mod successors_resolution;
+
+/// What one case came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Ours does what is expected.
+    Pass,
+    /// Ours does something else; the text says what was expected and what came.
+    Fail(String),
+    /// The case records a text of a library that is not part of the contract; it is not counted.
+    Informative,
+}
+
+impl Outcome {
+    /// [`Outcome::Pass`] when both are equal, else a failure that shows both.
+    pub fn compare<T: PartialEq + fmt::Debug>(what: &str, expected: &T, actual: &T) -> Self {
+        if expected == actual { Self::Pass } else { Self::Fail(format!("{what}: expected {expected:?}, got {actual:?}")) }
+    }
+
+    /// The first failure of the two, else the other outcome.
+    #[must_use]
+    pub fn and(self, next: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Pass => next(),
+            other => other,
+        }
+    }
+}
+
+/// Runs one case.
+pub type Runner = fn(&Value) -> Outcome;
+
+/// A suite that this project passes: its file below the directory of cases and the code that runs a case.
+struct Suite {
+    file: &'static str,
+    run: Runner,
+}
+
+/// Every suite that is done. A file named on the command line that is not here fails as a whole.
+const SUITES: &[Suite] = &[
+    Suite { file: "semver-constraints.json", run: semver_constraints::run },
+    Suite { file: "blang-ranges.json", run: blang_ranges::run },
+    Suite { file: "release-versions.json", run: release_versions::run },
+    Suite { file: "fbc-load.json", run: fbc_load::run },
+    Suite { file: "fbc-validate/channel-graph.json", run: fbc_validate::run },
+    Suite { file: "fbc-validate/convert-to-model.json", run: fbc_validate::run },
+    Suite { file: "fbc-validate/rules.json", run: fbc_validate::run },
+    Suite { file: "fbc-write.json", run: fbc_write::run },
+    Suite { file: "indexignore.json", run: indexignore::run },
+    Suite { file: "metas-query.json", run: metas_query::run },
+    Suite { file: "successors-resolution.json", run: successors_resolution::run },
+    Suite { file: "bundle-config.json", run: bundle_config::run },
+    Suite { file: "registryv1-render/convert.json", run: registryv1_render::run },
+    Suite { file: "registryv1-render/generators.json", run: registryv1_render::run },
+    Suite { file: "registryv1-render/install-modes.json", run: registryv1_render::run },
+    Suite { file: "registryv1-render/validators.json", run: registryv1_render::run },
+    Suite { file: "max-openshift-version.json", run: max_openshift_version::run },
+    Suite { file: "clustercatalog-admission.json", run: clustercatalog_admission::run },
+    Suite { file: "network-error-sanitize.json", run: network_error_sanitize::run },
+];
+
+#[derive(Deserialize)]
+struct SuiteFile {
+    cases: Vec<Value>,
+}
+
+/// The outcomes of one file.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// The file, relative to the directory of cases.
+    pub file: String,
+    /// Cases that came out as expected.
+    pub passed: usize,
+    /// Id and reason of each case that did not.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Runs the suites in `dir`: the files named, or every suite that is done. The cases' `bundle_ref`s are
+/// resolved against `dir`'s parent, where the large bundles lie.
+///
+/// # Errors
+/// When a file or the list of deviations cannot be read.
+pub fn run(dir: &Path, files: &[String]) -> anyhow::Result<Vec<Tally>> {
+    let deviations = Deviations::load()?;
+    let files: Vec<&str> =
+        if files.is_empty() { SUITES.iter().map(|s| s.file).collect() } else { files.iter().map(String::as_str).collect() };
+    files.into_iter().map(|file| run_file(dir, file, &deviations)).collect()
+}
+
+fn run_file(dir: &Path, file: &str, deviations: &Deviations) -> anyhow::Result<Tally> {
+    let path = dir.join(file);
+    let text = std::fs::read(&path).with_context(|| format!("cannot read the cases in {}", path.display()))?;
+    let suite: SuiteFile =
+        serde_json::from_slice(&text).with_context(|| format!("{} is not a suite of cases", path.display()))?;
+    let mut tally = Tally { file: file.to_owned(), ..Tally::default() };
+    let Some(known) = SUITES.iter().find(|s| s.file == file) else {
+        tally.failed =
+            suite.cases.iter().map(|case| (id(case), "nothing runs the cases of this file yet".to_owned())).collect();
+        return Ok(tally);
+    };
+    for case in suite.cases {
+        let name = id(&case);
+        let mut case = deviations.rewrite(file.trim_end_matches(".json"), case);
+        attach_bundle(dir, &mut case)?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| (known.run)(&case)))
+            .unwrap_or_else(|_| Outcome::Fail("panicked".to_owned()));
+        match outcome {
+            Outcome::Pass => tally.passed += 1,
+            Outcome::Fail(why) => tally.failed.push((name, why)),
+            Outcome::Informative => {}
+        }
+    }
+    Ok(tally)
+}
+
+fn id(case: &Value) -> String {
+    case.get("id").and_then(Value::as_str).unwrap_or("(no id)").to_owned()
+}
+
+/// Puts the files of a referenced bundle into the case, so that a runner sees one shape only.
+fn attach_bundle(dir: &Path, case: &mut Value) -> anyhow::Result<()> {
+    let Some(reference) = case.get("bundle_ref").and_then(Value::as_str) else { return Ok(()) };
+    let beside = dir.parent().unwrap_or(dir).join(reference);
+    let path: PathBuf = if beside.exists() { beside } else { dir.join(reference) };
+    let text = std::fs::read(&path).with_context(|| format!("cannot read the bundle {}", path.display()))?;
+    let mut files: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+    if let Some(inner) = files.get_mut("files") {
+        files = inner.take();
+    }
+    if let Some(object) = case.as_object_mut() {
+        object.insert("bundle_files".to_owned(), files);
+    }
+    Ok(())
+}
+
+/// Where ours is right and the recorded outcome is not, with the reason.
+#[derive(Debug, Default, Deserialize)]
+struct Deviations {
+    #[serde(default)]
+    deviation: Vec<Deviation>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deviation {
+    suite: String,
+    id: Option<String>,
+    #[serde(default)]
+    ids: Vec<String>,
+    kind: Option<String>,
+    input_contains: Option<String>,
+    #[serde(rename = "quirk")]
+    _quirk: String,
+    ours: toml::Table,
+}
+
+impl Deviations {
+    fn load() -> anyhow::Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/deviations.toml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{} is not a list of deviations", path.display()))
+    }
+
+    /// The case with the expectation of every deviation that covers it.
+    fn rewrite(&self, suite: &str, mut case: Value) -> Value {
+        for deviation in self.deviation.iter().filter(|d| d.suite == suite && d.covers(&case)) {
+            let Some(object) = case.as_object_mut() else { continue };
+            let expect = object.entry("expect").or_insert_with(|| Value::Object(serde_json::Map::new()));
+            let Some(expect) = expect.as_object_mut() else { continue };
+            for (key, value) in &deviation.ours {
+                if value.as_str() == Some("__absent__") {
+                    expect.remove(key);
+                } else if let Ok(value) = serde_json::to_value(value) {
+                    expect.insert(key.clone(), value);
+                }
+            }
+        }
+        case
+    }
+}
+
+impl Deviation {
+    fn covers(&self, case: &Value) -> bool {
+        let named = |id: &str| case.get("id").and_then(Value::as_str) == Some(id);
+        if self.id.is_some() || !self.ids.is_empty() {
+            return self.id.as_deref().is_some_and(named) || self.ids.iter().any(|id| named(id));
+        }
+        if self.kind.is_none() && self.input_contains.is_none() {
+            return false;
+        }
+        let kind = self.kind.as_deref().is_none_or(|k| case.get("kind").and_then(Value::as_str) == Some(k));
+        let mut inputs = case.clone();
+        if let Some(object) = inputs.as_object_mut() {
+            object.remove("expect");
+            object.remove("id");
+            object.remove("source");
+        }
+        kind && self.input_contains.as_deref().is_none_or(|part| inputs.to_string().contains(part))
+    }
+}
