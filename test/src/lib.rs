@@ -1,1 +1,3 @@
-//! `olm-test`.
+//! The proving ground: a real control plane and registry, the runners of recorded cases and real data, the samples.
+
+pub mod samples;

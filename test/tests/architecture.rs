@@ -5,8 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates that touch no network, file system, clock or randomness.
-const PURE: &[&str] =
-    &["olm-api", "olm-version", "olm-yaml", "olm-fbc", "olm-bundle", "olm-resolve", "olm-preflight"];
+const PURE: &[&str] = &[
+    "olm-api",
+    "olm-version",
+    "olm-yaml",
+    "olm-fbc",
+    "olm-bundle",
+    "olm-resolve",
+    "olm-preflight",
+];
 /// Crates that talk to the outside and know no product controller.
 const EDGE: &[&str] = &["olm-image", "olm-serve", "olm-platform"];
 /// Programs.
@@ -14,13 +21,35 @@ const PROGRAMS: &[&str] = &["catalogd", "operator-controller", "olm"];
 
 /// What a pure crate may not list, directly or behind a feature.
 const IMPURE: &[&str] = &[
-    "tokio", "tokio-util", "hyper", "hyper-util", "reqwest", "axum", "kube-client", "kube-runtime", "rustls",
-    "tokio-rustls", "oci-distribution", "oci-client", "tempfile", "rustix", "rand", "getrandom", "tracing-subscriber",
+    "tokio",
+    "tokio-util",
+    "hyper",
+    "hyper-util",
+    "reqwest",
+    "axum",
+    "kube-client",
+    "kube-runtime",
+    "rustls",
+    "tokio-rustls",
+    "oci-distribution",
+    "oci-client",
+    "tempfile",
+    "rustix",
+    "rand",
+    "getrandom",
+    "tracing-subscriber",
 ];
 
 /// Calls that a pure crate's sources may not contain.
 const IMPURE_CALLS: &[&str] = &[
-    "std::fs", "std::env::", "std::net::", "std::process", "SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now",
+    "std::fs",
+    "std::env::",
+    "std::net::",
+    "std::process",
+    "SystemTime::now",
+    "Instant::now",
+    "Timestamp::now",
+    "Zoned::now",
 ];
 
 struct Manifest {
@@ -29,11 +58,17 @@ struct Manifest {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_path_buf()
 }
 
 fn manifests() -> BTreeMap<String, Manifest> {
-    let mut folders = vec!["api", "catalogd", "operator-controller", "olm", "test"].into_iter().map(|f| root().join(f)).collect::<Vec<_>>();
+    let mut folders = vec!["api", "catalogd", "operator-controller", "olm", "test"]
+        .into_iter()
+        .map(|f| root().join(f))
+        .collect::<Vec<_>>();
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         folders.push(entry.unwrap().path());
     }
@@ -54,18 +89,38 @@ fn manifests() -> BTreeMap<String, Manifest> {
 }
 
 fn ours(manifest: &Manifest) -> BTreeSet<&str> {
-    let known: BTreeSet<&str> = PURE.iter().chain(EDGE).chain(PROGRAMS).chain(&["olm-test"]).copied().collect();
-    manifest.dependencies.keys().map(String::as_str).filter(|name| known.contains(name)).collect()
+    let known: BTreeSet<&str> = PURE
+        .iter()
+        .chain(EDGE)
+        .chain(PROGRAMS)
+        .chain(&["olm-test"])
+        .copied()
+        .collect();
+    manifest
+        .dependencies
+        .keys()
+        .map(String::as_str)
+        .filter(|name| known.contains(name))
+        .collect()
 }
 
 #[test]
 fn every_crate_has_a_place_in_the_map() {
-    let known: BTreeSet<&str> = PURE.iter().chain(EDGE).chain(PROGRAMS).chain(&["olm-test"]).copied().collect();
+    let known: BTreeSet<&str> = PURE
+        .iter()
+        .chain(EDGE)
+        .chain(PROGRAMS)
+        .chain(&["olm-test"])
+        .copied()
+        .collect();
     let found = manifests();
     assert_eq!(found.keys().map(String::as_str).collect::<BTreeSet<_>>(), known);
     let map = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     for name in found.keys() {
-        assert!(map.contains(&format!("| {name} |")), "docs/architecture.md does not list the crate {name}");
+        assert!(
+            map.contains(&format!("| {name} |")),
+            "docs/architecture.md does not list the crate {name}"
+        );
     }
 }
 
@@ -93,9 +148,15 @@ fn the_platform_crate_knows_no_product_crate() {
 
 #[test]
 fn pure_crates_list_no_runtime_network_or_client() {
-    for (name, manifest) in manifests().iter().filter(|(name, _)| PURE.contains(&name.as_str())) {
+    for (name, manifest) in manifests()
+        .iter()
+        .filter(|(name, _)| PURE.contains(&name.as_str()))
+    {
         for (dependency, value) in &manifest.dependencies {
-            assert!(!IMPURE.contains(&dependency.as_str()), "{name} is pure and may not depend on {dependency}");
+            assert!(
+                !IMPURE.contains(&dependency.as_str()),
+                "{name} is pure and may not depend on {dependency}"
+            );
             let features: Vec<&str> = value
                 .get("features")
                 .and_then(toml::Value::as_array)
@@ -103,7 +164,9 @@ fn pure_crates_list_no_runtime_network_or_client() {
                 .unwrap_or_default();
             if dependency == "kube" {
                 assert!(
-                    !features.iter().any(|f| ["client", "runtime", "config", "rustls-tls"].contains(f)),
+                    !features
+                        .iter()
+                        .any(|f| ["client", "runtime", "config", "rustls-tls"].contains(f)),
                     "{name} is pure and may not use kube's client ({features:?})"
                 );
             }
@@ -113,7 +176,10 @@ fn pure_crates_list_no_runtime_network_or_client() {
 
 #[test]
 fn pure_crates_touch_no_files_environment_network_or_clock() {
-    for (name, manifest) in manifests().iter().filter(|(name, _)| PURE.contains(&name.as_str())) {
+    for (name, manifest) in manifests()
+        .iter()
+        .filter(|(name, _)| PURE.contains(&name.as_str()))
+    {
         for file in sources(&manifest.folder.join("src")) {
             // A generator's own main writes files; the library it calls does not.
             if file.components().any(|part| part.as_os_str() == "bin") {
@@ -122,8 +188,14 @@ fn pure_crates_touch_no_files_environment_network_or_clock() {
             let text = std::fs::read_to_string(&file).unwrap();
             let production = text.split("#[cfg(test)]").next().unwrap_or_default();
             for call in IMPURE_CALLS {
-                let hit = production.lines().find(|line| line.contains(call) && !line.trim_start().starts_with("//"));
-                assert!(hit.is_none(), "{name} is pure, but {} has {hit:?}", file.display());
+                let hit = production
+                    .lines()
+                    .find(|line| line.contains(call) && !line.trim_start().starts_with("//"));
+                assert!(
+                    hit.is_none(),
+                    "{name} is pure, but {} has {hit:?}",
+                    file.display()
+                );
             }
         }
     }
@@ -147,11 +219,17 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn no_source_carries_a_path_or_address_of_the_machine_it_was_written_on() {
-    let listed = std::process::Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
+    let listed = std::process::Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .unwrap();
     let files = String::from_utf8(listed.stdout).unwrap();
     assert!(!files.is_empty(), "git lists no files");
     for file in files.lines() {
-        let Ok(text) = std::fs::read_to_string(root().join(file)) else { continue };
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else {
+            continue;
+        };
         for (number, line) in text.lines().enumerate() {
             for home in [concat!("/wo", "rk/"), concat!("/ro", "ot/")] {
                 assert!(!line.contains(home), "{file}:{} names {home}", number + 1);

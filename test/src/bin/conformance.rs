@@ -26,10 +26,19 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     }
     for tally in &tallies {
-        println!("{}: {} passed, {} failed", tally.file, tally.passed, tally.failed.len());
+        println!(
+            "{}: {} passed, {} failed",
+            tally.file,
+            tally.passed,
+            tally.failed.len()
+        );
     }
     let passed: usize = tallies.iter().map(|t| t.passed).sum();
     let failed: usize = tallies.iter().map(|t| t.failed.len()).sum();
     println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed == 0 && passed > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

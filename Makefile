@@ -1,0 +1,60 @@
+# Thin verbs; each is one or two lines that can be typed by hand. `make help` lists them.
+CARGO ?= cargo
+RELEASE := --release --locked
+OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
+# Recorded cases and real data, where they are present beside the checkout.
+SHARED ?= ../shared
+KUBECTL ?= kubectl
+OVERLAY ?= manifests/base
+
+.DEFAULT_GOAL := help
+.PHONY: help run test conformance e2e bench lint fmt crds images deploy undeploy clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## a throwaway cluster, a registry, both managers and an installed extension; stays up until Ctrl-C
+	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm
+	$(OLM_TEST) run
+
+test: ## everything that needs no root: unit, property and control-plane tests
+	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm
+	$(OLM_TEST) cluster build
+	$(CARGO) test $(RELEASE) --workspace
+
+conformance: ## recorded cases and real data, where SHARED has them
+	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- $(SHARED)/conformance/given
+	sh test/realdata.sh $(SHARED)/realdata
+
+e2e: images ## a real node too (root): the managers as Pods from the manifests
+	$(OLM_TEST) e2e
+
+bench: ## prints time, memory and requests; needs no root
+	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller
+	$(OLM_TEST) bench
+
+lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; else echo "cargo-deny is not installed: dependency rules not checked"; fi
+
+fmt: ## format the sources
+	$(CARGO) fmt --all
+
+crds: ## generate manifests/crds and docs/api.md from the types
+	$(CARGO) run $(RELEASE) --quiet -p olm-api --bin crds -- .
+
+images: ## both managers as OCI archives in dist/, without a container engine
+	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm-test --bins
+	$(OLM_TEST) images build --out dist
+
+deploy: ## apply OVERLAY (manifests/base) to the cluster of KUBECONFIG
+	$(KUBECTL) apply --server-side -k $(OVERLAY)
+
+undeploy: ## remove what deploy applied; extensions first, so that they leave nothing behind
+	$(KUBECTL) delete clusterextensions.olm.operatorframework.io --all --wait --ignore-not-found
+	$(KUBECTL) delete -k $(OVERLAY) --ignore-not-found
+
+clean: ## remove build output
+	$(CARGO) clean
+	rm -rf dist

@@ -1,0 +1,169 @@
+//! The project's own sample operator `greeter` as bundles and as a catalog, in several versions with an update graph.
+//!
+//! `test/samples/greeter` holds the files; here the version and the images are put in.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+const CSV: &str = include_str!("../samples/greeter/csv.yaml");
+const CRD: &str = include_str!("../samples/greeter/crd.yaml");
+const ANNOTATIONS: &str = include_str!("../samples/greeter/annotations.yaml");
+
+/// The field that version 1.1.0 adds to the custom resource.
+const SALUTATION: &str = "                salutation:
+                  type: string
+                  description: What stands before the name; `Hello` when absent.
+                  maxLength: 100";
+
+/// The versions of the sample operator, in the order of their release.
+pub const VERSIONS: &[&str] = &["1.0.0", "1.0.1", "1.1.0", "2.0.0"];
+
+/// A bundle as files: path below the bundle's root → content. `operator_image` is what its Deployment runs.
+pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
+    let with_salutation = !version.starts_with("1.0.");
+    let crd = CRD.replace(
+        "@SALUTATION@\n",
+        &if with_salutation {
+            format!("{SALUTATION}\n")
+        } else {
+            String::new()
+        },
+    );
+    let csv = CSV
+        .replace("@VERSION@", version)
+        .replace("@IMAGE@", operator_image);
+    BTreeMap::from([
+        (
+            "manifests/greeter.clusterserviceversion.yaml".to_owned(),
+            csv.into_bytes(),
+        ),
+        (
+            "manifests/samples.olm.example_greetings.yaml".to_owned(),
+            crd.into_bytes(),
+        ),
+        (
+            "metadata/annotations.yaml".to_owned(),
+            ANNOTATIONS.as_bytes().to_vec(),
+        ),
+    ])
+}
+
+/// An update graph: channel → entries (version, the version it replaces, the versions it skips).
+const CHANNELS: &[(&str, &[Entry])] = &[
+    (
+        "stable",
+        &[
+            Entry {
+                version: "1.0.0",
+                replaces: None,
+                skips: &[],
+            },
+            Entry {
+                version: "1.0.1",
+                replaces: Some("1.0.0"),
+                skips: &[],
+            },
+            Entry {
+                version: "1.1.0",
+                replaces: Some("1.0.1"),
+                skips: &["1.0.0"],
+            },
+        ],
+    ),
+    // Only those who ask for the channel see the next major version.
+    (
+        "candidate",
+        &[
+            Entry {
+                version: "1.1.0",
+                replaces: None,
+                skips: &[],
+            },
+            Entry {
+                version: "2.0.0",
+                replaces: Some("1.1.0"),
+                skips: &[],
+            },
+        ],
+    ),
+];
+
+struct Entry {
+    version: &'static str,
+    replaces: Option<&'static str>,
+    skips: &'static [&'static str],
+}
+
+/// The catalog of the given versions as JSON blobs, one a line; `bundle_image` says where the bundle of a version lies.
+pub fn catalog(versions: &[&str], bundle_image: impl Fn(&str) -> String) -> String {
+    let name = |version: &str| format!("greeter.v{version}");
+    let mut blobs = vec![json!({
+        "schema": "olm.package",
+        "name": "greeter",
+        "defaultChannel": "stable",
+        "description": "Greets whoever a Greeting names.",
+    })];
+    for (channel, entries) in CHANNELS {
+        let entries: Vec<_> = entries
+            .iter()
+            .filter(|entry| versions.contains(&entry.version))
+            .map(|entry| {
+                let mut blob = json!({ "name": name(entry.version) });
+                if let Some(replaces) = entry.replaces {
+                    blob["replaces"] = json!(name(replaces));
+                }
+                if !entry.skips.is_empty() {
+                    blob["skips"] = entry.skips.iter().map(|skipped| name(skipped)).collect();
+                }
+                blob
+            })
+            .collect();
+        if !entries.is_empty() {
+            blobs.push(
+                json!({ "schema": "olm.channel", "package": "greeter", "name": channel, "entries": entries }),
+            );
+        }
+    }
+    for version in versions {
+        blobs.push(json!({
+            "schema": "olm.bundle",
+            "package": "greeter",
+            "name": name(version),
+            "image": bundle_image(version),
+            "properties": [
+                { "type": "olm.package", "value": { "packageName": "greeter", "version": version } },
+                { "type": "olm.gvk", "value": { "group": "samples.olm.example", "kind": "Greeting", "version": "v1" } },
+            ],
+        }));
+    }
+    blobs.iter().map(|blob| format!("{blob}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placeholder_is_filled() {
+        for version in VERSIONS {
+            for (path, content) in bundle(version, "registry.example/operator:1") {
+                let text = String::from_utf8(content).unwrap();
+                assert!(
+                    !text.contains('@'),
+                    "{path} of {version} still holds a placeholder: {text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_not_published_stands_nowhere_in_the_catalog() {
+        let text = catalog(&["1.0.0", "1.0.1"], |v| format!("registry.example/greeter:{v}"));
+        assert!(text.contains("registry.example/greeter:1.0.1"), "{text}");
+        assert!(
+            !text.contains("greeter.v1.1.0") && !text.contains("greeter.v2.0.0"),
+            "{text}"
+        );
+    }
+}
