@@ -1,0 +1,344 @@
+//! A stream of YAML or JSON documents, one at a time.
+
+use std::io::BufRead;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::build::to_json_with;
+use crate::error::{Error, ErrorKind};
+use crate::limits::Limits;
+
+/// One document of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// The line of the stream where the document begins, counted from 1.
+    pub line: usize,
+    /// What the document says.
+    pub content: Content,
+}
+
+/// What a document says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// The text of a JSON value exactly as written; it has been checked to be valid JSON.
+    Json(String),
+    /// The value of a YAML document, keys sorted. [`Value::Null`] when the document holds only comments.
+    Yaml(Value),
+}
+
+impl Document {
+    /// The document as a value; null for a document of comments only.
+    ///
+    /// # Errors
+    /// None in practice: JSON text is checked when it is read.
+    pub fn into_value(self) -> Result<Value, Error> {
+        match self.content {
+            Content::Yaml(value) => Ok(value),
+            Content::Json(text) => serde_json::from_str(&text).map_err(|fault| {
+                let line = self.line + fault.line().saturating_sub(1);
+                Error::new(line, fault.column(), ErrorKind::Json(fault.to_string()))
+            }),
+        }
+    }
+}
+
+enum Mode {
+    Unknown,
+    /// A row of JSON values, and how many there were.
+    Json(usize),
+    Yaml,
+    Ended,
+}
+
+/// The documents of a stream, read one at a time; see [`documents`].
+pub struct Documents<R> {
+    reader: R,
+    limits: Limits,
+    mode: Mode,
+    /// Bytes read from the stream and not yet part of a document, from `start` on.
+    pending: Vec<u8>,
+    start: usize,
+    /// Lines of the stream before `pending`.
+    lines: usize,
+}
+
+/// The documents of a stream as Kubernetes tooling separates them.
+///
+/// A stream whose first character is `{` is a row of JSON values; when the first or second of them is not valid
+/// JSON, the rest is taken as YAML. YAML documents are separated by lines that begin with `---` and hold nothing
+/// else but a comment. Stretches without a line are no documents; one with only comments is the document null.
+/// After an error the iterator ends. At most one document is held in memory.
+pub fn documents<R: BufRead>(reader: R, limits: &Limits) -> Documents<R> {
+    Documents {
+        reader,
+        limits: *limits,
+        mode: Mode::Unknown,
+        pending: Vec::new(),
+        start: 0,
+        lines: 0,
+    }
+}
+
+impl<R: BufRead> Iterator for Documents<R> {
+    type Item = Result<Document, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.advance();
+        match next {
+            Ok(Some(document)) => Some(Ok(document)),
+            Ok(None) => {
+                self.mode = Mode::Ended;
+                None
+            }
+            Err(fault) => {
+                self.mode = Mode::Ended;
+                Some(Err(fault))
+            }
+        }
+    }
+}
+
+fn newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+impl<R: BufRead> Documents<R> {
+    fn advance(&mut self) -> Result<Option<Document>, Error> {
+        if matches!(self.mode, Mode::Unknown) {
+            self.mode = if self.begins_as_json()? {
+                Mode::Json(0)
+            } else {
+                Mode::Yaml
+            };
+        }
+        match self.mode {
+            Mode::Json(read) => match self.json()? {
+                Step::Document(document) => {
+                    self.mode = Mode::Json(read + 1);
+                    Ok(Some(document))
+                }
+                Step::End => Ok(None),
+                Step::Invalid(fault) if read > 1 => Err(fault),
+                Step::Invalid(json_fault) => {
+                    self.mode = Mode::Yaml;
+                    self.skip_line_end();
+                    // Neither reading fits: the one the stream began with is named.
+                    self.yaml().map_err(|_| json_fault)
+                }
+            },
+            Mode::Yaml => self.yaml(),
+            Mode::Unknown | Mode::Ended => Ok(None),
+        }
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.pending.get(self.start..).unwrap_or_default()
+    }
+
+    fn fail(&self, kind: ErrorKind) -> Error {
+        Error::new(self.lines + 1, 1, kind)
+    }
+
+    /// Reads the next line of the stream into `pending`; false at the end of the stream.
+    fn fill(&mut self) -> Result<bool, Error> {
+        if self.start > 0 {
+            self.pending.drain(..self.start);
+            self.start = 0;
+        }
+        let mut line = 0;
+        loop {
+            let available = match self.reader.fill_buf() {
+                Ok(available) => available,
+                Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(fault) => return Err(self.fail(ErrorKind::Read(fault))),
+            };
+            let (taken, ended) = match available.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (available.len(), available.is_empty()),
+            };
+            self.pending.extend(available.iter().take(taken));
+            self.reader.consume(taken);
+            line += taken;
+            if self.pending.len() > self.limits.bytes {
+                return Err(self.fail(ErrorKind::TooLarge(self.limits.bytes)));
+            }
+            if ended {
+                return Ok(line > 0);
+            }
+        }
+    }
+
+    fn consume(&mut self, bytes: usize) -> Vec<u8> {
+        let taken = self.rest().get(..bytes).unwrap_or_default().to_vec();
+        self.lines += newlines(&taken);
+        self.start += taken.len();
+        taken
+    }
+
+    fn begins_as_json(&mut self) -> Result<bool, Error> {
+        loop {
+            if !self.fill()? {
+                return Ok(false);
+            }
+            if let Some(first) = self.rest().iter().find(|byte| !byte.is_ascii_whitespace()) {
+                return Ok(*first == b'{');
+            }
+        }
+    }
+
+    /// The next JSON value. `pending` keeps what was read when it is not valid.
+    fn json(&mut self) -> Result<Step, Error> {
+        let mut scan = Scan::default();
+        let mut at = 0;
+        let end = loop {
+            while let Some(byte) = self.rest().get(at).copied() {
+                at += 1;
+                if scan.ends_with(byte) {
+                    break;
+                }
+            }
+            if scan.done {
+                break at;
+            }
+            if !self.fill()? {
+                if self.rest().iter().all(u8::is_ascii_whitespace) {
+                    return Ok(Step::End);
+                }
+                break self.rest().len();
+            }
+        };
+        let leading = self
+            .rest()
+            .iter()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
+        let line = self.lines + newlines(self.rest().get(..leading).unwrap_or_default()) + 1;
+        let text = self.rest().get(leading..end).unwrap_or_default();
+        let text = match serde_json::from_slice::<&RawValue>(text) {
+            Ok(raw) => raw.get().to_owned(),
+            Err(fault) => {
+                let kind = ErrorKind::Json(fault.to_string());
+                return Ok(Step::Invalid(Error::new(
+                    line + fault.line().saturating_sub(1),
+                    fault.column(),
+                    kind,
+                )));
+            }
+        };
+        if scan.deepest > self.limits.depth {
+            return Err(Error::new(line, 1, ErrorKind::TooDeep(self.limits.depth)));
+        }
+        self.consume(end);
+        Ok(Step::Document(Document {
+            line,
+            content: Content::Json(text),
+        }))
+    }
+
+    /// Blanks up to the end of the line after a JSON value are no part of what follows.
+    fn skip_line_end(&mut self) {
+        let rest = self.rest();
+        let blank = rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_whitespace() && **byte != b'\n')
+            .count();
+        let bytes = if rest.get(blank) == Some(&b'\n') {
+            blank + 1
+        } else {
+            blank
+        };
+        self.consume(bytes);
+    }
+
+    fn yaml(&mut self) -> Result<Option<Document>, Error> {
+        let mut text = Vec::new();
+        let mut first = self.lines;
+        loop {
+            let line_end = match self.rest().iter().position(|byte| *byte == b'\n') {
+                Some(at) => at + 1,
+                None if self.fill()? => continue,
+                None => self.rest().len(),
+            };
+            let line = self.consume(line_end);
+            if line.is_empty() {
+                break;
+            }
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(rest) = line.strip_prefix(b"---") {
+                let rest = String::from_utf8_lossy(rest);
+                let rest = rest.trim();
+                if !rest.is_empty() && !rest.starts_with('#') {
+                    let shown = rest.chars().take(80).collect();
+                    return Err(Error::new(self.lines, 4, ErrorKind::Separator(shown)));
+                }
+                if !text.is_empty() {
+                    break;
+                }
+                first = self.lines;
+                continue;
+            }
+            text.extend(line);
+            text.push(b'\n');
+            if text.len() > self.limits.bytes {
+                return Err(Error::new(first + 1, 1, ErrorKind::TooLarge(self.limits.bytes)));
+            }
+        }
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let value = to_json_with(&text, &self.limits).map_err(|fault| fault.shifted(first))?;
+        Ok(Some(Document {
+            line: first + 1,
+            content: Content::Yaml(value),
+        }))
+    }
+}
+
+enum Step {
+    Document(Document),
+    Invalid(Error),
+    End,
+}
+
+/// Finds the end of a JSON value without understanding it.
+#[derive(Default)]
+struct Scan {
+    depth: usize,
+    deepest: usize,
+    in_word: bool,
+    in_string: bool,
+    escaped: bool,
+    done: bool,
+}
+
+impl Scan {
+    /// Takes one byte; true when the value ends with it.
+    fn ends_with(&mut self, byte: u8) -> bool {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => {
+                self.depth += 1;
+                self.deepest = self.deepest.max(self.depth);
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.done = self.depth == 0;
+            }
+            _ if self.depth > 0 => {}
+            _ if byte.is_ascii_whitespace() => self.done = self.in_word,
+            _ => self.in_word = true,
+        }
+        self.done
+    }
+}

@@ -1,0 +1,53 @@
+//! The order in which keys are written: numbers inside names count as numbers.
+
+use std::cmp::Ordering;
+
+fn number(text: &[char], from: usize, start: u64) -> (u64, usize) {
+    let mut value = start;
+    let mut at = from;
+    while let Some(digit) = text.get(at).and_then(|character| character.to_digit(10)) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    (value, at)
+}
+
+/// Compares two keys: letters after everything else, runs of digits by their value, otherwise by code point.
+pub(crate) fn compare(left: &str, right: &str) -> Ordering {
+    if left == right {
+        return Ordering::Equal;
+    }
+    if left
+        .bytes()
+        .chain(right.bytes())
+        .all(|byte| byte.is_ascii_alphabetic())
+    {
+        return left.cmp(right);
+    }
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    for (at, (a, b)) in left.iter().zip(&right).enumerate() {
+        if a == b {
+            continue;
+        }
+        match (a.is_alphabetic(), b.is_alphabetic()) {
+            (true, true) => return a.cmp(b),
+            (true, false) => return Ordering::Greater,
+            (false, true) => return Ordering::Less,
+            (false, false) => {}
+        }
+        // A zero inside a number that has already begun is a digit like any other.
+        let begun = (*a == '0' || *b == '0')
+            && left
+                .get(..at)
+                .unwrap_or_default()
+                .iter()
+                .rev()
+                .take_while(|character| character.is_ascii_digit())
+                .any(|character| *character != '0');
+        let (a_number, a_end) = number(&left, at, u64::from(begun));
+        let (b_number, b_end) = number(&right, at, u64::from(begun));
+        return a_number.cmp(&b_number).then(a_end.cmp(&b_end)).then(a.cmp(b));
+    }
+    left.len().cmp(&right.len())
+}
