@@ -1,1 +1,44 @@
-//! `olm-fbc`.
+//! File-based catalogs: what one is made of, how it is read, checked, indexed and written.
+//!
+//! A catalog is a directory of files; a file is a stream of JSON or YAML objects, the *blobs*. Two layers read
+//! them, and they are strict in different degrees:
+//!
+//! - [`meta`]: the lenient walk. A blob is any object whose `schema`, `package` and `name` are strings when they
+//!   are there; it becomes one canonical line of JSON. This is what a catalog server stores and serves.
+//! - [`blob`] and [`catalog`]: the typed load, which knows the shapes of `olm.package`, `olm.channel`,
+//!   `olm.bundle` and `olm.deprecations` and keeps everything else verbatim.
+//! - [`check`]: the rules of a whole catalog. It reports every finding with its object, file and line, never only
+//!   the first.
+//!
+//! Around them: [`graph`] (heads and replaces chains), [`index`] (byte ranges of the stored lines by schema,
+//! package and name), [`ignore`] (`.indexignore`) and [`write`](mod@write) (rendered JSON and YAML).
+//!
+//! The crate does no input or output by itself, and no code path recurses over its input.
+
+pub mod blob;
+pub mod bundle;
+pub mod channel;
+pub mod decode;
+pub mod deprecation;
+pub mod package;
+pub mod property;
+
+mod base64_text;
+mod fold;
+
+pub use blob::{Blob, BlobError};
+pub use bundle::{Bundle, RelatedImage};
+pub use channel::{Channel, ChannelEntry};
+pub use decode::{List, ShapeError};
+pub use deprecation::{DeprecationEntry, Deprecations, Reference};
+pub use package::{Icon, Package};
+pub use property::{Gvk, PackageProperty, PackageRequired, Property};
+
+/// The schema of a package blob.
+pub const SCHEMA_PACKAGE: &str = "olm.package";
+/// The schema of a channel blob.
+pub const SCHEMA_CHANNEL: &str = "olm.channel";
+/// The schema of a bundle blob.
+pub const SCHEMA_BUNDLE: &str = "olm.bundle";
+/// The schema of a deprecations blob.
+pub const SCHEMA_DEPRECATIONS: &str = "olm.deprecations";

@@ -1,0 +1,28 @@
+//! Base64 as the values of catalogs carry it.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+// Line breaks inside the text and stray bits after the last byte are tolerated, missing padding is not.
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// The bytes behind `text`.
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+    if text.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        let text: String = text
+            .chars()
+            .filter(|letter| !matches!(letter, '\n' | '\r'))
+            .collect();
+        return ENGINE.decode(text);
+    }
+    ENGINE.decode(text)
+}
+
+/// `bytes` as text.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    ENGINE.encode(bytes)
+}

@@ -1,0 +1,77 @@
+//! A blob with the type that its schema gives it.
+
+use crate::decode::ShapeError;
+use crate::{
+    Bundle, Channel, Deprecations, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
+    SCHEMA_PACKAGE,
+};
+
+/// One blob of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blob {
+    /// `olm.package`.
+    Package(Package),
+    /// `olm.channel`.
+    Channel(Channel),
+    /// `olm.bundle`.
+    Bundle(Bundle),
+    /// `olm.deprecations`.
+    Deprecations(Deprecations),
+    /// Any other schema, which is kept and served but not understood (requirement 2.14).
+    Other,
+}
+
+/// Why a blob cannot have the type that its schema asks for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// No schema, or an empty one (requirement 2.10).
+    #[error("object '{0}' is missing root schema field")]
+    NoSchema(String),
+    /// A field of a package has the wrong type.
+    #[error("parse package: {0}")]
+    Package(ShapeError),
+    /// A field of a channel has the wrong type.
+    #[error("parse channel: {0}")]
+    Channel(ShapeError),
+    /// A field of a bundle has the wrong type.
+    #[error("parse bundle: {0}")]
+    Bundle(ShapeError),
+    /// A field of deprecations has the wrong type.
+    #[error("parse deprecation: {0}")]
+    Deprecations(ShapeError),
+    /// A manifest inside a bundle cannot be read.
+    #[error("read bundle objects: package {package:?}, bundle {bundle:?}: {error}")]
+    BundleObject {
+        /// The bundle's package.
+        package: String,
+        /// The bundle.
+        bundle: String,
+        /// What is wrong.
+        error: ShapeError,
+    },
+}
+
+impl Blob {
+    /// Reads the blob `json`, whose schema is `schema`.
+    ///
+    /// # Errors
+    /// When the schema is empty or a field has the wrong type.
+    pub fn from_json(schema: &str, json: &str) -> Result<Self, BlobError> {
+        match schema {
+            "" => Err(BlobError::NoSchema(json.to_owned())),
+            SCHEMA_PACKAGE => Package::from_json(json)
+                .map(Self::Package)
+                .map_err(BlobError::Package),
+            SCHEMA_CHANNEL => Channel::from_json(json)
+                .map(Self::Channel)
+                .map_err(BlobError::Channel),
+            SCHEMA_DEPRECATIONS => Deprecations::from_json(json)
+                .map(Self::Deprecations)
+                .map_err(BlobError::Deprecations),
+            SCHEMA_BUNDLE => Bundle::from_json(json)
+                .map(Self::Bundle)
+                .map_err(BlobError::Bundle),
+            _ => Ok(Self::Other),
+        }
+    }
+}

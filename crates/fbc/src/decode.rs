@@ -1,0 +1,352 @@
+//! From JSON text to typed values, by the rules that catalogs in the wild rely on.
+//!
+//! Keys match without regard to letter case, of equal keys the last counts, `null` leaves a field empty, unknown
+//! keys are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::fold::fold;
+
+/// A value that does not have the type its field needs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{problem}", if .path.is_empty() { String::new() } else { format!("`{}` ", .path) })]
+pub struct ShapeError {
+    /// The field, from the root of the decoded text: `entries[2].skips`. Empty for the root itself.
+    pub path: String,
+    /// What is wrong with it, to be read after the field: "must be a list, not a string".
+    pub problem: String,
+}
+
+impl ShapeError {
+    fn mismatch(expected: &str, raw: &str) -> Self {
+        Self {
+            path: String::new(),
+            problem: format!("must be {expected}, not {}", kind(raw)),
+        }
+    }
+
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self {
+            path: String::new(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The same error seen from the object that holds the field `name`.
+    #[must_use]
+    pub(crate) fn within(mut self, name: &str) -> Self {
+        let separator = if self.path.is_empty() || self.path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        self.path = format!("{name}{separator}{}", self.path);
+        self
+    }
+
+    fn at(mut self, index: usize) -> Self {
+        let separator = if self.path.is_empty() || self.path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        self.path = format!("[{index}]{separator}{}", self.path);
+        self
+    }
+}
+
+/// The kind of JSON value that `raw` is, with its article.
+pub(crate) fn kind(raw: &str) -> &'static str {
+    match raw.trim_start().bytes().next() {
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(_) => "a number",
+        None => "nothing",
+    }
+}
+
+/// A list that remembers whether it was there at all: rendered, an absent list is `null` and an empty one `[]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List<T>(Option<Vec<T>>);
+
+impl<T> List<T> {
+    /// Whether the list was given, be it empty.
+    pub fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The elements.
+    pub fn into_vec(self) -> Vec<T> {
+        self.0.unwrap_or_default()
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> From<Vec<T>> for List<T> {
+    fn from(elements: Vec<T>) -> Self {
+        Self(Some(elements))
+    }
+}
+
+impl<T> FromIterator<T> for List<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        Self(Some(elements.into_iter().collect()))
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a List<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// A type that can be read from JSON text.
+pub(crate) trait Decode: Sized + Default {
+    /// Reads `raw`, the text of one JSON value.
+    fn decode(raw: &str) -> Result<Self, ShapeError>;
+}
+
+/// Reads one value; `null` is the default.
+pub(crate) fn decode<T: Decode>(raw: &str) -> Result<T, ShapeError> {
+    let raw = raw.trim();
+    if raw == "null" {
+        Ok(T::default())
+    } else {
+        T::decode(raw)
+    }
+}
+
+impl Decode for String {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        if !raw.starts_with('"') {
+            return Err(ShapeError::mismatch("a string", raw));
+        }
+        serde_json::from_str(raw).map_err(|error| ShapeError::new(format!("is not a valid string: {error}")))
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        T::decode(raw).map(Some)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        if !raw.starts_with('[') {
+            return Err(ShapeError::mismatch("a list", raw));
+        }
+        let elements: Elements<'_> =
+            serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))?;
+        elements
+            .0
+            .into_iter()
+            .enumerate()
+            .map(|(index, element)| decode(element.get()).map_err(|error| error.at(index)))
+            .collect()
+    }
+}
+
+impl<T: Decode> Decode for List<T> {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        Vec::decode(raw).map(Self::from)
+    }
+}
+
+/// Calls `field` for every member of the object `raw`, in order, with its folded key.
+pub(crate) fn members(
+    raw: &str,
+    mut field: impl FnMut(&str, &str) -> Result<(), ShapeError>,
+) -> Result<(), ShapeError> {
+    if !raw.starts_with('{') {
+        return Err(ShapeError::mismatch("an object", raw));
+    }
+    let members: Members<'_> =
+        serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))?;
+    members
+        .0
+        .into_iter()
+        .try_for_each(|(key, value)| field(&fold(&key), value.get()).map_err(|error| error.within(&key)))
+}
+
+/// Implements [`Decode`] for a structure: each field with its key in lower case.
+macro_rules! decode_object {
+    ($type:ty { $($key:literal => $field:ident),+ $(,)? }) => {
+        impl $crate::decode::Decode for $type {
+            fn decode(raw: &str) -> Result<Self, $crate::decode::ShapeError> {
+                let mut object = Self::default();
+                $crate::decode::members(raw, |key, value| {
+                    match key {
+                        $($key => object.$field = $crate::decode::decode(value)?,)+
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+                Ok(object)
+            }
+        }
+    };
+}
+pub(crate) use decode_object;
+
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(key) = map.next_key::<Key<'de>>()? {
+                    members.push((key.0, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// A key, borrowed where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct Elements<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Elements<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ElementsVisitor;
+
+        impl<'de> Visitor<'de> for ElementsVisitor {
+            type Value = Elements<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = sequence.next_element()? {
+                    elements.push(element);
+                }
+                Ok(Elements(elements))
+            }
+        }
+
+        deserializer.deserialize_seq(ElementsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{List, decode};
+    use crate::{Channel, ChannelEntry, ShapeError};
+
+    fn check(text: &str, expected: Result<Channel, (&str, &str)>) {
+        let expected = expected.map_err(|(path, problem)| ShapeError {
+            path: path.to_owned(),
+            problem: problem.to_owned(),
+        });
+        assert_eq!(decode::<Channel>(text), expected, "{text}");
+    }
+
+    #[test]
+    fn keys_match_in_any_case_and_the_last_one_counts() {
+        let channel = Channel {
+            name: "b".to_owned(),
+            package: "p".to_owned(),
+            ..Channel::default()
+        };
+        check(
+            r#"{"Name":"a","NAME":"b","package":"p","other":{"x":[1]}}"#,
+            Ok(channel),
+        );
+    }
+
+    #[test]
+    fn null_leaves_a_field_empty() {
+        check(r#"{"name":null,"entries":null}"#, Ok(Channel::default()));
+        check(
+            r#"{"entries":[]}"#,
+            Ok(Channel {
+                entries: Vec::new().into(),
+                ..Channel::default()
+            }),
+        );
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_names_its_field() {
+        check(
+            r#"{"entries":{}}"#,
+            Err(("entries", "must be a list, not an object")),
+        );
+        check(
+            r#"{"entries":[{"name":"a"},{"name":"b","skips":"a"}]}"#,
+            Err(("entries[1].skips", "must be a list, not a string")),
+        );
+        check("[]", Err(("", "must be an object, not a list")));
+    }
+
+    #[test]
+    fn a_list_remembers_whether_it_was_given() {
+        assert!(!List::<ChannelEntry>::default().is_given());
+        assert!(List::<ChannelEntry>::from(Vec::new()).is_given());
+    }
+}
