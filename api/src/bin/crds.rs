@@ -1,0 +1,11 @@
+//! Writes what is generated from the API, `manifests/crds/*.yaml`, below the directory named on the command line.
+
+use std::path::PathBuf;
+
+fn main() -> std::io::Result<()> {
+    let root = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| ".".to_owned()));
+    for file in olm_api::crd::files() {
+        std::fs::write(root.join("manifests/crds").join(file.name), file.yaml)?;
+    }
+    Ok(())
+}

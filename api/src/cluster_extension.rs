@@ -1,0 +1,191 @@
+//! ClusterExtension: one package of a catalog, installed and kept at the version its owner asked for.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+crate::kind::kind! {
+    /// One package of a catalog, installed into a namespace under a service account (requirements 1.01 to 1.08).
+    ClusterExtension, "clusterextensions", ClusterExtensionSpec, ClusterExtensionStatus
+}
+
+/// What to install, where, and under whose rights.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterExtensionSpec {
+    /// The namespace the bundle is installed in; it exists before and never changes (requirement 1.02).
+    pub namespace: String,
+    /// The account under which every object of the bundle is written (requirement 1.03).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountReference>,
+    /// Where the bundle comes from.
+    pub source: SourceConfig,
+    /// Settings of the checks made before an installation or upgrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<InstallConfig>,
+    /// Configuration handed to the bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<ExtensionConfig>,
+    /// Minutes after which a rollout that is not complete is reported as failed; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_minutes: Option<i32>,
+}
+
+/// A service account in the extension's namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceAccountReference {
+    /// The account's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+/// The kinds of source an extension can come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SourceType {
+    /// A package of the catalogs on the cluster (requirement 1.04).
+    #[default]
+    Catalog,
+}
+
+/// Where the bundle comes from: a union over `sourceType`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SourceConfig {
+    /// Which of the members is set.
+    pub source_type: SourceType,
+    /// Present exactly when `sourceType` is `Catalog`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<CatalogFilter>,
+}
+
+/// Which bundles of the catalogs come into question; all given filters hold together (requirement 1.11).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CatalogFilter {
+    /// The package (requirement 1.05).
+    pub package_name: String,
+    /// A version or version range (requirement 1.07); absent: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The channels that supply candidates and edges (requirements 1.06, 1.26); empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<String>,
+    /// The catalogs to look in, by label; absent or empty: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Whether updates must follow the catalog's edges (requirement 1.08).
+    pub upgrade_constraint_policy: UpgradeConstraintPolicy,
+}
+
+/// Whether updates must follow the catalog's edges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpgradeConstraintPolicy {
+    /// Only along `replaces`, `skips` and `skipRange` (requirement 1.23).
+    #[default]
+    CatalogProvided,
+    /// To any version the filters allow, also backwards (requirement 1.24).
+    SelfCertified,
+}
+
+/// Settings of the checks made before an installation or upgrade.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstallConfig {
+    /// The checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightConfig>,
+}
+
+/// The checks that can be configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreflightConfig {
+    /// The check that a new version of a CRD keeps existing data valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crd_upgrade_safety: Option<CrdUpgradeSafety>,
+}
+
+/// Setting of the CRD upgrade safety check.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CrdUpgradeSafety {
+    /// Whether findings stop the upgrade.
+    pub enforcement: CrdUpgradeSafetyEnforcement,
+}
+
+/// Whether findings of the CRD upgrade safety check stop the upgrade.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CrdUpgradeSafetyEnforcement {
+    /// The check is left out.
+    None,
+    /// A finding stops the upgrade; also the behaviour when nothing is set.
+    #[default]
+    Strict,
+}
+
+/// The kinds of configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConfigType {
+    /// Written in the ClusterExtension.
+    #[default]
+    Inline,
+}
+
+/// Configuration handed to the bundle: a union over `configType`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtensionConfig {
+    /// Which of the members is set.
+    pub config_type: ConfigType,
+    /// Present exactly when `configType` is `Inline`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Map<String, Value>>,
+}
+
+/// What happened to the extension.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterExtensionStatus {
+    /// See [`crate::conditions`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The bundle that is applied and complete; absent while there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<InstallStatus>,
+    /// The installed revision and those that roll out, ascending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub active_revisions: Vec<RevisionStatus>,
+}
+
+/// The installed bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstallStatus {
+    /// Name and version.
+    pub bundle: BundleMetadata,
+}
+
+/// Name, version and release of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BundleMetadata {
+    /// The bundle's name in the catalog.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its release: absent when the bundle has none, empty when it says so explicitly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+}
+
+/// One active revision.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RevisionStatus {
+    /// The ClusterObjectSet's name.
+    pub name: String,
+    /// Its conditions `Available` and `Progressing`, while it rolls out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}

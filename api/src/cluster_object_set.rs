@@ -1,0 +1,222 @@
+//! ClusterObjectSet: one revision of an extension's objects, applied in phases.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+crate::kind::kind! {
+    /// One revision: a set of objects that is applied phase by phase, watched, and archived by its successor.
+    ClusterObjectSet, "clusterobjectsets", ClusterObjectSetSpec, ClusterObjectSetStatus
+}
+
+/// The objects and how they are rolled out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterObjectSetSpec {
+    /// `Archived` takes the objects down; there is no way back.
+    pub lifecycle_state: LifecycleState,
+    /// The revision's number, from 1; among revisions of one owner the higher is the newer.
+    pub revision: i64,
+    /// The phases in order; immutable once there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// Minutes after which a rollout that is not complete is reported as failed; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_minutes: Option<i32>,
+    /// When an object counts as ready, so that the next phase may begin.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub progression_probes: Vec<ProgressionProbe>,
+    /// What to do with objects that exist already; phases and objects may say otherwise.
+    pub collision_protection: CollisionProtection,
+}
+
+/// Whether a revision is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LifecycleState {
+    /// Applied and kept.
+    #[default]
+    Active,
+    /// Taken down in reverse order, but for what a newer revision owns.
+    Archived,
+}
+
+/// What to do with objects that exist already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CollisionProtection {
+    /// Never touch them.
+    #[default]
+    Prevent,
+    /// Adopt those without a controller.
+    IfNoController,
+    /// Adopt all.
+    None,
+}
+
+/// Objects that are applied together once the phases before are complete.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Phase {
+    /// A DNS-1123 label, unique in the set.
+    pub name: String,
+    /// At most 50.
+    pub objects: Vec<PhaseObject>,
+    /// Overrides the set's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_protection: Option<CollisionProtection>,
+}
+
+/// One object: exactly one of `object` and `ref` is set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PhaseObject {
+    /// The object itself; a map, so that no field is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Map<String, Value>>,
+    /// Where the object lies.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ObjectReference>,
+    /// Overrides the phase's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_protection: Option<CollisionProtection>,
+}
+
+/// A key of an immutable Secret that holds an object as JSON, possibly gzipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ObjectReference {
+    /// The Secret's name.
+    pub name: String,
+    /// The Secret's namespace; empty: the namespace the managers run in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The key in its data.
+    pub key: String,
+}
+
+/// When the selected objects count as ready.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgressionProbe {
+    /// Which objects are asked.
+    pub selector: ProbeSelector,
+    /// What must hold, all of it.
+    pub assertions: Vec<Assertion>,
+}
+
+/// The ways to select objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SelectorType {
+    /// By API group and kind.
+    #[default]
+    GroupKind,
+    /// By labels.
+    Label,
+}
+
+/// Which objects a probe asks: a union over `type`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeSelector {
+    /// Which of the members is set.
+    #[serde(rename = "type")]
+    pub selector_type: SelectorType,
+    /// Present exactly when `type` is `GroupKind`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_kind: Option<GroupKind>,
+    /// Present exactly when `type` is `Label`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<LabelSelector>,
+}
+
+/// An API group, empty for the core group, and a kind in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupKind {
+    /// The API group; empty: core.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// The kinds of assertion.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AssertionType {
+    /// A status condition has a value.
+    #[default]
+    ConditionEqual,
+    /// Two fields are equal.
+    FieldsEqual,
+    /// A field has a value.
+    FieldValue,
+}
+
+/// What must hold: a union over `type`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Assertion {
+    /// Which of the members is set.
+    #[serde(rename = "type")]
+    pub assertion_type: AssertionType,
+    /// Present exactly when `type` is `ConditionEqual`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition_equal: Option<ConditionEqual>,
+    /// Present exactly when `type` is `FieldsEqual`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fields_equal: Option<FieldsEqual>,
+    /// Present exactly when `type` is `FieldValue`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field_value: Option<FieldValue>,
+}
+
+/// A status condition must have this value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConditionEqual {
+    /// The condition's type.
+    #[serde(rename = "type")]
+    pub condition_type: String,
+    /// `True` or `False`.
+    pub status: String,
+}
+
+/// Two fields, as paths separated by dots, must be equal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FieldsEqual {
+    /// One path.
+    pub field_a: String,
+    /// The other.
+    pub field_b: String,
+}
+
+/// A field, as a path separated by dots, must have this value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FieldValue {
+    /// The path.
+    pub field_path: String,
+    /// The value, compared as text.
+    pub value: String,
+}
+
+/// What happened to the set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterObjectSetStatus {
+    /// See [`crate::conditions`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What each phase held when it was first seen; written once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub observed_phases: Vec<ObservedPhase>,
+}
+
+/// What a phase held when it was first seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ObservedPhase {
+    /// The phase's name.
+    pub name: String,
+    /// `sha256:` and the digest of its objects in hexadecimal.
+    pub digest: String,
+}

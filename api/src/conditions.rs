@@ -1,0 +1,342 @@
+//! Condition types and reasons, and the one rule by which a transition time moves.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// The bundle is applied and complete. ClusterExtension.
+pub const INSTALLED: &str = "Installed";
+/// The controller works towards what is wanted, or says why it does not. All kinds.
+pub const PROGRESSING: &str = "Progressing";
+/// The objects pass their probes. ClusterObjectSet, mirrored to ClusterExtension.
+pub const AVAILABLE: &str = "Available";
+/// All phases were complete once. ClusterObjectSet.
+pub const SUCCEEDED: &str = "Succeeded";
+/// Any of the three below. ClusterExtension.
+pub const DEPRECATED: &str = "Deprecated";
+/// The catalog deprecates the package. ClusterExtension.
+pub const PACKAGE_DEPRECATED: &str = "PackageDeprecated";
+/// The catalog deprecates a channel that is followed. ClusterExtension.
+pub const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
+/// The catalog deprecates the installed bundle. ClusterExtension.
+pub const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
+/// The catalog's content is served. ClusterCatalog.
+pub const SERVING: &str = "Serving";
+/// The catalog's content passes the whole-catalog check; findings do not stop serving. ClusterCatalog.
+pub const CONTENT_VALID: &str = "ContentValid";
+/// A minor update of the cluster is permissible. ClusterOperator `olm`.
+pub const UPGRADEABLE: &str = "Upgradeable";
+
+/// The reasons that conditions carry.
+pub mod reason {
+    /// What was wanted is reached.
+    pub const SUCCEEDED: &str = "Succeeded";
+    /// A retry follows by itself.
+    pub const RETRYING: &str = "Retrying";
+    /// Somebody must change something first.
+    pub const BLOCKED: &str = "Blocked";
+    /// A revision is on its way.
+    pub const ROLLING_OUT: &str = "RollingOut";
+    /// A revision took longer than allowed.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// A revision is taken down.
+    pub const ARCHIVED: &str = "Archived";
+    /// A revision was made from a release of the Helm runtime.
+    pub const MIGRATED: &str = "Migrated";
+    /// Nothing is installed and nothing is on its way, or what is installed could not be found out.
+    pub const FAILED: &str = "Failed";
+    /// Nothing is installed yet.
+    pub const ABSENT: &str = "Absent";
+    /// `spec.config` does not fit the bundle.
+    pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
+    /// Deprecated by the catalog.
+    pub const DEPRECATED: &str = "Deprecated";
+    /// Not deprecated by the catalog.
+    pub const NOT_DEPRECATED: &str = "NotDeprecated";
+    /// No catalog could be asked.
+    pub const DEPRECATION_STATUS_UNKNOWN: &str = "DeprecationStatusUnknown";
+    /// Every object passes its probes.
+    pub const PROBES_SUCCEEDED: &str = "ProbesSucceeded";
+    /// An object does not.
+    pub const PROBE_FAILURE: &str = "ProbeFailure";
+    /// What the probes say cannot be known at the moment.
+    pub const RECONCILING: &str = "Reconciling";
+    /// The catalog is served.
+    pub const AVAILABLE: &str = "Available";
+    /// The catalog is not served.
+    pub const UNAVAILABLE: &str = "Unavailable";
+    /// The catalog is not served because its spec says so.
+    pub const USER_SPECIFIED_UNAVAILABLE: &str = "UserSpecifiedUnavailable";
+    /// The whole-catalog check has no findings.
+    pub const NO_FINDINGS: &str = "NoFindings";
+    /// The whole-catalog check has findings.
+    pub const FINDINGS: &str = "Findings";
+    /// An installed bundle does not support the cluster's next minor version.
+    pub const INCOMPATIBLE_OPERATORS_INSTALLED: &str = "IncompatibleOperatorsInstalled";
+    /// What an installed bundle supports could not be found out.
+    pub const FAILURE_GETTING_EXTENSION_METADATA: &str = "FailureGettingExtensionMetadata";
+    /// Every installed bundle supports the cluster's next minor version.
+    pub const AS_EXPECTED: &str = "AsExpected";
+}
+
+/// The longest message that the API server accepts, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 32_768;
+
+/// A condition's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Status {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// Whether a call changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Something differs from before and wants to be written.
+    Changed,
+    /// Nothing differs.
+    Unchanged,
+}
+
+/// What a controller has to say; the time is added by [`set_condition`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report<'a> {
+    /// The condition's type, one of this module's constants.
+    pub condition_type: &'a str,
+    /// Its status.
+    pub status: Status,
+    /// Its reason, one of [`reason`]'s constants.
+    pub reason: &'a str,
+    /// What a reader needs to know.
+    pub message: &'a str,
+    /// The generation of the object that was looked at.
+    pub observed_generation: i64,
+}
+
+/// Sets a condition: appended when its type is new, else changed in place. Its transition time is `now`, in whole
+/// seconds, when it is new or its status differs, and stays as it was in every other case.
+pub fn set_condition(conditions: &mut Vec<Condition>, report: Report<'_>, now: Timestamp) -> Change {
+    let mut wanted = Condition {
+        type_: report.condition_type.to_owned(),
+        status: report.status.as_str().to_owned(),
+        reason: report.reason.to_owned(),
+        message: report.message.to_owned(),
+        observed_generation: Some(report.observed_generation),
+        last_transition_time: whole_seconds(now),
+    };
+    let Some(present) = conditions.iter_mut().find(|c| c.type_ == report.condition_type) else {
+        conditions.push(wanted);
+        return Change::Changed;
+    };
+    if present.status == wanted.status {
+        wanted.last_transition_time = present.last_transition_time.clone();
+    }
+    if *present == wanted {
+        return Change::Unchanged;
+    }
+    *present = wanted;
+    Change::Changed
+}
+
+/// Takes a condition away.
+pub fn remove_condition(conditions: &mut Vec<Condition>, condition_type: &str) -> Change {
+    let before = conditions.len();
+    conditions.retain(|c| c.type_ != condition_type);
+    if conditions.len() == before {
+        Change::Unchanged
+    } else {
+        Change::Changed
+    }
+}
+
+/// The condition of that type.
+pub fn find<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == condition_type)
+}
+
+/// Whether the condition of that type exists and is `True`.
+pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
+    find(conditions, condition_type).is_some_and(|c| c.status == Status::True.as_str())
+}
+
+/// The time as the API server stores it: in whole seconds, so that what is written equals what is read back.
+pub fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+/// The longest prefix of `text` that ends at a character and holds at most `limit` bytes.
+pub fn prefix(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        return text;
+    }
+    let end = (0..=limit)
+        .rev()
+        .find(|&i| text.is_char_boundary(i))
+        .unwrap_or_default();
+    text.get(..end).unwrap_or_default()
+}
+
+/// The message, cut at a character and marked as cut when it is longer than the API server accepts.
+pub fn bounded_message(message: &str) -> String {
+    const MARK: &str = "\n\n... [message truncated]";
+    if message.len() <= MAX_MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    format!("{}{MARK}", prefix(message, MAX_MESSAGE_BYTES - MARK.len()))
+}
+
+/// An error's text without `(read|write) (tcp|udp) A->B: `, so that the ephemeral port of a failed connection does not
+/// make a message differ at each retry. A and B are IPv4 addresses or bracketed IPv6 addresses, with or without a port.
+pub fn without_ephemeral_addresses(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = connection(rest) {
+            rest = after;
+        } else {
+            out.push(c);
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// What follows when `text` begins with `read tcp A->B: ` or the like.
+fn connection(text: &str) -> Option<&str> {
+    let rest = text
+        .strip_prefix("read ")
+        .or_else(|| text.strip_prefix("write "))?;
+    let rest = rest.strip_prefix("tcp ").or_else(|| rest.strip_prefix("udp "))?;
+    let rest = address(rest)?.strip_prefix("->")?;
+    address(rest)?.strip_prefix(": ")
+}
+
+/// What follows an IPv4 or bracketed IPv6 address with an optional port.
+fn address(text: &str) -> Option<&str> {
+    let rest = if let Some(inner) = text.strip_prefix('[') {
+        let (host, rest) = inner.split_once(']')?;
+        (!host.is_empty()
+            && host
+                .chars()
+                .all(|c| c.is_ascii_hexdigit() || matches!(c, ':' | '.' | '%')))
+        .then_some(rest)?
+    } else {
+        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let host = text.get(..text.len() - rest.len())?;
+        (host.split('.').count() == 4 && host.split('.').all(|part| (1..=3).contains(&part.len())))
+            .then_some(rest)?
+    };
+    let Some(port) = rest.strip_prefix(':') else {
+        return Some(rest);
+    };
+    let after = port.trim_start_matches(|c: char| c.is_ascii_digit());
+    // A colon without digits is not a port but the end of the address.
+    if after.len() == port.len() {
+        Some(rest)
+    } else {
+        Some(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(status: Status, message: &str) -> Report<'_> {
+        Report {
+            condition_type: INSTALLED,
+            status,
+            reason: reason::SUCCEEDED,
+            message,
+            observed_generation: 1,
+        }
+    }
+
+    #[test]
+    fn a_transition_time_moves_only_with_the_status() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut conditions = Vec::new();
+        assert_eq!(
+            set_condition(&mut conditions, report(Status::False, "a"), at(10)),
+            Change::Changed
+        );
+        assert_eq!(
+            set_condition(&mut conditions, report(Status::False, "a"), at(20)),
+            Change::Unchanged
+        );
+        assert_eq!(
+            set_condition(&mut conditions, report(Status::False, "b"), at(30)),
+            Change::Changed
+        );
+        assert_eq!(conditions[0].last_transition_time, Time(at(10)));
+        assert_eq!(
+            set_condition(&mut conditions, report(Status::True, "b"), at(40)),
+            Change::Changed
+        );
+        assert_eq!(conditions[0].last_transition_time, Time(at(40)));
+        assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_time_keeps_whole_seconds_only() {
+        let mut conditions = Vec::new();
+        let now = Timestamp::new(5, 999_999_999).unwrap();
+        set_condition(&mut conditions, report(Status::True, ""), now);
+        assert_eq!(
+            conditions[0].last_transition_time.0,
+            Timestamp::from_second(5).unwrap()
+        );
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        for character in ["a", "é", "漢", "🦀"] {
+            for shift in 0..4 {
+                let long = format!("{}{}", "x".repeat(shift), character.repeat(MAX_MESSAGE_BYTES + 1));
+                let cut = bounded_message(&long);
+                assert!(cut.len() <= MAX_MESSAGE_BYTES && cut.len() > MAX_MESSAGE_BYTES - 4);
+                assert!(cut.ends_with("... [message truncated]"));
+            }
+        }
+        assert_eq!(bounded_message("short"), "short");
+    }
+
+    #[test]
+    fn ephemeral_addresses_are_removed() {
+        for (input, expected) in [
+            ("read tcp 10.1.2.3:41000->10.0.0.1:443: reset", "reset"),
+            ("a: write udp [fd00::1]:53->[fd00::2]:53: b", "a: b"),
+            ("read tcp 10.1.2.3->10.0.0.1: x", "x"),
+            (
+                "read tcp 1.2.3.4:1->5.6.7.8:2: write tcp 1.2.3.4:1->5.6.7.8:2: y",
+                "y",
+            ),
+            (
+                "dial tcp 10.0.0.1:443: connect: refused",
+                "dial tcp 10.0.0.1:443: connect: refused",
+            ),
+            (
+                "read tcp host:1->10.0.0.1:443: x",
+                "read tcp host:1->10.0.0.1:443: x",
+            ),
+            ("read tcp 10.0.0.1:443: x", "read tcp 10.0.0.1:443: x"),
+            ("été read tcp", "été read tcp"),
+        ] {
+            assert_eq!(without_ephemeral_addresses(input), expected);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The CustomResourceDefinitions, as files.
+//!
+//! One set for all clusters: the superset that the reference ships as experimental. Schemas are written with
+//! [`schema`]'s few words instead of being derived, because what users and other programs meet is the schema: its
+//! rules, messages, defaults and list types are a contract of their own.
+
+mod catalog;
+mod extension;
+mod object_set;
+mod schema;
+mod version_pattern;
+mod yaml;
+
+use serde_json::{Value, json};
+
+pub use version_pattern::{VersionPattern, version_pattern};
+
+use crate::names;
+use schema::{Schema, array, boolean_enum, integer, object, string};
+
+/// A DNS-1123 label: letters, digits and hyphens.
+const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// A DNS-1123 subdomain: labels joined by dots.
+const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+
+/// A generated file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its name, without a folder.
+    pub name: &'static str,
+    /// Its text.
+    pub yaml: String,
+}
+
+/// Every CustomResourceDefinition as a file for `manifests/crds`.
+pub fn files() -> Vec<File> {
+    [
+        (
+            "olm.operatorframework.io_clustercatalogs.yaml",
+            catalog::definition(),
+        ),
+        (
+            "olm.operatorframework.io_clusterextensions.yaml",
+            extension::definition(),
+        ),
+        (
+            "olm.operatorframework.io_clusterobjectsets.yaml",
+            object_set::definition(),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, definition)| File {
+        name,
+        yaml: yaml::document(&definition),
+    })
+    .collect()
+}
+
+/// Every CustomResourceDefinition as an object.
+pub fn definitions() -> Vec<Value> {
+    vec![
+        catalog::definition(),
+        extension::definition(),
+        object_set::definition(),
+    ]
+}
+
+/// A column of `kubectl get`.
+struct Column {
+    name: &'static str,
+    kind: &'static str,
+    path: &'static str,
+}
+
+/// The column that every kind closes with.
+const AGE: Column = Column {
+    name: "Age",
+    kind: "date",
+    path: ".metadata.creationTimestamp",
+};
+
+/// A cluster-scoped definition with one version, served and stored, and a status subresource.
+fn definition(kind: &str, columns: &[Column], root: Schema) -> Value {
+    let singular = kind.to_ascii_lowercase();
+    let columns: Vec<Value> = columns
+        .iter()
+        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind}))
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{singular}s.{}", names::GROUP),
+            "annotations": {names::annotation::GENERATOR: "experimental"},
+        },
+        "spec": {
+            "group": names::GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": format!("{kind}List"),
+                "plural": format!("{singular}s"),
+                "singular": singular,
+            },
+            "scope": "Cluster",
+            "versions": [{
+                "name": names::VERSION,
+                "served": true,
+                "storage": true,
+                "additionalPrinterColumns": columns,
+                "schema": {"openAPIV3Schema": root.into_value()},
+                "subresources": {"status": {}},
+            }],
+        },
+    })
+}
+
+/// The root of a kind's schema.
+fn root(description: &str, spec: Schema, status: Schema) -> Schema {
+    object(description)
+        .property(
+            "apiVersion",
+            string("The version of the schema that this object is written in."),
+        )
+        .property("kind", string("The kind of this object."))
+        .property("metadata", Schema::bare_object())
+        .property("spec", spec)
+        .property("status", status)
+}
+
+/// A list of conditions, keyed by type.
+fn conditions(description: &str) -> Schema {
+    let qualified = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+    let item = object("One aspect of the object's state.")
+        .required(
+            "lastTransitionTime",
+            string("When the status last changed.").format("date-time"),
+        )
+        .required(
+            "message",
+            string("What a reader needs to know; may be empty.").max_length(32_768),
+        )
+        .property(
+            "observedGeneration",
+            integer("The generation of the object that this was said about.", "int64").minimum(0),
+        )
+        .required(
+            "reason",
+            string("A word for the cause of the last change.")
+                .length(1, 1024)
+                .pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+        )
+        .required(
+            "status",
+            boolean_enum("Whether it holds.", &["True", "False", "Unknown"]),
+        )
+        .required("type", string("Which aspect.").max_length(316).pattern(qualified));
+    array(description, item).map_list("type")
+}
+
+/// A label selector as Kubernetes defines it.
+fn label_selector(description: &str) -> Schema {
+    let expression = object("A requirement on one label.")
+        .required("key", string("The label."))
+        .required("operator", string("In, NotIn, Exists or DoesNotExist."))
+        .property(
+            "values",
+            array("The values for In and NotIn; absent for the others.", string("")).list_type("atomic"),
+        );
+    object(description)
+        .property(
+            "matchExpressions",
+            array("Requirements that must all hold.", expression).list_type("atomic"),
+        )
+        .property(
+            "matchLabels",
+            Schema::string_map("Labels that must all have these values."),
+        )
+        .extension("x-kubernetes-map-type", json!("atomic"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! The schema of ClusterExtension.
+
+use serde_json::{Value, json};
+
+use super::schema::{Schema, array, boolean_enum, integer, object, string};
+use super::{
+    AGE, Column, DNS_LABEL, DNS_SUBDOMAIN, VersionPattern, conditions, definition as define, label_selector,
+    root, version_pattern,
+};
+use crate::names::CLUSTER_EXTENSION;
+
+const SUBDOMAIN_RULES: &str = "It must contain only lowercase alphanumeric characters, hyphens (-) or periods (.), start and end with an alphanumeric character, and be no longer than 253 characters";
+
+pub(super) fn definition() -> Value {
+    let columns = [
+        Column {
+            name: "Installed Bundle",
+            kind: "string",
+            path: ".status.install.bundle.name",
+        },
+        Column {
+            name: "Version",
+            kind: "string",
+            path: ".status.install.bundle.version",
+        },
+        Column {
+            name: "Installed",
+            kind: "string",
+            path: ".status.conditions[?(@.type=='Installed')].status",
+        },
+        Column {
+            name: "Progressing",
+            kind: "string",
+            path: ".status.conditions[?(@.type=='Progressing')].status",
+        },
+        AGE,
+    ];
+    let description = "A ClusterExtension installs one package of the catalogs on the cluster and keeps it at the version that is asked for.";
+    define(CLUSTER_EXTENSION, &columns, root(description, spec(), status()))
+}
+
+fn spec() -> Schema {
+    object("What to install, where, and under whose rights.")
+        .property("config", config())
+        .property("install", install())
+        .required(
+            "namespace",
+            string(
+                "The namespace that the bundle is installed in and that the service account is looked up in. It must exist. Bundles may hold objects for other namespaces too.",
+            )
+            .max_length(63)
+            .immutable("namespace is immutable")
+            .matches(DNS_LABEL, "namespace must be a valid DNS1123 label"),
+        )
+        .property(
+            "progressDeadlineMinutes",
+            integer(
+                "How many minutes a revision may take to roll out before it is reported as failed. Without it, it may take for ever. The rollout goes on in any case.",
+                "int32",
+            )
+            .range(10, 720),
+        )
+        .property("serviceAccount", service_account())
+        .required("source", source())
+}
+
+fn config() -> Schema {
+    object("Configuration for the bundle. What it may hold depends on the bundle, which checks it before anything is applied.")
+        .required("configType", boolean_enum("How the configuration is given. Inline: in the member inline.", &["Inline"]))
+        .property(
+            "inline",
+            Schema::bare_object()
+                .extension(
+                    "description",
+                    json!("The configuration. Bundles of format registry+v1 know watchNamespace, the namespace to watch, and deploymentConfig, settings for the operator's Pods."),
+                )
+                .extension("minProperties", json!(1))
+                .extension("x-kubernetes-preserve-unknown-fields", json!(true)),
+        )
+        .union_member("configType", "Inline", "inline", "inline is required when configType is Inline, and forbidden otherwise")
+}
+
+fn install() -> Schema {
+    let enforcement = boolean_enum(
+        "Whether a finding stops the upgrade. Strict: it does, as when nothing is set. None: the check is left out, which can lose data.",
+        &["None", "Strict"],
+    );
+    let crd_upgrade_safety =
+        object("The check that a new version of a CustomResourceDefinition keeps existing data valid.")
+            .required("enforcement", enforcement);
+    let preflight = object("Checks made before anything is applied.")
+        .required("crdUpgradeSafety", crd_upgrade_safety)
+        .rule(
+            "has(self.crdUpgradeSafety)",
+            "at least one of [crdUpgradeSafety] are required when preflight is specified",
+        );
+    object("Settings of the checks made before an installation or upgrade.")
+        .property("preflight", preflight)
+        .rule(
+            "has(self.preflight)",
+            "at least one of [preflight] are required when install is specified",
+        )
+}
+
+fn service_account() -> Schema {
+    object(
+        "The service account, in the namespace of spec.namespace, under which every object of the bundle is created, changed and deleted. It must exist and hold the rights for that; a condition names what is missing. Without one the extension is blocked, unless the controller was started with a default account.",
+    )
+    .property(
+        "name",
+        string("The account's name. Once set it may be cleared but not changed.")
+            .length(1, 253)
+            .immutable("name is immutable once set but may be cleared")
+            .matches(DNS_SUBDOMAIN, &format!("name must be a valid DNS1123 subdomain. {SUBDOMAIN_RULES}")),
+    )
+    .extension("minProperties", json!(1))
+}
+
+fn source() -> Schema {
+    let catalog = object("Which bundles of the catalogs come into question. All given restrictions hold together.")
+        .property(
+            "channels",
+            array(
+                "The channels that supply versions and update paths. Without any, all channels of the package do.",
+                string("A channel's name.")
+                    .max_length(253)
+                    .matches(DNS_SUBDOMAIN, "channels entries must be valid DNS1123 subdomains"),
+            )
+            .max_items(256),
+        )
+        .required(
+            "packageName",
+            string("The package to install.")
+                .max_length(253)
+                .immutable("packageName is immutable")
+                .matches(DNS_SUBDOMAIN, &format!("packageName must be a valid DNS1123 subdomain. {SUBDOMAIN_RULES}")),
+        )
+        .property("selector", label_selector("The catalogs to look in, by label. Without it, or when it is empty, in all."))
+        .property(
+            "upgradeConstraintPolicy",
+            boolean_enum(
+                "Whether updates must follow the update paths of the catalog. CatalogProvided: they must. SelfCertified: any version that the other restrictions allow may follow any other, backwards too; this can lose data.",
+                &["CatalogProvided", "SelfCertified"],
+            )
+            .default_value(json!("CatalogProvided")),
+        )
+        .property(
+            "version",
+            string(
+                "A version or a range of versions. Without it, every version comes into question.\n\nComparisons use =, !=, >, <, >=, <=, ~ (patch releases) and ^ (minor releases); a version alone pins it. x, X and * stand for any number. Blanks and commas mean and, || means or, and 1.2 - 1.4 is a range with both ends.\n\nPre-releases match only where the comparisons name one: >=1.2.0-0 includes them.",
+            )
+            .max_length(64)
+            .rule(&version_rule(), "invalid version expression"),
+        );
+    object("Where the bundle comes from.")
+        .property("catalog", catalog)
+        .required(
+            "sourceType",
+            boolean_enum(
+                "The kind of source. Catalog: the ClusterCatalogs on the cluster.",
+                &["Catalog"],
+            ),
+        )
+        .union_member(
+            "sourceType",
+            "Catalog",
+            "catalog",
+            "catalog is required when sourceType is Catalog, and forbidden otherwise",
+        )
+}
+
+fn version_rule() -> String {
+    let VersionPattern { accepted, refused } = version_pattern();
+    format!("self.matches(r'{accepted}') && !self.matches(r'{refused}')")
+}
+
+fn status() -> Schema {
+    let revision = object("A revision that is applied.")
+        .property(
+            "conditions",
+            conditions("Available and Progressing of the revision, while it rolls out."),
+        )
+        .required("name", string("Name of the ClusterObjectSet."));
+    let bundle = object("The bundle that is applied and complete.")
+        .required("name", string("Its name in the catalog.").extension("minLength", json!(1)))
+        .property(
+            "release",
+            string("Its release. Absent when it has none, empty when it says so explicitly.").max_length(20).matches(
+                r"^$|^(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*$",
+                "release must be empty or consist of dot-separated identifiers (numeric without leading zeros, or alphanumeric)",
+            ),
+        )
+        .required(
+            "version",
+            string("Its version.").matches(
+                r"^([0-9]+)(\.[0-9]+)?(\.[0-9]+)?(-([-0-9A-Za-z]+(\.[-0-9A-Za-z]+)*))?(\+([-0-9A-Za-z]+(-\.[-0-9A-Za-z]+)*))?",
+                "version must be well-formed semver",
+            ),
+        );
+    object("What happened to the extension.")
+        .property(
+            "activeRevisions",
+            array("The installed revision, then those that roll out, oldest first.", revision).map_list("name"),
+        )
+        .property(
+            "conditions",
+            conditions(
+                "Installed: a bundle is applied and complete. Progressing: the controller works towards what is wanted, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog advises against what is used.",
+            ),
+        )
+        .property("install", object("What is installed.").required("bundle", bundle))
+}

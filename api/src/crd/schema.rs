@@ -1,0 +1,173 @@
+//! A few words in which the schemas are written.
+
+use serde_json::{Map, Value, json};
+
+/// A node of an OpenAPI v3 schema.
+#[derive(Debug, Clone)]
+pub(super) struct Schema(Map<String, Value>);
+
+fn node(kind: &str, description: &str) -> Schema {
+    let mut map = Map::new();
+    if !description.is_empty() {
+        map.insert("description".to_owned(), json!(description));
+    }
+    map.insert("type".to_owned(), json!(kind));
+    Schema(map)
+}
+
+/// An object; its members follow by [`Schema::property`] and [`Schema::required`].
+pub(super) fn object(description: &str) -> Schema {
+    node("object", description)
+}
+
+/// A text.
+pub(super) fn string(description: &str) -> Schema {
+    node("string", description)
+}
+
+/// A number without a fraction; `format` is `int32`, `int64` or empty.
+pub(super) fn integer(description: &str, format: &str) -> Schema {
+    let schema = node("integer", description);
+    if format.is_empty() {
+        schema
+    } else {
+        schema.format(format)
+    }
+}
+
+/// A list.
+pub(super) fn array(description: &str, items: Schema) -> Schema {
+    node("array", description).extension("items", items.into_value())
+}
+
+/// A text that is one of a few.
+pub(super) fn boolean_enum(description: &str, values: &[&str]) -> Schema {
+    string(description).extension("enum", json!(values))
+}
+
+impl Schema {
+    /// An object about which nothing is said.
+    pub(super) fn bare_object() -> Self {
+        object("")
+    }
+
+    /// A map from text to text.
+    pub(super) fn string_map(description: &str) -> Self {
+        object(description).extension("additionalProperties", json!({"type": "string"}))
+    }
+
+    /// The schema as JSON.
+    pub(super) fn into_value(self) -> Value {
+        Value::Object(self.0)
+    }
+
+    /// A keyword of the schema language.
+    pub(super) fn extension(mut self, keyword: &str, value: Value) -> Self {
+        self.0.insert(keyword.to_owned(), value);
+        self
+    }
+
+    /// A member that may be absent.
+    pub(super) fn property(mut self, name: &str, schema: Self) -> Self {
+        if let Value::Object(properties) = self.0.entry("properties").or_insert_with(|| json!({})) {
+            properties.insert(name.to_owned(), schema.into_value());
+        }
+        self
+    }
+
+    /// A member that must be present.
+    pub(super) fn required(mut self, name: &str, schema: Self) -> Self {
+        if let Value::Array(required) = self.0.entry("required").or_insert_with(|| json!([])) {
+            required.push(json!(name));
+        }
+        self.property(name, schema)
+    }
+
+    /// A CEL rule and what is said when it does not hold.
+    pub(super) fn rule(mut self, rule: &str, message: &str) -> Self {
+        if let Value::Array(rules) = self
+            .0
+            .entry("x-kubernetes-validations")
+            .or_insert_with(|| json!([]))
+        {
+            rules.push(json!({"message": message, "rule": rule}));
+        }
+        self
+    }
+
+    /// The member `member` is present exactly when `discriminator` has the value `value`.
+    pub(super) fn union_member(self, discriminator: &str, value: &str, member: &str, message: &str) -> Self {
+        self.rule(
+            &format!(
+                "has(self.{discriminator}) && self.{discriminator} == '{value}' ? has(self.{member}) : !has(self.{member})"
+            ),
+            message,
+        )
+    }
+
+    /// A regular expression that the text must match, told by a rule with a message of its own.
+    pub(super) fn matches(self, pattern: &str, message: &str) -> Self {
+        self.rule(&format!("self.matches(r'{pattern}')"), message)
+    }
+
+    /// A value that never changes once it is set.
+    pub(super) fn immutable(self, message: &str) -> Self {
+        self.rule("self == oldSelf", message)
+    }
+
+    /// The value that the API server fills in.
+    pub(super) fn default_value(self, value: Value) -> Self {
+        self.extension("default", value)
+    }
+
+    /// A format such as `date-time`.
+    pub(super) fn format(self, format: &str) -> Self {
+        self.extension("format", json!(format))
+    }
+
+    /// A regular expression told by the schema language.
+    pub(super) fn pattern(self, pattern: &str) -> Self {
+        self.extension("pattern", json!(pattern))
+    }
+
+    /// The largest number of characters.
+    pub(super) fn max_length(self, limit: u32) -> Self {
+        self.extension("maxLength", json!(limit))
+    }
+
+    /// The smallest and largest number of characters.
+    pub(super) fn length(self, least: u32, most: u32) -> Self {
+        self.extension("minLength", json!(least)).max_length(most)
+    }
+
+    /// The smallest and largest number of items.
+    pub(super) fn items(self, least: u32, most: u32) -> Self {
+        self.extension("minItems", json!(least)).max_items(most)
+    }
+
+    /// The largest number of items.
+    pub(super) fn max_items(self, limit: u32) -> Self {
+        self.extension("maxItems", json!(limit))
+    }
+
+    /// The smallest number.
+    pub(super) fn minimum(self, limit: i64) -> Self {
+        self.extension("minimum", json!(limit))
+    }
+
+    /// The smallest and largest number.
+    pub(super) fn range(self, least: i64, most: i64) -> Self {
+        self.minimum(least).extension("maximum", json!(most))
+    }
+
+    /// How server-side apply merges the list.
+    pub(super) fn list_type(self, list_type: &str) -> Self {
+        self.extension("x-kubernetes-list-type", json!(list_type))
+    }
+
+    /// A list whose items are told apart by one member.
+    pub(super) fn map_list(self, key: &str) -> Self {
+        self.list_type("map")
+            .extension("x-kubernetes-list-map-keys", json!([key]))
+    }
+}

@@ -1,0 +1,149 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn schema_of(kind: &str) -> Value {
+    let definition = definitions()
+        .into_iter()
+        .find(|d| d["spec"]["names"]["kind"] == kind)
+        .unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// Every member of `value` stands in the schema, and every member of the schema stands in `value`.
+fn same_members(path: &str, schema: &Value, value: &Value) {
+    match (schema["type"].as_str(), value) {
+        (Some("object"), Value::Object(map)) if schema.get("properties").is_some() => {
+            let members = schema["properties"].as_object().unwrap();
+            for (key, value) in map {
+                let member = members
+                    .get(key)
+                    .unwrap_or_else(|| panic!("{path}.{key} is not in the schema"));
+                same_members(&format!("{path}.{key}"), member, value);
+            }
+            for key in members.keys() {
+                assert!(map.contains_key(key), "{path}.{key} is only in the schema");
+            }
+        }
+        (Some("array"), Value::Array(items)) => {
+            for item in items {
+                same_members(&format!("{path}[]"), &schema["items"], item);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn condition() -> Value {
+    json!({"type": "A", "status": "True", "reason": "B", "message": "", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn selector() -> Value {
+    json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
+}
+
+fn check<K>(kind: &str, full: &Value)
+where
+    K: serde::de::DeserializeOwned + serde::Serialize,
+{
+    let typed: K = serde_json::from_value(full.clone()).unwrap();
+    assert_eq!(
+        serde_json::to_value(&typed).unwrap(),
+        *full,
+        "the types keep every member"
+    );
+    same_members(kind, &schema_of(kind), full);
+}
+
+#[test]
+fn types_and_schema_have_the_same_members() {
+    check::<crate::ClusterExtension>(
+        "ClusterExtension",
+        &json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": {"name": "a"},
+            "spec": {
+                "namespace": "n", "serviceAccount": {"name": "s"},
+                "source": {"sourceType": "Catalog", "catalog": {
+                    "packageName": "p", "version": "1", "channels": ["c"], "selector": selector(),
+                    "upgradeConstraintPolicy": "SelfCertified"}},
+                "install": {"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}},
+                "config": {"configType": "Inline", "inline": {"watchNamespace": "w"}},
+                "progressDeadlineMinutes": 10},
+            "status": {
+                "conditions": [condition()],
+                "install": {"bundle": {"name": "b", "version": "1.0.0", "release": ""}},
+                "activeRevisions": [{"name": "a-1", "conditions": [condition()]}]},
+        }),
+    );
+    check::<crate::ClusterCatalog>(
+        "ClusterCatalog",
+        &json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": {"name": "a"},
+            "spec": {
+                "source": {"type": "Image", "image": {"ref": "r", "pollIntervalMinutes": 1}},
+                "priority": -1, "availabilityMode": "Unavailable"},
+            "status": {
+                "conditions": [condition()], "lastUnpacked": "2026-01-01T00:00:00Z",
+                "resolvedSource": {"type": "Image", "image": {"ref": "r"}}, "urls": {"base": "https://h"}},
+        }),
+    );
+    check::<crate::ClusterObjectSet>(
+        "ClusterObjectSet",
+        &json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "metadata": {"name": "a"},
+            "spec": {
+                "lifecycleState": "Archived", "revision": 1, "progressDeadlineMinutes": 10, "collisionProtection": "None",
+                "phases": [{"name": "p", "collisionProtection": "IfNoController", "objects": [
+                    {"object": {"a": {"b": null}}, "collisionProtection": "Prevent", "ref": {"name": "s", "namespace": "n", "key": "k"}}]}],
+                "progressionProbes": [{
+                    "selector": {"type": "Label", "groupKind": {"group": "", "kind": "Pod"}, "label": selector()},
+                    "assertions": [{
+                        "type": "FieldValue", "conditionEqual": {"type": "Ready", "status": "True"},
+                        "fieldsEqual": {"fieldA": "a", "fieldB": "b"}, "fieldValue": {"fieldPath": "a", "value": "v"}}]}]},
+            "status": {"conditions": [condition()], "observedPhases": [{"name": "p", "digest": "sha256:0"}]},
+        }),
+    );
+}
+
+#[test]
+fn absent_members_stay_absent() {
+    let minimal = json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "metadata": {"name": "a"},
+        "spec": {"lifecycleState": "Active", "revision": 1, "collisionProtection": "Prevent",
+                 "phases": [{"name": "p", "objects": [{"object": {}}, {"ref": {"name": "s", "key": "k"}}]}],
+                 "progressionProbes": [{"selector": {"type": "GroupKind", "groupKind": {"group": "", "kind": "Pod"}},
+                     "assertions": [{"type": "FieldsEqual", "fieldsEqual": {"fieldA": "a", "fieldB": "b"}}]}]},
+    });
+    let typed: crate::ClusterObjectSet = serde_json::from_value(minimal.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), minimal);
+}
+
+#[test]
+fn an_object_without_a_spec_can_be_read() {
+    let bare = json!({"metadata": {"name": "a"}});
+    let extension: crate::ClusterExtension = serde_json::from_value(bare).unwrap();
+    assert_eq!(
+        extension.spec,
+        crate::cluster_extension::ClusterExtensionSpec::default()
+    );
+}
+
+#[test]
+fn the_schema_requires_what_the_reference_requires() {
+    for (kind, expected) in [
+        ("ClusterExtension", Value::Null),
+        ("ClusterObjectSet", Value::Null),
+        ("ClusterCatalog", json!(["metadata", "spec"])),
+    ] {
+        assert_eq!(schema_of(kind)["required"], expected, "{kind}");
+    }
+}
+
+#[test]
+fn committed_files_are_the_generated_ones() {
+    for file in files() {
+        let path = format!("{}/../manifests/crds/{}", env!("CARGO_MANIFEST_DIR"), file.name);
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == file.yaml, "{} differs: run `make crds`", file.name);
+    }
+}

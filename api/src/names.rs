@@ -1,0 +1,126 @@
+//! Every name that appears on objects, once.
+
+/// The API group.
+pub const GROUP: &str = "olm.operatorframework.io";
+/// The API version in the group.
+pub const VERSION: &str = "v1";
+/// Group and version as `apiVersion` wants them.
+pub const API_VERSION: &str = "olm.operatorframework.io/v1";
+/// Kind of ClusterExtension, also the value of [`label::OWNER_KIND`].
+pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
+/// Kind of ClusterCatalog.
+pub const CLUSTER_CATALOG: &str = "ClusterCatalog";
+/// Kind of ClusterObjectSet.
+pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
+/// The namespace of the managers when nothing else says which.
+pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
+/// Type of the immutable Secrets that hold objects of a revision.
+pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data";
+/// The cluster-scoped object whose condition [`crate::conditions::UPGRADEABLE`] tells OpenShift whether to update.
+pub const CLUSTER_OPERATOR: &str = "olm";
+
+/// Labels.
+pub mod label {
+    /// Kind of the object that a managed object belongs to. On managed objects and revisions.
+    pub const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
+    /// Name of the object that a managed object belongs to. On managed objects, revisions and their Secrets.
+    pub const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
+    /// Name of the revision that a Secret belongs to.
+    pub const REVISION_NAME: &str = "olm.operatorframework.io/revision-name";
+    /// `true` on revisions made from a release of the Helm runtime.
+    pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
+    /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
+    pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
+    /// [`MANAGED_BY_OLM`] on managed objects.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// Value of [`MANAGED_BY`].
+    pub const MANAGED_BY_OLM: &str = "olm.operatorframework.io";
+}
+
+/// Annotations that the managers write.
+pub mod annotation {
+    /// Package of the bundle. On revisions and managed objects.
+    pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
+    /// Name of the bundle. On revisions.
+    pub const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
+    /// Version of the bundle. On revisions and managed objects.
+    pub const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
+    /// Release of the bundle, only when it has one. On revisions.
+    pub const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
+    /// Image reference of the bundle. On revisions.
+    pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
+    /// The bundle's properties, a JSON list. On the `ClusterServiceVersion` and on revisions.
+    pub const PROPERTIES: &str = "olm.properties";
+    /// The revision that a managed object was applied by, in decimal.
+    pub const REVISION: &str = "olm.operatorframework.io/revision";
+    /// `NAMESPACE/NAME` of the account that a revision is applied and taken down under.
+    pub const SERVICE_ACCOUNT: &str = "olm.operatorframework.io/service-account";
+    /// Which set of features a CRD was made for.
+    pub const GENERATOR: &str = "olm.operatorframework.io/generator";
+    /// Which set of features the managers were deployed with.
+    pub const FEATURE_SET: &str = "olm.operatorframework.io/feature-set";
+    /// What kubectl remembers of an applied object; never part of a revision.
+    pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+}
+
+/// Annotations that users set. An unknown value is an error in a condition, never ignored.
+pub mod user {
+    /// On ClusterExtension: what deletion leaves behind. `delete` (default), `orphan`, `keep-crds`.
+    pub const UNINSTALL: &str = "olm.operatorframework.io/uninstall";
+    /// On ClusterExtension: what to do about objects of kinds that the cluster lacks. `wait` (default), `skip`.
+    pub const MISSING_KINDS: &str = "olm.operatorframework.io/missing-kinds";
+    /// On ClusterExtension: the CRD checks one by one, `CHECK=Error|Warn|Off` separated by commas.
+    pub const CRD_POLICY: &str = "olm.operatorframework.io/crd-policy";
+    /// On ClusterExtension: which existing objects may be taken over. `never` (default), `unowned`, `all`.
+    pub const ADOPT: &str = "olm.operatorframework.io/adopt";
+    /// On ClusterExtension: `true` upgrades although the operator says that it is not upgradeable. Default `false`.
+    pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
+    /// On ClusterExtension: `true` changes or removes what other extensions depend on. Default `false`.
+    pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
+    /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
+    pub const PAUSED: &str = "olm.operatorframework.io/paused";
+    /// On ClusterCatalog: an image reference in which Kubernetes version variables are replaced.
+    pub const CATALOG_IMAGE_TEMPLATE: &str = "olm.catalogImageTemplate";
+}
+
+/// Finalizers.
+pub mod finalizer {
+    /// On ClusterExtension: the bundle's unpacked image is to be freed.
+    pub const CLEANUP_UNPACK_CACHE: &str = "olm.operatorframework.io/cleanup-unpack-cache";
+    /// On ClusterExtension: the revisions are to be taken down.
+    pub const CLEANUP_CONTENT_MANAGER_CACHE: &str = "olm.operatorframework.io/cleanup-contentmanager-cache";
+    /// On ClusterObjectSet: the objects are to be taken down.
+    pub const TEARDOWN: &str = "olm.operatorframework.io/teardown";
+    /// On ClusterCatalog: the served content is to be removed.
+    pub const DELETE_SERVER_CACHE: &str = "olm.operatorframework.io/delete-server-cache";
+}
+
+/// Field managers.
+pub mod field_manager {
+    /// Of managed objects.
+    pub const OBJECTS: &str = "olm.operatorframework.io";
+    /// Of revisions, forced.
+    pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
+    /// Of dry runs.
+    pub const DRY_RUN: &str = "dummy";
+    /// Of status, finalizers and labels written by operator-controller.
+    pub const OPERATOR_CONTROLLER: &str = "operator-controller";
+    /// Of status, finalizers and labels written by catalogd.
+    pub const CATALOGD: &str = "catalogd";
+}
+
+/// Leases, the same as the reference's, so that both never lead at once.
+pub mod lease {
+    /// Of operator-controller.
+    pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
+    /// Of catalogd.
+    pub const CATALOGD: &str = "catalogd-operator-lock";
+}
+
+/// Types of properties that bundles carry.
+pub mod property {
+    /// Package, version and release.
+    pub const PACKAGE: &str = "olm.package";
+    /// The latest OpenShift minor version that the bundle works on.
+    pub const MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
+}
