@@ -23,7 +23,7 @@ pub const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 pub const SERVING: &str = "Serving";
 /// The catalog's content passes the whole-catalog check; findings do not stop serving. ClusterCatalog.
 pub const CONTENT_VALID: &str = "ContentValid";
-/// A minor update of the cluster is permissible. ClusterOperator `olm`.
+/// A minor update of the cluster is permissible. `ClusterOperator` `olm`.
 pub const UPGRADEABLE: &str = "Upgradeable";
 
 /// The reasons that conditions carry.

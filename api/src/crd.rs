@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions, as files.
+//! The `CustomResourceDefinitions`, as files.
 //!
 //! One set for all clusters: the superset that the reference ships as experimental. Schemas are written with
 //! [`schema`]'s few words instead of being derived, because what users and other programs meet is the schema: its
@@ -32,7 +32,7 @@ pub struct File {
     pub yaml: String,
 }
 
-/// Every CustomResourceDefinition as a file for `manifests/crds`.
+/// Every `CustomResourceDefinition` as a file for `manifests/crds`.
 pub fn files() -> Vec<File> {
     [
         (
@@ -56,7 +56,7 @@ pub fn files() -> Vec<File> {
     .collect()
 }
 
-/// Every CustomResourceDefinition as an object.
+/// Every `CustomResourceDefinition` as an object.
 pub fn definitions() -> Vec<Value> {
     vec![
         catalog::definition(),

@@ -2,7 +2,7 @@
 //!
 //! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]. [`names`] holds every label, annotation,
 //! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the one rule by which a
-//! transition time moves; [`serving`] the addresses at which catalogd serves; [`crd`] the CustomResourceDefinitions.
+//! transition time moves; [`serving`] the addresses at which catalogd serves; [`crd`] the `CustomResourceDefinitions`.
 //! Nothing here reads a file, a clock or the network.
 
 pub mod cluster_catalog;
