@@ -17,9 +17,12 @@
 
 pub mod blob;
 pub mod bundle;
+pub mod canonical;
 pub mod channel;
 pub mod decode;
 pub mod deprecation;
+pub mod index;
+pub mod meta;
 pub mod package;
 pub mod property;
 
@@ -28,9 +31,12 @@ mod fold;
 
 pub use blob::{Blob, BlobError};
 pub use bundle::{Bundle, RelatedImage};
+pub use canonical::canonical;
 pub use channel::{Channel, ChannelEntry};
 pub use decode::{List, ShapeError};
 pub use deprecation::{DeprecationEntry, Deprecations, Reference};
+pub use index::{Filter, Index, IndexBuilder};
+pub use meta::{Meta, MetaError, metas};
 pub use package::{Icon, Package};
 pub use property::{Gvk, PackageProperty, PackageRequired, Property};
 

@@ -12,7 +12,7 @@ pub const TYPE_GVK: &str = "olm.gvk";
 pub const TYPE_GVK_REQUIRED: &str = "olm.gvk.required";
 /// The type of the property that carries a manifest of the bundle.
 pub const TYPE_BUNDLE_OBJECT: &str = "olm.bundle.object";
-/// The type of the property that carries the descriptive part of the bundle's ClusterServiceVersion.
+/// The type of the property that carries the descriptive part of the bundle's `ClusterServiceVersion`.
 pub const TYPE_CSV_METADATA: &str = "olm.csv.metadata";
 /// The type of the property that carries a generic constraint.
 pub const TYPE_CONSTRAINT: &str = "olm.constraint";
