@@ -325,11 +325,7 @@ fn written(text: Cow<'_, str>, style: ScalarStyle, span: Span, source: &str) -> 
     let mut text = text.into_owned();
     match style {
         ScalarStyle::Plain if span.is_empty() => text.clear(),
-        ScalarStyle::Literal | ScalarStyle::Folded
-            if text.ends_with('\n')
-                && !source.ends_with(['\n', '\r'])
-                && reaches_end(&text, span, source) =>
-        {
+        ScalarStyle::Literal | ScalarStyle::Folded if ends_in_missing_break(&text, span, source) => {
             text.pop();
         }
         _ => {}
@@ -337,25 +333,27 @@ fn written(text: Cow<'_, str>, style: ScalarStyle, span: Span, source: &str) -> 
     text
 }
 
-/// Whether the last line of the source is content of the block scalar that ends at `span`.
-fn reaches_end(text: &str, span: Span, source: &str) -> bool {
-    let at_end = span.end.byte_offset().is_none_or(|end| end >= source.len());
+/// Whether the line break that ends the block scalar at `span` is not in the source.
+fn ends_in_missing_break(text: &str, span: Span, source: &str) -> bool {
+    let Some(content) = text.strip_suffix('\n') else {
+        return false;
+    };
+    if source.ends_with(['\n', '\r']) || span.end.byte_offset().is_some_and(|end| end < source.len()) {
+        return false;
+    }
     let last_line = source.rsplit(['\n', '\r']).next().unwrap_or_default();
-    let last_text = text
-        .strip_suffix('\n')
-        .unwrap_or(text)
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default();
-    at_end && !last_text.is_empty() && last_line.ends_with(last_text)
+    if last_line.trim_matches([' ', '\t']).is_empty() {
+        // Blanks beyond the indentation are content; else only a scalar that keeps its line breaks ends like this.
+        return content.ends_with(['\n', ' ', '\t']) || content.is_empty();
+    }
+    content.ends_with(last_line.trim_start_matches([' ', '\t']))
 }
 
 fn scalar(text: String, style: ScalarStyle, tag: Option<&str>) -> Result<Node, ErrorKind> {
     let core = tag.and_then(|tag| tag.strip_prefix("tag:yaml.org,2002:"));
     let meaning = match (tag, core) {
         (None, _) if style != ScalarStyle::Plain => Scalar::Text,
-        // A lone `!` makes even quoted text count as if it were plain.
-        (None | Some("!"), _) => resolve(&text),
+        (None, _) => resolve(&text),
         (_, Some("bool")) => resolve_tagged(&text, Tag::Bool)?,
         (_, Some("int")) => resolve_tagged(&text, Tag::Int)?,
         (_, Some("float")) => resolve_tagged(&text, Tag::Float)?,
@@ -367,7 +365,7 @@ fn scalar(text: String, style: ScalarStyle, tag: Option<&str>) -> Result<Node, E
     Ok(Node::Scalar(meaning, text))
 }
 
-/// Base64 with padding; line breaks between the digits are skipped. Bytes that are not UTF-8 become U+FFFD.
+/// Base64 with padding; line breaks between the digits are skipped. Each byte that is not UTF-8 becomes U+FFFD.
 fn decode(text: &str) -> Result<String, ErrorKind> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut held, mut padding) = (0_u32, 0_u32, 0_u32);
@@ -400,8 +398,12 @@ fn decode(text: &str) -> Result<String, ErrorKind> {
         (3, 1) => bytes.extend((bits << 6).to_be_bytes().iter().skip(1).take(2)),
         _ => return Err(ErrorKind::Binary),
     }
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|fault| String::from_utf8_lossy(fault.as_bytes()).into_owned()))
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Ok(text)
 }
 
 fn into_value(node: Node) -> Result<Value, ErrorKind> {

@@ -2,8 +2,8 @@
 
 use serde_json::{Number, Value};
 
-use crate::number::{json_float, yaml_float};
-use crate::order::compare;
+use crate::number::yaml_float;
+use crate::order::sort_by_key;
 use crate::scalar::{Scalar, resolve};
 
 /// Lines are folded at the first blank after this column.
@@ -156,8 +156,9 @@ impl Writer {
             }
             Value::Object(entries) => {
                 let (indent, inline) = place.collection(false);
-                let mut rest: Vec<_> = entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
-                rest.sort_by(|left, right| compare(right.0, left.0));
+                let mut rest =
+                    sort_by_key(entries.iter().map(|(key, value)| (key.as_str(), value)).collect());
+                rest.reverse();
                 frames.push(Frame {
                     rest: Rest::Mapping(rest),
                     indent,
@@ -310,16 +311,12 @@ enum Quotes {
     Single,
 }
 
+/// Numbers that JSON wrote with a point or an exponent stay floating point numbers, in the spelling of YAML.
 fn number(value: &Number) -> String {
     if value.is_i64() || value.is_u64() {
-        return value.to_string();
-    }
-    let json = json_float(value.as_f64().unwrap_or_default());
-    match resolve(&json) {
-        Scalar::Float(value) => yaml_float(value),
-        Scalar::Int(value) => value.to_string(),
-        Scalar::Uint(value) => value.to_string(),
-        _ => json,
+        value.to_string()
+    } else {
+        yaml_float(value.as_f64().unwrap_or_default())
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Number, Value};
 /// The decimal digits of a finite number: the shortest that read back as the same number.
 struct Digits {
     negative: bool,
-    digits: String,
+    shown: String,
     /// Where the decimal point stands, counted from the first digit: 1 means `d.ddd`.
     point: i32,
 }
@@ -20,7 +20,7 @@ fn split(scientific: &str) -> Digits {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     Digits {
         negative,
-        digits,
+        shown: digits,
         point: exponent + 1,
     }
 }
@@ -31,7 +31,7 @@ impl Digits {
         if self.negative {
             text.push('-');
         }
-        let mut digits = self.digits.chars();
+        let mut digits = self.shown.chars();
         text.extend(digits.next());
         let rest = digits.as_str();
         if !rest.is_empty() {
@@ -57,12 +57,12 @@ impl Digits {
         if self.point <= 0 {
             text.push_str("0.");
             text.extend((self.point..0).map(|_| '0'));
-            text.push_str(&self.digits);
+            text.push_str(&self.shown);
             return text;
         }
         let whole = usize::try_from(self.point).unwrap_or(0);
         let mut written = 0;
-        for digit in self.digits.chars() {
+        for digit in self.shown.chars() {
             if written == whole {
                 text.push('.');
             }
@@ -103,10 +103,10 @@ pub fn json_float(value: f64) -> String {
 
 fn general_form(digits: &Digits) -> String {
     let exponent = digits.point - 1;
-    if !(-4..6).contains(&exponent) {
-        digits.exponent_form()
-    } else {
+    if (-4..6).contains(&exponent) {
         digits.decimal_form()
+    } else {
+        digits.exponent_form()
     }
 }
 
@@ -135,18 +135,15 @@ pub(crate) fn key_float(value: f64) -> String {
     general_form(&split(&format!("{single:e}")))
 }
 
-/// A floating point number as a JSON value: integers stay integers where 64 bits hold them.
+/// A floating point number as a JSON value: an integer where its text is one that 64 bits hold.
 pub(crate) fn float_value(value: f64) -> Option<Value> {
     if value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the range is checked right before"
-        )]
-        if (0.0..18_446_744_073_709_551_616.0).contains(&value) {
-            return Some(Value::from(value as u64));
-        } else if (-9_223_372_036_854_775_808.0..0.0).contains(&value) {
-            return Some(Value::from(value as i64));
+        let text = json_float(value);
+        if let Ok(integer) = text.parse::<u64>() {
+            return Some(Value::from(integer));
+        }
+        if let Ok(integer) = text.parse::<i64>() {
+            return Some(Value::from(integer));
         }
     }
     Number::from_f64(value).map(Value::Number)

@@ -13,7 +13,7 @@ fn number(text: &[char], from: usize, start: u64) -> (u64, usize) {
 }
 
 /// Compares two keys: letters after everything else, runs of digits by their value, otherwise by code point.
-pub(crate) fn compare(left: &str, right: &str) -> Ordering {
+fn compare(left: &str, right: &str) -> Ordering {
     if left == right {
         return Ordering::Equal;
     }
@@ -50,4 +50,35 @@ pub(crate) fn compare(left: &str, right: &str) -> Ordering {
         return a_number.cmp(&b_number).then(a_end.cmp(&b_end)).then(a.cmp(b));
     }
     left.len().cmp(&right.len())
+}
+
+/// Sorts entries by their keys.
+///
+/// The order is not transitive (`a10` before `a1b` before `a2` before `a10`), which the sort of the standard
+/// library may answer with a panic. Merging neighbours puts up with it, and beginning from the order of code
+/// points makes the outcome depend on the keys alone.
+pub(crate) fn sort_by_key<V: Copy>(mut entries: Vec<(&str, V)>) -> Vec<(&str, V)> {
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    let mut width = 1;
+    while width < entries.len() {
+        let mut merged = Vec::with_capacity(entries.len());
+        for pair in entries.chunks(2 * width) {
+            let (left, right) = pair.split_at_checked(width).unwrap_or((pair, &[]));
+            let mut left = left.iter().copied().peekable();
+            let mut right = right.iter().copied().peekable();
+            while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+                let next = if compare(a.0, b.0).is_le() {
+                    left.next()
+                } else {
+                    right.next()
+                };
+                merged.extend(next);
+            }
+            merged.extend(left);
+            merged.extend(right);
+        }
+        entries = merged;
+        width *= 2;
+    }
+    entries
 }

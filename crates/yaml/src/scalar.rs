@@ -1,5 +1,7 @@
 //! What a scalar means: the YAML 1.1 rules of Kubernetes tooling.
 
+use std::borrow::Cow;
+
 use crate::error::ErrorKind;
 use crate::timestamp::is_timestamp;
 
@@ -159,14 +161,28 @@ fn float(text: &str) -> Option<Scalar> {
     value.is_finite().then_some(Scalar::Float(value))
 }
 
-/// What an unquoted scalar means; `tagged` when a tag stands before it, which rules timestamps out.
+/// A number that begins with its point, without the underscores between its digits; elsewhere they are wrong.
+fn without_separators(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('_') {
+        return Some(Cow::Borrowed(text));
+    }
+    let bytes = text.as_bytes();
+    let between_digits = bytes.windows(3).filter(|window| match window {
+        [before, b'_', after] => before.is_ascii_digit() && after.is_ascii_digit(),
+        _ => false,
+    });
+    let all = bytes.split(|byte| *byte == b'_').count().saturating_sub(1);
+    (between_digits.count() == all).then(|| Cow::Owned(text.replace('_', "")))
+}
+
+/// What an unquoted scalar means. A tag other than that of timestamps rules timestamps out.
 fn meaning(text: &str, timestamps: bool) -> Scalar {
     let Some(first) = text.bytes().next() else {
         return Scalar::Null;
     };
     let found = match first {
         b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text),
-        b'.' => word(text).or_else(|| float(text)),
+        b'.' => word(text).or_else(|| float(&without_separators(text)?)),
         b'0'..=b'9' | b'+' | b'-' => word(text).or_else(|| {
             if timestamps && is_timestamp(text) {
                 return Some(Scalar::Timestamp);
