@@ -1,1 +1,39 @@
-//! `olm-image`.
+//! `olm-image`: images from and to registries.
+//!
+//! ```text
+//! text ─► Reference ─► Pinned ─► Image ─► Tree
+//!         parse        resolve   manifest  layers, verified and unpacked
+//! ```
+//!
+//! What comes from a registry is hostile: every size, count, depth and time has a limit in [`Limits`], each with an error
+//! of its own; digests are verified while bytes stream; names from an image never become names on disk.
+//!
+//! This crate knows nothing about catalogs, clusters or controllers. Start reading at [`Images`].
+
+mod auth;
+mod bundle;
+mod credentials;
+mod digest;
+mod flight;
+mod layer;
+mod limits;
+mod pull;
+mod reference;
+mod registries;
+mod registry;
+mod transfer;
+mod tree;
+mod trust;
+
+pub use bundle::Bundle;
+pub use credentials::{Credential, Credentials, CredentialsError};
+pub use digest::{Digest, DigestError};
+pub use layer::{LayerError, Selection};
+pub use limits::Limits;
+pub use pull::{Access, Image, Images, Options, Platform, PullError};
+pub use reference::{Pinned, Reference, ReferenceError};
+pub use registries::{Endpoint, Registries, Security};
+pub use registry::RegistryError;
+pub use transfer::Blob;
+pub use tree::{Content, ContentReader, Node, Resolved, Storage, Tree};
+pub use trust::TrustError;

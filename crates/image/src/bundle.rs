@@ -1,0 +1,250 @@
+//! Bundle images: small, held in memory, kept on disk by digest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::digest::{Digest, Hasher};
+use crate::layer::Selection;
+use crate::limits::Limits;
+use crate::tree::{Node, Resolved, Tree};
+
+/// The directories of a bundle image that mean something.
+const DIRECTORIES: [&str; 2] = ["manifests", "metadata"];
+/// Names the format of cached files; other formats are fetched anew.
+const MAGIC: &[u8] = b"olm-bundle-1\n";
+
+/// What a bundle image holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle {
+    /// The labels of the image.
+    pub labels: BTreeMap<String, String>,
+    /// The files below `manifests/` and `metadata/` by their path in the image, without a leading slash. Links to files
+    /// within the image are files here, other links are left out.
+    pub files: BTreeMap<String, Bytes>,
+    /// The directories by their path in the image.
+    pub directories: BTreeSet<String>,
+}
+
+impl Bundle {
+    /// Which part of a bundle image is fetched.
+    pub fn selection() -> Selection {
+        Selection::Below(DIRECTORIES.map(str::to_owned).to_vec())
+    }
+
+    /// Takes labels and files from an unpacked image that is held in memory.
+    pub fn from_tree(labels: BTreeMap<String, String>, tree: &Tree) -> Self {
+        let mut bundle = Self {
+            labels,
+            ..Self::default()
+        };
+        for (path, node) in tree.entries() {
+            let content = match node {
+                Node::Directory => {
+                    bundle.directories.insert(path.into_owned());
+                    continue;
+                }
+                Node::File(content) => content,
+                Node::Link(_) => match tree.resolve(&path) {
+                    Resolved::File(content) => content,
+                    Resolved::Directory | Resolved::Missing => continue,
+                },
+            };
+            if let Ok(bytes) = content.read_all() {
+                bundle.files.insert(path.into_owned(), bytes);
+            }
+        }
+        bundle
+    }
+}
+
+/// Bundles on disk, one file per digest, written beside and renamed into place.
+#[derive(Clone, Debug)]
+pub(crate) struct BundleStore {
+    directory: PathBuf,
+}
+
+impl BundleStore {
+    pub(crate) const fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
+        self.directory
+            .join(format!("{}-{}.bundle", digest.algorithm(), digest.hex()))
+    }
+
+    /// A cached bundle; nothing when it is not here, or damaged, or larger than it may be.
+    pub(crate) async fn load(&self, digest: &Digest, limits: &Limits) -> Option<Bundle> {
+        let path = self.path(digest);
+        // Labels and lengths come on top of the files.
+        let limit = limits
+            .kept_bytes
+            .saturating_add(limits.config_bytes)
+            .saturating_mul(2);
+        tokio::task::spawn_blocking(move || {
+            let length = std::fs::metadata(&path).ok()?.len();
+            let bundle = (length <= limit)
+                .then(|| std::fs::read(&path).ok())
+                .flatten()
+                .and_then(|bytes| decode(&bytes));
+            if bundle.is_none() {
+                tracing::warn!(path = %path.display(), "a damaged bundle is fetched again");
+            }
+            bundle
+        })
+        .await
+        .ok()
+        .flatten()
+    }
+
+    pub(crate) async fn save(&self, digest: &Digest, bundle: &Bundle) -> io::Result<()> {
+        let (directory, path, bytes) = (self.directory.clone(), self.path(digest), encode(bundle));
+        tokio::task::spawn_blocking(move || write_durably(&directory, &path, &bytes))
+            .await
+            .map_err(io::Error::other)?
+    }
+
+    pub(crate) async fn prune(&self, keep: &BTreeSet<Digest>) -> io::Result<usize> {
+        let keep: BTreeSet<PathBuf> = keep.iter().map(|digest| self.path(digest)).collect();
+        let directory = self.directory.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut removed = 0;
+            let entries = match std::fs::read_dir(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+                entries => entries?,
+            };
+            for entry in entries {
+                let path = entry?.path();
+                let ours = path.extension().is_some_and(|extension| extension == "bundle");
+                if ours && !keep.contains(&path) {
+                    std::fs::remove_file(path)?;
+                    removed += 1;
+                }
+            }
+            Ok(removed)
+        })
+        .await
+        .map_err(io::Error::other)?
+    }
+}
+
+fn write_durably(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The format: a magic line, the digest of what follows, then three lists, each with its length, of labels, directories
+/// and files; every text and every file has its length before it.
+fn encode(bundle: &Bundle) -> Vec<u8> {
+    let mut body = Vec::new();
+    let number = |body: &mut Vec<u8>, value: usize| body.extend_from_slice(&(value as u64).to_le_bytes());
+    let bytes = |body: &mut Vec<u8>, value: &[u8]| {
+        number(body, value.len());
+        body.extend_from_slice(value);
+    };
+    number(&mut body, bundle.labels.len());
+    for (key, value) in &bundle.labels {
+        bytes(&mut body, key.as_bytes());
+        bytes(&mut body, value.as_bytes());
+    }
+    number(&mut body, bundle.directories.len());
+    for path in &bundle.directories {
+        bytes(&mut body, path.as_bytes());
+    }
+    number(&mut body, bundle.files.len());
+    for (path, content) in &bundle.files {
+        bytes(&mut body, path.as_bytes());
+        bytes(&mut body, content);
+    }
+    let mut hasher = Hasher::sha256();
+    hasher.update(&body);
+    let mut text = MAGIC.to_vec();
+    text.extend_from_slice(hasher.finish().hex().as_bytes());
+    text.extend_from_slice(&body);
+    text
+}
+
+fn decode(text: &[u8]) -> Option<Bundle> {
+    let (digest, body) = text.strip_prefix(MAGIC)?.split_at_checked(64)?;
+    if Digest::of(body).hex().as_bytes() != digest {
+        return None;
+    }
+    let mut body = Bytes::copy_from_slice(body);
+    let mut bundle = Bundle::default();
+    for _ in 0..take_number(&mut body)? {
+        let key = take_text(&mut body)?;
+        bundle.labels.insert(key, take_text(&mut body)?);
+    }
+    for _ in 0..take_number(&mut body)? {
+        bundle.directories.insert(take_text(&mut body)?);
+    }
+    for _ in 0..take_number(&mut body)? {
+        let path = take_text(&mut body)?;
+        bundle.files.insert(path, take_bytes(&mut body)?);
+    }
+    body.is_empty().then_some(bundle)
+}
+
+fn take_number(body: &mut Bytes) -> Option<usize> {
+    let number = body.get(..8)?.try_into().ok().map(u64::from_le_bytes)?;
+    let _ = body.split_to(8);
+    usize::try_from(number).ok()
+}
+
+fn take_bytes(body: &mut Bytes) -> Option<Bytes> {
+    let length = take_number(body)?;
+    (length <= body.len()).then(|| body.split_to(length))
+}
+
+fn take_text(body: &mut Bytes) -> Option<String> {
+    String::from_utf8(take_bytes(body)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Bundle {
+        Bundle {
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            files: [
+                ("manifests/x.yaml".to_owned(), Bytes::from_static(b"kind: X")),
+                ("metadata/annotations.yaml".to_owned(), Bytes::new()),
+            ]
+            .into(),
+            directories: ["manifests".to_owned(), "metadata".to_owned()].into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bundle_comes_back_from_disk_as_it_was_and_never_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = BundleStore::new(directory.path().join("bundles"));
+        let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
+        assert_eq!(store.load(&one, &Limits::bundle()).await, None);
+        assert_eq!(store.prune(&BTreeSet::new()).await.unwrap(), 0);
+        store.save(&one, &sample()).await.unwrap();
+        store.save(&two, &sample()).await.unwrap();
+        assert_eq!(store.load(&one, &Limits::bundle()).await, Some(sample()));
+
+        let text = std::fs::read(store.path(&one)).unwrap();
+        for position in [0, 20, 90, text.len() - 1] {
+            let mut damaged = text.clone();
+            damaged[position] ^= 1;
+            std::fs::write(store.path(&one), damaged).unwrap();
+            assert_eq!(store.load(&one, &Limits::bundle()).await, None, "byte {position}");
+        }
+        std::fs::write(store.path(&one), &text[..text.len() - 3]).unwrap();
+        assert_eq!(store.load(&one, &Limits::bundle()).await, None);
+
+        assert_eq!(store.prune(&BTreeSet::from([two.clone()])).await.unwrap(), 1);
+        assert_eq!(store.load(&two, &Limits::bundle()).await, Some(sample()));
+    }
+}

@@ -1,0 +1,651 @@
+//! From a reference to an image's files: resolve, choose the platform, transfer, unpack.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use oci_distribution::manifest::{
+    IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE,
+    OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest, OciManifest,
+};
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+
+use crate::auth::{Action, Tokens};
+use crate::bundle::{Bundle, BundleStore};
+use crate::credentials::Credentials;
+use crate::digest::{Digest, Hasher};
+use crate::flight::Flights;
+use crate::layer::{LayerError, Selection, Unpacker};
+use crate::limits::Limits;
+use crate::reference::{Pinned, Reference};
+use crate::registries::{Endpoint, Registries};
+use crate::registry::{RegistryError, Session, Shared};
+use crate::transfer::{Blob, pipe, transfer};
+use crate::tree::{Storage, Tree};
+use crate::trust::Clients;
+
+/// The media types of manifests that are understood.
+const MANIFEST_TYPES: [&str; 4] = [
+    OCI_IMAGE_MEDIA_TYPE,
+    OCI_IMAGE_INDEX_MEDIA_TYPE,
+    IMAGE_MANIFEST_MEDIA_TYPE,
+    IMAGE_MANIFEST_LIST_MEDIA_TYPE,
+];
+
+/// An operating system and an architecture, as Go spells them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Platform {
+    /// For example `linux`.
+    pub os: String,
+    /// For example `amd64`.
+    pub architecture: String,
+}
+
+impl Platform {
+    /// The platform this program runs on.
+    pub fn host() -> Self {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            "x86" => "386",
+            "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+            other => other,
+        };
+        let os = match std::env::consts::OS {
+            "macos" => "darwin",
+            other => other,
+        };
+        Self {
+            os: os.to_owned(),
+            architecture: architecture.to_owned(),
+        }
+    }
+}
+
+/// How images are fetched.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A directory of PEM files with authorities to trust beside those of the system. It is read again when it changes.
+    pub authorities: Option<PathBuf>,
+    /// What requests call us.
+    pub user_agent: String,
+    /// The platform to choose from an index.
+    pub platform: Platform,
+    /// A directory in which bundles are kept by digest.
+    pub bundle_cache: Option<PathBuf>,
+}
+
+impl Options {
+    /// Options without extra authorities and without a cache, for this machine's platform.
+    pub fn new(user_agent: impl Into<String>) -> Self {
+        Self {
+            authorities: None,
+            user_agent: user_agent.into(),
+            platform: Platform::host(),
+            bundle_cache: None,
+        }
+    }
+}
+
+/// With what rights, and through which places, images are fetched. Read again by the caller as often as it changes.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Credentials of registries.
+    pub credentials: Arc<Credentials>,
+    /// Which places serve which references.
+    pub registries: Arc<Registries>,
+}
+
+/// Why an image could not be pulled.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// The registry did not give a manifest, a configuration or a layer.
+    #[error("cannot fetch {what} of {reference}")]
+    Fetch {
+        /// What was being fetched.
+        what: &'static str,
+        /// The image.
+        reference: String,
+        /// Why.
+        source: RegistryError,
+    },
+    /// The manifest cannot be used.
+    #[error("cannot use the manifest of {reference}: {message}")]
+    Manifest {
+        /// The image.
+        reference: String,
+        /// Why.
+        message: String,
+    },
+    /// No image of the index is for this platform.
+    #[error("{reference} has no image for {os}/{architecture}")]
+    Platform {
+        /// The image.
+        reference: String,
+        /// The operating system wanted.
+        os: String,
+        /// The architecture wanted.
+        architecture: String,
+    },
+    /// A layer cannot be unpacked.
+    #[error("cannot unpack layer {layer} of {reference}")]
+    Layer {
+        /// The image.
+        reference: String,
+        /// The number of the layer, from 1.
+        layer: usize,
+        /// Why.
+        source: LayerError,
+    },
+    /// The layers are larger than they may be.
+    #[error("the layers of {reference} have {bytes} bytes, more than {limit}")]
+    TransferBytes {
+        /// The image.
+        reference: String,
+        /// Their size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The pull took too long.
+    #[error("{reference} was not pulled within {seconds} seconds")]
+    Time {
+        /// The image.
+        reference: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The pull was torn down, because the program ends.
+    #[error("the pull of {reference} was cut off")]
+    CutOff {
+        /// The image.
+        reference: String,
+    },
+}
+
+impl PullError {
+    /// Whether the same pull may succeed later although nobody changed the image or a limit.
+    ///
+    /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that
+    /// names the image.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Fetch { source, .. } => match source {
+                RegistryError::TooLarge { .. } => false,
+                RegistryError::Unreachable { .. }
+                | RegistryError::Trust(_)
+                | RegistryError::Unauthorized { .. }
+                | RegistryError::Denied { .. }
+                | RegistryError::NotFound { .. }
+                | RegistryError::Status { .. }
+                | RegistryError::Mismatch { .. }
+                | RegistryError::Size { .. }
+                | RegistryError::Digest { .. }
+                | RegistryError::Protocol { .. }
+                | RegistryError::GivenUp => true,
+            },
+            Self::Layer { source, .. } => matches!(source, LayerError::Store { .. } | LayerError::Corrupt(_)),
+            Self::Time { .. } | Self::CutOff { .. } => true,
+            Self::Manifest { .. } | Self::Platform { .. } | Self::TransferBytes { .. } => false,
+        }
+    }
+}
+
+/// An image whose manifest and configuration are here, and whose layers are not yet.
+#[derive(Clone, Debug)]
+pub struct Image {
+    pinned: Pinned,
+    manifest: Digest,
+    layers: Vec<Blob>,
+    labels: BTreeMap<String, String>,
+}
+
+impl Image {
+    /// What was asked for: the digest of the index, when there is one.
+    pub const fn pinned(&self) -> &Pinned {
+        &self.pinned
+    }
+
+    /// The digest of the manifest that was chosen for the platform.
+    pub const fn manifest(&self) -> &Digest {
+        &self.manifest
+    }
+
+    /// The labels of the configuration.
+    pub const fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    /// The layers, lowest first.
+    pub fn layers(&self) -> &[Blob] {
+        &self.layers
+    }
+
+    /// The size of all layers as they are transferred, in bytes.
+    pub fn transfer_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.size).sum()
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct ConfigFile {
+    #[serde(default)]
+    config: Option<ConfigSection>,
+}
+
+#[derive(Deserialize, Default)]
+struct ConfigSection {
+    #[serde(default, rename = "Labels")]
+    labels: Option<BTreeMap<String, Option<String>>>,
+}
+
+/// Fetches images. Cheap to clone; clones share connections, tokens and pulls under way.
+#[derive(Clone)]
+pub struct Images {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Shared,
+    platform: Platform,
+    store: Option<BundleStore>,
+    bundles: Flights<(Pinned, Limits), Result<Arc<Bundle>, Arc<PullError>>>,
+}
+
+impl Images {
+    /// Sets up fetching. Nothing is read or sent yet.
+    pub fn new(options: Options) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                shared: Shared {
+                    clients: Clients::new(options.authorities, options.user_agent),
+                    tokens: Tokens::default(),
+                },
+                platform: options.platform,
+                store: options.bundle_cache.map(BundleStore::new),
+                bundles: Flights::default(),
+            }),
+        }
+    }
+
+    /// What a reference means now: its own digest when it has one, without asking anybody, else that of its tag
+    /// (`latest` when there is none).
+    pub async fn resolve(&self, reference: &Reference, access: &Access) -> Result<Pinned, PullError> {
+        if let Some(pinned) = reference.pinned() {
+            return Ok(pinned);
+        }
+        let tag = reference.tag().unwrap_or("latest");
+        let (_, digest) = self
+            .fetch(reference, access, "the digest", Wanted::Tag(tag))
+            .await?;
+        Ok(reference.pin(digest))
+    }
+
+    /// Fetches the manifest and the configuration, and chooses the platform from an index.
+    pub async fn image(&self, pinned: &Pinned, access: &Access, limits: &Limits) -> Result<Image, PullError> {
+        let reference = pinned.reference();
+        let unusable = |message: String| PullError::Manifest {
+            reference: pinned.to_string(),
+            message,
+        };
+        let limit = limits.manifest_bytes;
+        let wanted = Wanted::Manifest {
+            digest: pinned.digest(),
+            limit,
+        };
+        let (text, mut digest) = self.fetch(&reference, access, "the manifest", wanted).await?;
+        let mut manifest = parse_manifest(&text).map_err(unusable)?;
+        if let OciManifest::ImageIndex(index) = &manifest {
+            let platform = &self.inner.platform;
+            let entry = choose_platform(&index.manifests, platform).ok_or_else(|| PullError::Platform {
+                reference: pinned.to_string(),
+                os: platform.os.clone(),
+                architecture: platform.architecture.clone(),
+            })?;
+            let chosen = Digest::parse(&entry.digest).map_err(|error| unusable(error.to_string()))?;
+            let wanted = Wanted::Manifest {
+                digest: &chosen,
+                limit,
+            };
+            let (text, _) = self
+                .fetch(&reference, access, "the platform's manifest", wanted)
+                .await?;
+            manifest = parse_manifest(&text).map_err(unusable)?;
+            digest = chosen;
+        }
+        let OciManifest::Image(manifest) = manifest else {
+            return Err(unusable("an index leads to another index".to_owned()));
+        };
+        let layers = check_layers(&manifest, limits).map_err(unusable)?;
+        let bytes = layers
+            .iter()
+            .fold(0, |sum: u64, layer| sum.saturating_add(layer.size));
+        if bytes > limits.transfer_bytes {
+            let limit = limits.transfer_bytes;
+            return Err(PullError::TransferBytes {
+                reference: pinned.to_string(),
+                bytes,
+                limit,
+            });
+        }
+        let config = blob(&manifest.config).map_err(unusable)?;
+        let wanted = Wanted::Blob {
+            blob: &config,
+            limit: limits.config_bytes,
+        };
+        let (text, _) = self
+            .fetch(&reference, access, "the configuration", wanted)
+            .await?;
+        let config: ConfigFile =
+            serde_json::from_slice(&text).map_err(|error| unusable(format!("configuration: {error}")))?;
+        let labels = config.config.unwrap_or_default().labels.unwrap_or_default();
+        Ok(Image {
+            pinned: pinned.clone(),
+            manifest: digest,
+            layers,
+            labels: labels
+                .into_iter()
+                .map(|(key, value)| (key, value.unwrap_or_default()))
+                .collect(),
+        })
+    }
+
+    /// Transfers the layers and unpacks what is selected. Nothing is kept when anything fails, a digest among it.
+    pub async fn unpack(
+        &self,
+        image: &Image,
+        selection: &Selection,
+        storage: &Storage,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<Tree, PullError> {
+        let seconds = limits.time.as_secs();
+        let unpacking = self.unpack_layers(image, selection, storage, access, limits);
+        let late = PullError::Time {
+            reference: image.pinned.to_string(),
+            seconds,
+        };
+        tokio::time::timeout(limits.time, unpacking)
+            .await
+            .unwrap_or(Err(late))
+    }
+
+    async fn unpack_layers(
+        &self,
+        image: &Image,
+        selection: &Selection,
+        storage: &Storage,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<Tree, PullError> {
+        let reference = || image.pinned.to_string();
+        let wrong = |layer, source| PullError::Layer {
+            reference: reference(),
+            layer,
+            source,
+        };
+        let lost = |source| PullError::Fetch {
+            what: "a layer",
+            reference: reference(),
+            source,
+        };
+        let mut sessions = Vec::new();
+        for endpoint in access.registries.endpoints(&image.pinned.reference()) {
+            sessions.push(self.session(endpoint, access).await.map_err(lost)?);
+        }
+        let mut unpacker = Unpacker::new(selection, storage, limits).map_err(|source| wrong(1, source))?;
+        for (index, layer) in image.layers.iter().enumerate() {
+            let (sender, reader) = pipe();
+            let size = layer.size;
+            let unpacking = tokio::task::spawn_blocking(move || {
+                let result = unpacker.apply(reader, size);
+                (unpacker, result)
+            });
+            let (transferred, unpacked) = tokio::join!(transfer(&sessions, layer, sender), unpacking);
+            let Ok((next, applied)) = unpacked else {
+                return Err(PullError::CutOff {
+                    reference: reference(),
+                });
+            };
+            unpacker = next;
+            match (transferred, applied) {
+                (Ok(()), Ok(())) => {}
+                // The reader stopped on its own account, and the transfer only noticed.
+                (Ok(()) | Err(RegistryError::GivenUp), Err(source)) => return Err(wrong(index + 1, source)),
+                (Err(source), _) => return Err(lost(source)),
+            }
+        }
+        unpacker
+            .finish()
+            .map_err(|source| wrong(image.layers.len(), source))
+    }
+
+    /// Fetches a bundle: its labels and the files below `manifests/` and `metadata/`. Calls for the same digest share one
+    /// transfer, and a bundle that was fetched before comes from the cache directory when there is one.
+    pub async fn bundle(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<Arc<Bundle>, Arc<PullError>> {
+        let work = {
+            let (images, pinned, access, limits) =
+                (self.clone(), pinned.clone(), access.clone(), limits.clone());
+            async move {
+                images
+                    .fetch_bundle(&pinned, &access, &limits)
+                    .await
+                    .map(Arc::new)
+                    .map_err(Arc::new)
+            }
+        };
+        let cut_off = || {
+            Arc::new(PullError::CutOff {
+                reference: pinned.to_string(),
+            })
+        };
+        self.inner
+            .bundles
+            .join((pinned.clone(), limits.clone()), work)
+            .await
+            .unwrap_or_else(|| Err(cut_off()))
+    }
+
+    async fn fetch_bundle(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<Bundle, PullError> {
+        if let Some(store) = &self.inner.store
+            && let Some(bundle) = store.load(pinned.digest(), limits).await
+        {
+            return Ok(bundle);
+        }
+        let image = self.image(pinned, access, limits).await?;
+        let tree = self
+            .unpack(&image, &Bundle::selection(), &Storage::Memory, access, limits)
+            .await?;
+        let bundle = Bundle::from_tree(image.labels, &tree);
+        if let Some(store) = &self.inner.store
+            && let Err(error) = store.save(pinned.digest(), &bundle).await
+        {
+            // The cache only saves work.
+            tracing::warn!(%error, image = %pinned, "cannot keep the bundle");
+        }
+        Ok(bundle)
+    }
+
+    /// Forgets cached bundles but those to keep. Returns how many were removed.
+    pub async fn prune_bundles(&self, keep: &std::collections::BTreeSet<Digest>) -> std::io::Result<usize> {
+        match &self.inner.store {
+            Some(store) => store.prune(keep).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Opens a conversation with one place.
+    pub(crate) async fn session(
+        &self,
+        endpoint: Endpoint,
+        access: &Access,
+    ) -> Result<Session<'_>, RegistryError> {
+        self.session_for(endpoint, access, Action::Pull).await
+    }
+
+    pub(crate) async fn session_for(
+        &self,
+        endpoint: Endpoint,
+        access: &Access,
+        action: Action,
+    ) -> Result<Session<'_>, RegistryError> {
+        let credential = access.credentials.lookup(&endpoint.reference).cloned();
+        Session::open(&self.inner.shared, endpoint, credential, action).await
+    }
+
+    /// Asks each place in turn; the last one's error is the answer when all fail.
+    async fn fetch(
+        &self,
+        reference: &Reference,
+        access: &Access,
+        what: &'static str,
+        wanted: Wanted<'_>,
+    ) -> Result<(Bytes, Digest), PullError> {
+        let mut last = RegistryError::GivenUp;
+        for endpoint in access.registries.endpoints(reference) {
+            let attempt = match self.session(endpoint, access).await {
+                Ok(session) => wanted.fetch(&session).await,
+                Err(error) => Err(error),
+            };
+            match attempt {
+                Ok(found) => return Ok(found),
+                Err(error) => last = error,
+            }
+        }
+        Err(PullError::Fetch {
+            what,
+            reference: reference.to_string(),
+            source: last,
+        })
+    }
+}
+
+/// Something small to fetch whole.
+#[derive(Clone, Copy)]
+enum Wanted<'wanted> {
+    /// The digest behind a tag; no bytes.
+    Tag(&'wanted str),
+    Manifest {
+        digest: &'wanted Digest,
+        limit: u64,
+    },
+    Blob {
+        blob: &'wanted Blob,
+        limit: u64,
+    },
+}
+
+impl Wanted<'_> {
+    async fn fetch(self, session: &Session<'_>) -> Result<(Bytes, Digest), RegistryError> {
+        match self {
+            Self::Tag(tag) => resolve_tag(session, tag)
+                .await
+                .map(|digest| (Bytes::new(), digest)),
+            Self::Manifest { digest, limit } => {
+                let what = format!("manifest {digest}");
+                let url = session.url(&format!("manifests/{digest}"))?;
+                let accept = Session::accept(&MANIFEST_TYPES);
+                let response = session.send(Method::GET, &url, accept, None, &what).await?;
+                let bytes = session.read(response, limit, &what).await?;
+                verify(bytes, digest, what)
+            }
+            Self::Blob { blob, limit } => {
+                let what = format!("blob {}", blob.digest);
+                let url = session.url(&format!("blobs/{}", blob.digest))?;
+                let response = session
+                    .send(Method::GET, &url, HeaderMap::new(), None, &what)
+                    .await?;
+                let bytes = session.read(response, limit, &what).await?;
+                verify(bytes, &blob.digest, what)
+            }
+        }
+    }
+}
+
+fn verify(bytes: Bytes, expected: &Digest, what: String) -> Result<(Bytes, Digest), RegistryError> {
+    let mut hasher = Hasher::like(expected);
+    hasher.update(&bytes);
+    let actual = hasher.finish();
+    if actual == *expected {
+        Ok((bytes, actual))
+    } else {
+        Err(RegistryError::Mismatch {
+            what,
+            expected: expected.clone(),
+            actual,
+        })
+    }
+}
+
+/// Asks for the head of a manifest; registries that do not name its digest there are asked for the manifest itself.
+async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, RegistryError> {
+    let what = format!("tag {tag}");
+    let url = session.url(&format!("manifests/{tag}"))?;
+    let accept = Session::accept(&MANIFEST_TYPES);
+    let head = match session
+        .send(Method::HEAD, &url, accept.clone(), None, &what)
+        .await
+    {
+        Ok(response) => response.headers().get("docker-content-digest").cloned(),
+        Err(RegistryError::Status { status: 405, .. }) => None,
+        Err(error) => return Err(error),
+    };
+    if let Some(text) = head.as_ref().and_then(|value| value.to_str().ok()) {
+        let registry = session.registry().to_owned();
+        return Digest::parse(text).map_err(|source| RegistryError::Digest { registry, source });
+    }
+    let response = session.send(Method::GET, &url, accept, None, &what).await?;
+    Ok(Digest::of(
+        &session
+            .read(response, Limits::catalog().manifest_bytes, &what)
+            .await?,
+    ))
+}
+
+fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
+    serde_json::from_slice(text).map_err(|_| "it is no image manifest and no index of version 2".to_owned())
+}
+
+/// The first entry for the platform; else one that does not say what it is for.
+fn choose_platform<'index>(
+    entries: &'index [ImageIndexEntry],
+    wanted: &Platform,
+) -> Option<&'index ImageIndexEntry> {
+    let fits = |entry: &&ImageIndexEntry| {
+        entry.platform.as_ref().is_some_and(|platform| {
+            platform.os.to_string() == wanted.os && platform.architecture.to_string() == wanted.architecture
+        })
+    };
+    entries
+        .iter()
+        .find(fits)
+        .or_else(|| entries.iter().find(|entry| entry.platform.is_none()))
+}
+
+fn check_layers(manifest: &OciImageManifest, limits: &Limits) -> Result<Vec<Blob>, String> {
+    if manifest.layers.len() > limits.layers {
+        return Err(format!("it has more than {} layers", limits.layers));
+    }
+    manifest.layers.iter().map(blob).collect()
+}
+
+fn blob(descriptor: &OciDescriptor) -> Result<Blob, String> {
+    Ok(Blob {
+        digest: Digest::parse(&descriptor.digest).map_err(|error| error.to_string())?,
+        size: u64::try_from(descriptor.size).map_err(|_| "a size is negative".to_owned())?,
+        media_type: descriptor.media_type.clone(),
+    })
+}

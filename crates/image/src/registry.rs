@@ -1,0 +1,479 @@
+//! One conversation with one registry: requests with authentication, retries and bounded answers.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::{Method, Response, StatusCode, Url};
+use serde::Deserialize;
+
+use crate::auth::{Action, Challenge, Scope, Tokens, parse_challenges};
+use crate::credentials::Credential;
+use crate::digest::{Digest, DigestError};
+use crate::reference::Reference;
+use crate::registries::{Endpoint, Security};
+use crate::trust::{Clients, TrustError};
+
+/// The most redirects that are followed.
+pub(crate) const CHAIN_LIMIT: usize = 5;
+/// The most bytes of an error answer that are read.
+const ERROR_BYTES: usize = 64 << 10;
+/// The most characters of a registry's own message that are repeated.
+const MESSAGE_LENGTH: usize = 300;
+/// Delays before the second, third and fourth attempt.
+const BACKOFF: [Duration; 3] = [
+    Duration::from_millis(300),
+    Duration::from_millis(1_000),
+    Duration::from_millis(3_000),
+];
+/// The longest that a registry's `Retry-After` is obeyed within one call; beyond it the call fails and its caller's own
+/// backoff takes over.
+const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(15);
+
+/// Why a registry did not give what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The client could not be set up.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// No connection, or it broke.
+    #[error("cannot reach registry `{registry}`")]
+    Unreachable {
+        /// The registry.
+        registry: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The registry wants other credentials, or any.
+    #[error("registry `{registry}` refuses {credentials}: {message}")]
+    Unauthorized {
+        /// The registry.
+        registry: String,
+        /// `the given credentials` or `anonymous access`.
+        credentials: &'static str,
+        /// The registry's own words.
+        message: String,
+    },
+    /// The credentials are known but not enough.
+    #[error("registry `{registry}` denies access: {message}")]
+    Denied {
+        /// The registry.
+        registry: String,
+        /// The registry's own words.
+        message: String,
+    },
+    /// There is no such repository, tag, manifest or blob.
+    #[error("registry `{registry}` has no {what}: {message}")]
+    NotFound {
+        /// The registry.
+        registry: String,
+        /// What was asked for.
+        what: String,
+        /// The registry's own words.
+        message: String,
+    },
+    /// Any other answer that is no success.
+    #[error("registry `{registry}` answers {status}: {message}")]
+    Status {
+        /// The registry.
+        registry: String,
+        /// The HTTP status.
+        status: u16,
+        /// The registry's own words.
+        message: String,
+    },
+    /// An answer longer than it may be.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What was read.
+        what: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The bytes are not those that the digest names.
+    #[error("{what} has digest {actual}, wanted {expected}")]
+    Mismatch {
+        /// What was read.
+        what: String,
+        /// The digest asked for.
+        expected: Digest,
+        /// The digest of what came.
+        actual: Digest,
+    },
+    /// The number of bytes is not what the manifest says.
+    #[error("{what} has {actual} bytes, wanted {expected}")]
+    Size {
+        /// What was read.
+        what: String,
+        /// The size in the manifest.
+        expected: u64,
+        /// The size of what came.
+        actual: u64,
+    },
+    /// A digest in an answer that is none.
+    #[error("registry `{registry}` names an invalid digest")]
+    Digest {
+        /// The registry.
+        registry: String,
+        /// Why.
+        source: DigestError,
+    },
+    /// The registry broke the protocol.
+    #[error("registry `{registry}` breaks the protocol: {message}")]
+    Protocol {
+        /// The registry.
+        registry: String,
+        /// How.
+        message: String,
+    },
+    /// The reader of the bytes went away; its own error says why.
+    #[error("the transfer was given up")]
+    GivenUp,
+}
+
+impl RegistryError {
+    /// Whether asking again later may help without anybody changing anything at the registry.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => !source.is_redirect(),
+            Self::Status { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+}
+
+/// What every conversation shares.
+pub(crate) struct Shared {
+    pub(crate) clients: Clients,
+    pub(crate) tokens: Tokens,
+}
+
+/// A conversation about one repository at one place, with one credential.
+pub(crate) struct Session<'shared> {
+    shared: &'shared Shared,
+    client: reqwest::Client,
+    base: Url,
+    pub(crate) reference: Reference,
+    credential: Option<Credential>,
+    action: Action,
+}
+
+impl<'shared> Session<'shared> {
+    /// Opens a conversation. Nothing is sent, except to a registry called insecure: whether it speaks TLS is probed.
+    pub(crate) async fn open(
+        shared: &'shared Shared,
+        endpoint: Endpoint,
+        credential: Option<Credential>,
+        action: Action,
+    ) -> Result<Self, RegistryError> {
+        let client = shared.clients.client(endpoint.security)?;
+        let registry = endpoint.reference.registry();
+        let host = if registry == "docker.io" {
+            "registry-1.docker.io"
+        } else {
+            registry
+        };
+        let url = |scheme: &str| {
+            Url::parse(&format!("{scheme}://{host}/v2/")).map_err(|error| RegistryError::Protocol {
+                registry: registry.to_owned(),
+                message: error.to_string(),
+            })
+        };
+        let base = match endpoint.security {
+            Security::Verified => url("https")?,
+            Security::PlainHttp => url("http")?,
+            Security::Insecure => match client.get(url("https")?).send().await {
+                Ok(_) => url("https")?,
+                Err(_) => url("http")?,
+            },
+        };
+        Ok(Self {
+            shared,
+            client,
+            base,
+            reference: endpoint.reference,
+            credential,
+            action,
+        })
+    }
+
+    /// The registry's name for messages.
+    pub(crate) fn registry(&self) -> &str {
+        self.reference.registry()
+    }
+
+    /// The URL of something in the repository, for example `manifests/latest`.
+    pub(crate) fn url(&self, rest: &str) -> Result<Url, RegistryError> {
+        self.base
+            .join(&format!("{}/{rest}", self.reference.repository()))
+            .map_err(|error| self.protocol(&error))
+    }
+
+    pub(crate) fn protocol(&self, message: &dyn std::fmt::Display) -> RegistryError {
+        RegistryError::Protocol {
+            registry: self.registry().to_owned(),
+            message: message.to_string(),
+        }
+    }
+
+    pub(crate) fn unreachable(&self, source: reqwest::Error) -> RegistryError {
+        // Where a registry redirects to may carry a signature.
+        RegistryError::Unreachable {
+            registry: self.registry().to_owned(),
+            source: source.without_url(),
+        }
+    }
+
+    /// Whether a URL is of the registry itself, so that it may see the credential.
+    fn is_own(&self, url: &Url) -> bool {
+        url.scheme() == self.base.scheme()
+            && url.host_str() == self.base.host_str()
+            && url.port_or_known_default() == self.base.port_or_known_default()
+    }
+
+    /// Sends a request, authenticates when asked to, and tries again while the fault is transient.
+    /// Every answer but a success is an error.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+        what: &str,
+    ) -> Result<Response, RegistryError> {
+        let mut delays = BACKOFF.iter();
+        loop {
+            let attempt = self
+                .attempt(method.clone(), url, &headers, body.clone(), what)
+                .await;
+            let (error, wait) = match attempt {
+                Ok(response) => return Ok(response),
+                Err(failure) => failure,
+            };
+            match delays.next() {
+                Some(delay) if error.is_transient() && wait.is_none_or(|wait| wait <= RETRY_AFTER_LIMIT) => {
+                    tracing::debug!(registry = self.registry(), %error, "asking again");
+                    tokio::time::sleep(wait.unwrap_or_else(|| jitter(*delay))).await;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// One attempt, or two when the first learns how to authenticate.
+    async fn attempt(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &HeaderMap,
+        body: Option<Bytes>,
+        what: &str,
+    ) -> Result<Response, (RegistryError, Option<Duration>)> {
+        let own = self.is_own(url);
+        let scope = Scope::new(&self.reference, self.action);
+        let mut authorization = match own {
+            true => self.shared.tokens.cached(&scope, self.credential.as_ref()),
+            false => None,
+        };
+        let mut answered = false;
+        loop {
+            let mut request = self
+                .client
+                .request(method.clone(), url.clone())
+                .headers(headers.clone());
+            if let Some(value) = &authorization {
+                request = request.header(AUTHORIZATION, value.clone());
+            }
+            if let Some(body) = &body {
+                request = request.body(body.clone());
+            }
+            let response = request
+                .send()
+                .await
+                .map_err(|error| (self.unreachable(error), None))?;
+            if response.status() == StatusCode::UNAUTHORIZED && own && !answered {
+                let challenges = parse_challenges(response.headers().get_all(WWW_AUTHENTICATE));
+                if let Some(value) = self
+                    .answer(&scope, &challenges)
+                    .await
+                    .map_err(|error| (error, None))?
+                {
+                    authorization = Some(value);
+                    answered = true;
+                    continue;
+                }
+            }
+            if response.status().is_success() {
+                return Ok(response);
+            }
+            let wait = retry_after(response.headers());
+            return Err((self.refusal(response, what).await, wait));
+        }
+    }
+
+    async fn answer(
+        &self,
+        scope: &Scope,
+        challenges: &[Challenge],
+    ) -> Result<Option<HeaderValue>, RegistryError> {
+        self.shared.tokens.forget(scope, self.credential.as_ref());
+        self.shared
+            .tokens
+            .answer(
+                &self.client,
+                &self.base,
+                self.registry(),
+                scope,
+                self.credential.as_ref(),
+                challenges,
+            )
+            .await
+    }
+
+    async fn refusal(&self, response: Response, what: &str) -> RegistryError {
+        let status = response.status();
+        let registry = self.registry().to_owned();
+        let body = read_bounded(response, ERROR_BYTES as u64, "error answer")
+            .await
+            .unwrap_or_default();
+        let message = error_message(&body, status);
+        match status {
+            StatusCode::UNAUTHORIZED => RegistryError::Unauthorized {
+                registry,
+                credentials: if self.credential.is_some() {
+                    "the given credentials"
+                } else {
+                    "anonymous access"
+                },
+                message,
+            },
+            StatusCode::FORBIDDEN => RegistryError::Denied { registry, message },
+            StatusCode::NOT_FOUND => RegistryError::NotFound {
+                registry,
+                what: what.to_owned(),
+                message,
+            },
+            _ => RegistryError::Status {
+                registry,
+                status: status.as_u16(),
+                message,
+            },
+        }
+    }
+
+    /// Reads a whole answer of at most `limit` bytes.
+    pub(crate) async fn read(
+        &self,
+        response: Response,
+        limit: u64,
+        what: &str,
+    ) -> Result<Bytes, RegistryError> {
+        read_bounded(response, limit, what)
+            .await
+            .map_err(|error| match error {
+                ReadError::TooLarge => RegistryError::TooLarge {
+                    what: what.to_owned(),
+                    limit,
+                },
+                ReadError::Broken(source) => self.unreachable(source),
+            })
+    }
+
+    /// Headers that ask for the given media types.
+    pub(crate) fn accept(types: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Ok(value) = HeaderValue::from_str(&types.join(", ")) {
+            headers.insert(ACCEPT, value);
+        }
+        headers
+    }
+}
+
+/// Why an answer could not be read whole.
+pub(crate) enum ReadError {
+    TooLarge,
+    Broken(reqwest::Error),
+}
+
+pub(crate) async fn read_bounded(
+    mut response: Response,
+    limit: u64,
+    _what: &str,
+) -> Result<Bytes, ReadError> {
+    if response.content_length().is_some_and(|length| length > limit) {
+        return Err(ReadError::TooLarge);
+    }
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(ReadError::Broken)? {
+        if bytes.len() as u64 + chunk.len() as u64 > limit {
+            return Err(ReadError::TooLarge);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
+
+/// The registry's own words, shortened, on one line; else the status in words.
+pub(crate) fn error_message(body: &[u8], status: StatusCode) -> String {
+    #[derive(Deserialize)]
+    struct Envelope {
+        #[serde(default)]
+        errors: Vec<Item>,
+        #[serde(default)]
+        details: String,
+    }
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let text = match serde_json::from_slice::<Envelope>(body) {
+        Ok(envelope) => match envelope.errors.first() {
+            Some(item) if item.message.is_empty() => item.code.clone(),
+            Some(item) => item.message.clone(),
+            None => envelope.details,
+        },
+        // Whole pages of HTML help nobody.
+        Err(_) => String::new(),
+    };
+    let text: String = text
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .take(MESSAGE_LENGTH)
+        .collect();
+    let text = text.trim();
+    if text.is_empty() {
+        status
+            .canonical_reason()
+            .unwrap_or("no reason given")
+            .to_lowercase()
+    } else {
+        text.to_owned()
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+        .map(Duration::from_secs)
+}
+
+/// Between one half of the delay and the whole of it.
+pub(crate) fn jitter(delay: Duration) -> Duration {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    let share = u32::try_from(random % 512).unwrap_or_default();
+    delay / 2 + delay / 2 * share / 512
+}
+
+/// The delays between attempts, for transfers that resume by themselves.
+pub(crate) const fn backoff() -> &'static [Duration] {
+    &BACKOFF
+}

@@ -1,0 +1,516 @@
+//! The merged file system of an image, or the part of it that somebody wants.
+//!
+//! Names that come from an image never become names on disk: the tree lives in memory, and the bytes of its files lie
+//! one behind the other in a single unnamed file (or in memory, for small images). So no path, link or letter case in an
+//! image can reach anything outside, and nothing is left behind when the process dies.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+/// The most links that are followed for one path.
+const LINK_HOPS: usize = 40;
+/// Separates path components in keys: below every other character, so that keys sort as a directory walk does.
+const SEPARATOR: char = '\0';
+
+/// Where the bytes of files are put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In memory.
+    Memory,
+    /// In an unnamed file within this directory.
+    Directory(PathBuf),
+}
+
+/// The bytes of one file.
+#[derive(Clone, Debug)]
+pub struct Content(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    Memory(Bytes),
+    Spool {
+        file: Arc<File>,
+        offset: u64,
+        length: u64,
+    },
+}
+
+impl Content {
+    /// The number of bytes.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Place::Memory(bytes) => bytes.len() as u64,
+            Place::Spool { length, .. } => *length,
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A reader over the bytes. Any number of them can be used at the same time.
+    pub fn reader(&self) -> ContentReader {
+        ContentReader {
+            content: self.clone(),
+            position: 0,
+        }
+    }
+
+    /// The bytes as a whole. The caller knows that they are few, from [`Content::len`].
+    pub fn read_all(&self) -> io::Result<Bytes> {
+        match &self.0 {
+            Place::Memory(bytes) => Ok(bytes.clone()),
+            Place::Spool { .. } => {
+                let mut bytes = Vec::with_capacity(usize::try_from(self.len()).unwrap_or_default());
+                self.reader().read_to_end(&mut bytes)?;
+                Ok(bytes.into())
+            }
+        }
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self(Place::Memory(bytes))
+    }
+}
+
+/// Reads the bytes of one file.
+#[derive(Clone, Debug)]
+pub struct ContentReader {
+    content: Content,
+    position: u64,
+}
+
+impl Read for ContentReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match &self.content.0 {
+            Place::Memory(bytes) => {
+                let start = usize::try_from(self.position).unwrap_or(usize::MAX);
+                bytes.get(start..).unwrap_or_default().read(buffer)?
+            }
+            Place::Spool { file, offset, length } => {
+                let left = usize::try_from(length.saturating_sub(self.position)).unwrap_or(usize::MAX);
+                let wanted = left.min(buffer.len());
+                let target = buffer.get_mut(..wanted).unwrap_or_default();
+                let read = file.read_at(target, offset + self.position)?;
+                if read == 0 && wanted > 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                read
+            }
+        };
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+/// What a path of the tree is.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File(Content),
+    /// A symbolic link with its target as it is written.
+    Link(String),
+}
+
+/// Where a path leads when links are followed.
+#[derive(Clone, Debug)]
+pub enum Resolved<'tree> {
+    /// To a regular file.
+    File(&'tree Content),
+    /// To a directory.
+    Directory,
+    /// Nowhere within the tree: to a path that is not there, out of the image, or in circles.
+    Missing,
+}
+
+/// A part of an image's merged file system.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Tree {
+    /// All paths with what they are, in the order of a directory walk: the entries of a directory by name, each
+    /// followed by what is below it.
+    pub fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &Node)> {
+        self.nodes.iter().map(|(key, node)| (path_of(key), node))
+    }
+
+    /// Everything below a directory, in the order of a walk, with paths relative to it. `""` and `"/"` mean the root.
+    pub fn below(&self, directory: &str) -> impl Iterator<Item = (Cow<'_, str>, &Node)> {
+        let prefix = match clean(directory) {
+            Some(key) if !key.is_empty() => format!("{key}{SEPARATOR}"),
+            _ => String::new(),
+        };
+        let length = prefix.len();
+        self.nodes
+            .range(prefix.clone()..)
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(move |(key, node)| (path_of(key.get(length..).unwrap_or_default()), node))
+    }
+
+    /// What a path leads to when links are followed, all of them within the tree.
+    pub fn resolve(&self, path: &str) -> Resolved<'_> {
+        let Some(key) = clean(path) else {
+            return Resolved::Missing;
+        };
+        let Some(key) = self.follow(&key) else {
+            return Resolved::Missing;
+        };
+        if key.is_empty() {
+            return Resolved::Directory;
+        }
+        match self.nodes.get(&key) {
+            Some(Node::File(content)) => Resolved::File(content),
+            Some(Node::Directory) => Resolved::Directory,
+            Some(Node::Link(_)) | None => Resolved::Missing,
+        }
+    }
+
+    /// Writes the tree below an existing, empty directory: directories and regular files only. A link to a file within
+    /// the tree becomes a copy of it, other links are left out. Files get mode 0644, directories 0755.
+    pub fn write_to(&self, directory: &Path) -> io::Result<()> {
+        for (path, node) in self.entries() {
+            // Keys hold no `..`, no empty component and no NUL, so the target is always below the directory, and no
+            // link is ever made in it.
+            let target = directory.join(path.as_ref());
+            let content = match node {
+                Node::Directory => {
+                    std::fs::create_dir_all(&target)?;
+                    continue;
+                }
+                Node::File(content) => content,
+                Node::Link(_) => match self.resolve(&path) {
+                    Resolved::File(content) => content,
+                    Resolved::Directory | Resolved::Missing => continue,
+                },
+            };
+            if let Some(parent) = target.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            let mut file = File::options().write(true).create_new(true).open(&target)?;
+            io::copy(&mut content.reader(), &mut file)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.nodes.get(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: String, node: Node) {
+        self.nodes.insert(key, node);
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.nodes.remove(key);
+    }
+
+    /// The keys strictly below a key.
+    pub(crate) fn keys_below(&self, key: &str) -> Vec<String> {
+        let prefix = if key.is_empty() {
+            String::new()
+        } else {
+            format!("{key}{SEPARATOR}")
+        };
+        self.nodes
+            .range(prefix.clone()..)
+            .take_while(|(other, _)| other.starts_with(&prefix))
+            .map(|(other, _)| other.clone())
+            .collect()
+    }
+
+    /// The key that a key means when every link on its way is followed; nothing when it leaves the image or runs in
+    /// circles. What is not in the tree is kept as it is.
+    pub(crate) fn follow(&self, key: &str) -> Option<String> {
+        let mut done: Vec<String> = Vec::new();
+        let mut todo: Vec<String> = key.split(SEPARATOR).rev().map(str::to_owned).collect();
+        let mut hops = 0;
+        while let Some(component) = todo.pop() {
+            match component.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    done.pop()?;
+                    continue;
+                }
+                _ => {}
+            }
+            done.push(component);
+            let here = done.join("\0");
+            if let Some(Node::Link(target)) = self.nodes.get(&here) {
+                hops += 1;
+                if hops > LINK_HOPS || target.len() > 4096 {
+                    return None;
+                }
+                if target.starts_with('/') {
+                    done.clear();
+                } else {
+                    done.pop();
+                }
+                todo.extend(target.split('/').rev().map(str::to_owned));
+            }
+        }
+        Some(done.join("\0"))
+    }
+}
+
+/// The key of a path: components joined by the separator. Nothing for a path that leaves the root or holds a NUL.
+pub(crate) fn clean(path: &str) -> Option<String> {
+    if path.contains(SEPARATOR) {
+        return None;
+    }
+    let mut components: Vec<&str> = Vec::new();
+    for component in path.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => return None,
+            component => components.push(component),
+        }
+    }
+    Some(components.join("\0"))
+}
+
+/// The key one directory up, and the last component.
+pub(crate) fn split_last(key: &str) -> (&str, &str) {
+    key.rsplit_once(SEPARATOR).unwrap_or(("", key))
+}
+
+pub(crate) fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{parent}{SEPARATOR}{name}")
+    }
+}
+
+/// Whether `key` is `ancestor` or below it.
+pub(crate) fn is_within(key: &str, ancestor: &str) -> bool {
+    ancestor.is_empty()
+        || key
+            .strip_prefix(ancestor)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATOR))
+}
+
+pub(crate) fn path_of(key: &str) -> Cow<'_, str> {
+    if key.contains(SEPARATOR) {
+        Cow::Owned(key.replace(SEPARATOR, "/"))
+    } else {
+        Cow::Borrowed(key)
+    }
+}
+
+/// Takes the bytes of files, one after the other.
+pub(crate) enum Sink {
+    Memory,
+    Spool {
+        file: Arc<File>,
+        end: u64,
+        buffer: Vec<u8>,
+    },
+}
+
+/// Bytes are gathered to this size before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+impl Sink {
+    pub(crate) fn new(storage: &Storage) -> io::Result<Self> {
+        Ok(match storage {
+            Storage::Memory => Self::Memory,
+            Storage::Directory(directory) => Self::Spool {
+                file: Arc::new(tempfile::tempfile_in(directory)?),
+                end: 0,
+                buffer: Vec::with_capacity(BUFFER_BYTES),
+            },
+        })
+    }
+
+    /// Takes a file of `length` bytes.
+    pub(crate) fn put(&mut self, mut reader: impl Read, length: u64) -> io::Result<Content> {
+        match self {
+            Self::Memory => {
+                let mut bytes =
+                    BytesMut::with_capacity(usize::try_from(length).unwrap_or_default().min(1 << 20));
+                let mut chunk = [0; 8 << 10];
+                loop {
+                    let read = reader.read(&mut chunk)?;
+                    if read == 0 {
+                        break;
+                    }
+                    bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
+                }
+                if bytes.len() as u64 != length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Ok(Content(Place::Memory(bytes.freeze())))
+            }
+            Self::Spool { file, end, buffer } => {
+                let offset = *end;
+                let mut left = length;
+                while left > 0 {
+                    let room = BUFFER_BYTES.saturating_sub(buffer.len()) as u64;
+                    let read = reader.by_ref().take(room.min(left)).read_to_end(buffer)? as u64;
+                    if read == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    left -= read;
+                    *end += read;
+                    if buffer.len() >= BUFFER_BYTES {
+                        file.as_ref().write_all(buffer)?;
+                        buffer.clear();
+                    }
+                }
+                Ok(Content(Place::Spool {
+                    file: Arc::clone(file),
+                    offset,
+                    length,
+                }))
+            }
+        }
+    }
+
+    /// Writes what is still held back. Must be called before anything is read.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if let Self::Spool { file, buffer, .. } = self {
+            file.as_ref().write_all(buffer)?;
+            *buffer = Vec::new();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(entries: &[(&str, Node)]) -> Tree {
+        let mut tree = Tree::default();
+        for (path, node) in entries {
+            tree.insert(clean(path).unwrap(), node.clone());
+        }
+        tree
+    }
+
+    fn file(text: &'static str) -> Node {
+        Node::File(Bytes::from_static(text.as_bytes()).into())
+    }
+
+    fn link(target: &str) -> Node {
+        Node::Link(target.to_owned())
+    }
+
+    #[test]
+    fn entries_come_in_the_order_of_a_directory_walk() {
+        let tree = tree(&[
+            ("a-b/x", file("")),
+            ("a/x", file("")),
+            ("a", Node::Directory),
+            ("a-b", Node::Directory),
+            ("a.txt", file("")),
+            ("B", file("")),
+        ]);
+        let paths: Vec<_> = tree.entries().map(|(path, _)| path.into_owned()).collect();
+        assert_eq!(paths, ["B", "a", "a/x", "a-b", "a-b/x", "a.txt"]);
+        let below: Vec<_> = tree.below("/a/").map(|(path, _)| path.into_owned()).collect();
+        assert_eq!(below, ["x"]);
+        assert_eq!(tree.below("/").count(), 6);
+        assert_eq!(tree.below("missing").count(), 0);
+    }
+
+    #[test]
+    fn links_lead_nowhere_but_into_the_tree() {
+        let tree = tree(&[
+            ("d", Node::Directory),
+            ("d/f", file("content")),
+            ("d/relative", link("f")),
+            ("d/up", link("../d/f")),
+            ("absolute", link("/d/f")),
+            ("directory", link("d")),
+            ("outside", link("../../etc/passwd")),
+            ("host", link("/etc/passwd")),
+            ("circle", link("circle")),
+            ("twin", link("niwt")),
+            ("niwt", link("twin")),
+        ]);
+        let check = |path: &str, expected: &str| {
+            let found = match tree.resolve(path) {
+                Resolved::File(content) => String::from_utf8(content.read_all().unwrap().to_vec()).unwrap(),
+                Resolved::Directory => "(directory)".to_owned(),
+                Resolved::Missing => "(missing)".to_owned(),
+            };
+            assert_eq!(found, expected, "{path}");
+        };
+        for path in [
+            "d/f",
+            "d/relative",
+            "d/up",
+            "absolute",
+            "directory/f",
+            "directory/relative",
+            "/d/./f",
+        ] {
+            check(path, "content");
+        }
+        check("directory", "(directory)");
+        check("", "(directory)");
+        for path in ["outside", "host", "circle", "twin", "d/f/x", "../d/f", "nothing"] {
+            check(path, "(missing)");
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_from_either_storage() {
+        let directory = tempfile::tempdir().unwrap();
+        let large = vec![b'x'; BUFFER_BYTES + 77];
+        for storage in [Storage::Memory, Storage::Directory(directory.path().to_owned())] {
+            let mut sink = Sink::new(&storage).unwrap();
+            let contents: Vec<_> = [b"one".as_slice(), b"", &large, b"two"]
+                .iter()
+                .map(|bytes| (sink.put(*bytes, bytes.len() as u64).unwrap(), bytes.to_vec()))
+                .collect();
+            sink.finish().unwrap();
+            for (content, expected) in &contents {
+                assert_eq!(content.read_all().unwrap(), expected.as_slice());
+                assert_eq!(content.is_empty(), expected.is_empty());
+            }
+            let short = sink.put(b"12".as_slice(), 3).unwrap_err();
+            assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        }
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            0,
+            "the spool has no name"
+        );
+    }
+
+    #[test]
+    fn a_tree_is_written_out_without_links() {
+        let directory = tempfile::tempdir().unwrap();
+        tree(&[
+            ("d", Node::Directory),
+            ("d/f", file("content")),
+            ("l", link("d/f")),
+            ("host", link("/etc/passwd")),
+            ("deep/er/f", file("x")),
+        ])
+        .write_to(directory.path())
+        .unwrap();
+        let read = |path: &str| std::fs::read_to_string(directory.path().join(path)).ok();
+        assert_eq!(read("d/f").as_deref(), Some("content"));
+        assert_eq!(read("l").as_deref(), Some("content"));
+        assert_eq!(read("deep/er/f").as_deref(), Some("x"));
+        assert!(!directory.path().join("host").exists());
+        assert!(!directory.path().join("l").is_symlink());
+    }
+}

@@ -1,0 +1,192 @@
+//! Certificate authorities beside those of the system: a directory of PEM files, read again when it changes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::digest::{Digest, Hasher};
+use crate::registries::Security;
+use crate::registry::CHAIN_LIMIT;
+
+/// Clients are built anew after this time, so that changed system roots are picked up too.
+const CLIENT_AGE: Duration = Duration::from_secs(600);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A registry that sends nothing for so long is taken for dead.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The directory or a file in it cannot be read.
+    #[error("cannot read certificate authorities from `{path}`")]
+    Read {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No file of the directory holds a certificate.
+    #[error("no certificates found in \"{path}\"")]
+    Empty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file holds something that is no certificate.
+    #[error("`{path}` holds an invalid certificate")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The TLS machinery refused the configuration, for example because there is no root at all.
+    #[error("cannot set up TLS")]
+    Client(#[source] reqwest::Error),
+}
+
+/// HTTP clients, one per way of verifying, shared by all requests while the trusted roots stay the same.
+pub(crate) struct Clients {
+    directory: Option<PathBuf>,
+    user_agent: String,
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Clone)]
+struct Current {
+    fingerprint: Digest,
+    made: Instant,
+    verified: reqwest::Client,
+    insecure: Option<reqwest::Client>,
+}
+
+impl Clients {
+    pub(crate) const fn new(directory: Option<PathBuf>, user_agent: String) -> Self {
+        Self {
+            directory,
+            user_agent,
+            current: Mutex::new(None),
+        }
+    }
+
+    /// The client for a way of reaching a registry. Reads the directory of authorities, so call it off the event loop
+    /// only when that directory is on slow storage.
+    pub(crate) fn client(&self, security: Security) -> Result<reqwest::Client, TrustError> {
+        let files = self
+            .directory
+            .as_deref()
+            .map(read_directory)
+            .transpose()?
+            .unwrap_or_default();
+        let fingerprint = fingerprint(&files);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = current
+            .as_ref()
+            .filter(|current| current.fingerprint == fingerprint && current.made.elapsed() < CLIENT_AGE);
+        let mut clients = match fresh {
+            Some(clients) => clients.clone(),
+            None => Current {
+                fingerprint,
+                made: Instant::now(),
+                verified: self.build(&files, self.directory.as_deref(), Security::Verified)?,
+                insecure: None,
+            },
+        };
+        let client = match (security, &clients.insecure) {
+            (Security::Verified, _) => clients.verified.clone(),
+            (Security::Insecure | Security::PlainHttp, Some(client)) => client.clone(),
+            (Security::Insecure | Security::PlainHttp, None) => {
+                let client = self.build(&files, self.directory.as_deref(), Security::Insecure)?;
+                clients.insecure = Some(client.clone());
+                client
+            }
+        };
+        *current = Some(clients);
+        Ok(client)
+    }
+
+    fn build(
+        &self,
+        files: &[(PathBuf, Vec<u8>)],
+        directory: Option<&Path>,
+        security: Security,
+    ) -> Result<reqwest::Client, TrustError> {
+        let mut certificates = Vec::new();
+        for (path, text) in files {
+            let found =
+                reqwest::Certificate::from_pem_bundle(text).map_err(|source| TrustError::Certificate {
+                    path: path.clone(),
+                    source,
+                })?;
+            certificates.extend(found);
+        }
+        if let Some(path) = directory
+            && certificates.is_empty()
+        {
+            return Err(TrustError::Empty {
+                path: path.to_owned(),
+            });
+        }
+        reqwest::Client::builder()
+            .user_agent(&self.user_agent)
+            .tls_certs_merge(certificates)
+            .tls_danger_accept_invalid_certs(security != Security::Verified)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .redirect(redirects())
+            .build()
+            .map_err(TrustError::Client)
+    }
+}
+
+/// Follows a few redirects, as blob stores need them, but never from HTTPS to HTTP. The client itself drops the
+/// credentials when the host changes.
+fn redirects() -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(|attempt| {
+        let downgrade = attempt.url().scheme() != "https"
+            && attempt
+                .previous()
+                .last()
+                .is_some_and(|previous| previous.scheme() == "https");
+        if downgrade {
+            attempt.error("the registry redirects from HTTPS to HTTP")
+        } else if attempt.previous().len() > CHAIN_LIMIT {
+            attempt.error("the registry redirects in circles")
+        } else {
+            attempt.follow()
+        }
+    })
+}
+
+/// Every file of the directory, in the order of names. Directories in it (and the links by which mounted Secrets are
+/// swapped) are skipped.
+fn read_directory(directory: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, TrustError> {
+    let read = |path: &Path, source| TrustError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(|error| read(directory, error))? {
+        let path = entry.map_err(|error| read(directory, error))?.path();
+        if std::fs::metadata(&path)
+            .map_err(|error| read(&path, error))?
+            .is_dir()
+        {
+            continue;
+        }
+        let text = std::fs::read(&path).map_err(|error| read(&path, error))?;
+        files.push((path, text));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn fingerprint(files: &[(PathBuf, Vec<u8>)]) -> Digest {
+    let mut hasher = Hasher::sha256();
+    for (path, text) in files {
+        hasher.update(path.as_os_str().as_encoded_bytes());
+        hasher.update(&text.len().to_le_bytes());
+        hasher.update(text);
+    }
+    hasher.finish()
+}
