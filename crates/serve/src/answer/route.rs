@@ -1,0 +1,128 @@
+//! Which resource a path means.
+
+use olm_api::serving::{Endpoint, parse_path};
+
+use super::Endpoints;
+use super::query::{Plus, percent_decode};
+
+/// What a path means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// An endpoint of a catalog, whose name may still be none.
+    Catalog { catalog: String, endpoint: Endpoint },
+    /// The same path is spelled shorter.
+    Unclean(String),
+    /// Nothing.
+    Unknown,
+}
+
+impl Route {
+    /// A word for logs and metrics.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Catalog {
+                endpoint: Endpoint::All,
+                ..
+            } => "all",
+            Self::Catalog {
+                endpoint: Endpoint::Metas,
+                ..
+            } => "metas",
+            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => "other",
+        }
+    }
+}
+
+/// Finds the route of a path as it stands in the request, escapes and all.
+pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
+    let clean = clean(path);
+    if clean != path {
+        return Route::Unclean(clean);
+    }
+    let Some((catalog, endpoint)) = parse_path(path) else {
+        return Route::Unknown;
+    };
+    let on = match endpoint {
+        Endpoint::All => true,
+        Endpoint::Metas => endpoints.metas,
+        Endpoint::Graphql => false,
+    };
+    match percent_decode(catalog, Plus::IsPlus) {
+        Some(catalog) if on => Route::Catalog { catalog, endpoint },
+        _ => Route::Unknown,
+    }
+}
+
+/// The path without empty, `.` and `..` segments; a final slash stays.
+fn clean(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            other => segments.push(other),
+        }
+    }
+    let mut clean = segments
+        .iter()
+        .fold(String::with_capacity(path.len()), |clean, segment| {
+            clean + "/" + segment
+        });
+    if clean.is_empty() || path.ends_with('/') {
+        clean.push('/');
+    }
+    clean
+}
+
+/// The text with what would end an attribute or start a tag replaced.
+pub(crate) fn escape_html(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&#34;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_means_one_thing() {
+        let metas = |catalog: &str| Route::Catalog {
+            catalog: catalog.to_owned(),
+            endpoint: Endpoint::Metas,
+        };
+        let check =
+            |path: &str, expected: Route| assert_eq!(find(path, Endpoints::default()), expected, "{path}");
+        check("/catalogs/cat/api/v1/metas", metas("cat"));
+        check("/catalogs/..%2fcat/api/v1/metas", metas("../cat"));
+        check("/catalogs/c+t/api/v1/metas", metas("c+t"));
+        check(
+            "/catalogs/cat//api/v1/metas",
+            Route::Unclean("/catalogs/cat/api/v1/metas".to_owned()),
+        );
+        check(
+            "/catalogs/x/../cat/./api/v1/metas",
+            Route::Unclean("/catalogs/cat/api/v1/metas".to_owned()),
+        );
+        check("/../..", Route::Unclean("/".to_owned()));
+        check("//catalogs/", Route::Unclean("/catalogs/".to_owned()));
+        for path in [
+            "/",
+            "/all",
+            "/catalogs/",
+            "/catalogs/cat/api/v1/metas/",
+            "/catalogs/cat/api/v1/graphql",
+            "/catalogs/%/api/v1/all",
+        ] {
+            check(path, Route::Unknown);
+        }
+        assert_eq!(
+            find("/catalogs/cat/api/v1/metas", Endpoints { metas: false }),
+            Route::Unknown
+        );
+    }
+}

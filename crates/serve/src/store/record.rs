@@ -1,0 +1,71 @@
+//! What is written down about a stored catalog, beside its content.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::error::{Context as _, StoreError};
+
+/// Changes when what lies on the disk changes its meaning; other formats are not read but written anew.
+pub(crate) const FORMAT: u32 = 1;
+/// The file that holds the record.
+pub(crate) const RECORD: &str = "catalog.json";
+
+/// Where content came from, in words that the store does not interpret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// What was asked for: an image reference by tag or digest, or a directory.
+    pub requested: String,
+    /// What that meant at the time: the same by digest.
+    pub resolved: String,
+}
+
+/// What the whole-catalog check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// How many there are.
+    pub total: u64,
+    /// The first of them, each one line.
+    pub first: Vec<String>,
+}
+
+/// Everything known of stored content without reading it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub(crate) format: u32,
+    /// The catalog's name.
+    pub catalog: String,
+    /// Where the content came from.
+    pub origin: Origin,
+    /// SHA-256 of the content as `all` serves it, in hexadecimal: the base of every entity tag.
+    pub digest: String,
+    /// When this content was first stored under this name; `Last-Modified`.
+    pub modified: Timestamp,
+    /// When the directory was written.
+    pub stored: Timestamp,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Blobs by schema; those without one count under the empty text.
+    pub schemas: BTreeMap<String, u64>,
+    /// What the whole-catalog check found.
+    pub findings: Findings,
+    /// SHA-256 of the index file, in hexadecimal.
+    pub(crate) index_digest: String,
+}
+
+impl Record {
+    pub(crate) fn load(directory: &Path) -> Result<Self, StoreError> {
+        let text = std::fs::read(directory.join(RECORD)).context("read", RECORD)?;
+        let record: Self = serde_json::from_slice(&text)
+            .map_err(|error| StoreError::Damaged(format!("`{RECORD}` cannot be read: {error}")))?;
+        if record.format == FORMAT {
+            Ok(record)
+        } else {
+            Err(StoreError::Damaged(format!("it has format {}", record.format)))
+        }
+    }
+}

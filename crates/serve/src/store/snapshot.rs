@@ -1,0 +1,136 @@
+//! Stored content, open for reading.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use olm_fbc::index::Index;
+use sha2::{Digest as _, Sha256};
+
+use super::compress::Gzip;
+use super::error::{Context as _, StoreError};
+use super::record::Record;
+use super::writer::hex;
+use crate::answer::{Filter, Part};
+
+/// The file that holds the content.
+pub(super) const ALL: &str = "all.jsonl";
+/// The file that holds the index.
+pub(super) const INDEX: &str = "index";
+
+/// Stored content with its files open: it can be read for as long as it is held, whatever happens to its directory.
+#[derive(Debug)]
+pub struct Snapshot {
+    directory: PathBuf,
+    record: Record,
+    all: Arc<File>,
+    index: Index,
+    pub(super) gzip: OnceLock<Gzip>,
+}
+
+impl Snapshot {
+    /// Opens content whose record and index are known.
+    pub(super) fn open(directory: &Path, record: Record, index: Index) -> Result<Self, StoreError> {
+        let all = File::open(directory.join(ALL)).context("open", ALL)?;
+        let bytes = all.metadata().context("open", ALL)?.len();
+        if bytes != record.bytes || index.bytes() != bytes {
+            return Err(StoreError::Damaged(format!(
+                "`{ALL}` has {bytes} bytes instead of {}",
+                record.bytes
+            )));
+        }
+        let directory = directory.to_owned();
+        Ok(Self {
+            directory,
+            record,
+            all: Arc::new(all),
+            index,
+            gzip: OnceLock::new(),
+        })
+    }
+
+    /// Opens content that an earlier process wrote.
+    pub(super) fn load(directory: &Path, catalog: &str) -> Result<Self, StoreError> {
+        let record = Record::load(directory)?;
+        if record.catalog != catalog {
+            return Err(StoreError::Damaged(format!(
+                "it belongs to catalog `{}`",
+                record.catalog
+            )));
+        }
+        let text = std::fs::read(directory.join(INDEX)).context("read", INDEX)?;
+        if hex(&Sha256::digest(&text)) != record.index_digest {
+            return Err(StoreError::Damaged(format!("`{INDEX}` has changed")));
+        }
+        let index = Index::decode(&text)
+            .map_err(|error| StoreError::Damaged(format!("`{INDEX}` cannot be read: {error}")))?;
+        let snapshot = Self::open(directory, record, index)?;
+        if let Some(gzip) = Gzip::load(&snapshot) {
+            let _ = snapshot.gzip.set(gzip);
+        }
+        Ok(snapshot)
+    }
+
+    /// What is known of the content.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Reads all of it and compares it with its digest. It takes about a second for 500 MB.
+    ///
+    /// # Errors
+    /// When it cannot be read or has changed.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let mut hash = Sha256::new();
+        for chunk in self.chunks(0..self.record.bytes) {
+            hash.update(&chunk.context("read", ALL)?);
+        }
+        if hex(&hash.finalize()) == self.record.digest {
+            Ok(())
+        } else {
+            Err(StoreError::Damaged(format!("`{ALL}` has changed")))
+        }
+    }
+
+    /// Where the blobs lie that the filter admits, in order, neighbours joined.
+    pub fn select(&self, filter: &Filter) -> Vec<Range<u64>> {
+        self.index.query(&filter.as_index_filter()).collect()
+    }
+
+    /// The content's bytes in that range.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn read(&self, range: Range<u64>) -> std::io::Result<Vec<u8>> {
+        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(std::io::Error::other)?;
+        let mut bytes = vec![0; length];
+        self.all.read_exact_at(&mut bytes, range.start)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn part(&self, range: Range<u64>) -> Part {
+        Part::File(Arc::clone(&self.all), range)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The range in pieces that fit into memory.
+    pub(super) fn chunks(&self, range: Range<u64>) -> impl Iterator<Item = std::io::Result<bytes::Bytes>> {
+        const CHUNK: u64 = 256 << 10;
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let end = range.end.min(at + CHUNK);
+            let chunk = (at < end).then(|| self.read(at..end).map(bytes::Bytes::from));
+            at = end;
+            chunk
+        })
+    }
+}
