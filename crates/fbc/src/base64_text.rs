@@ -21,3 +21,8 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     }
     ENGINE.decode(text)
 }
+
+/// `bytes` as text.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    ENGINE.encode(bytes)
+}

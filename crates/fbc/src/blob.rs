@@ -75,3 +75,23 @@ impl Blob {
         }
     }
 }
+
+impl Blob {
+    /// The blob again, when the manifests it carries can be read.
+    ///
+    /// # Errors
+    /// When the blob is a bundle and the data of one of its manifests is not base64.
+    pub fn with_readable_objects(self) -> Result<Self, BlobError> {
+        let Self::Bundle(bundle) = &self else {
+            return Ok(self);
+        };
+        match bundle.objects() {
+            Ok(_) => Ok(self),
+            Err(error) => Err(BlobError::BundleObject {
+                package: bundle.package.clone(),
+                bundle: bundle.name.clone(),
+                error,
+            }),
+        }
+    }
+}

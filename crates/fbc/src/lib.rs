@@ -18,27 +18,35 @@
 pub mod blob;
 pub mod bundle;
 pub mod canonical;
+pub mod catalog;
 pub mod channel;
 pub mod decode;
 pub mod deprecation;
+pub mod graph;
+pub mod ignore;
 pub mod index;
 pub mod meta;
 pub mod package;
 pub mod property;
+pub mod write;
 
 mod base64_text;
 mod fold;
+mod walk;
 
 pub use blob::{Blob, BlobError};
 pub use bundle::{Bundle, RelatedImage};
 pub use canonical::canonical;
+pub use catalog::{Catalog, LoadError};
 pub use channel::{Channel, ChannelEntry};
 pub use decode::{List, ShapeError};
 pub use deprecation::{DeprecationEntry, Deprecations, Reference};
+pub use ignore::Ignore;
 pub use index::{Filter, Index, IndexBuilder};
 pub use meta::{Meta, MetaError, metas};
 pub use package::{Icon, Package};
 pub use property::{Gvk, PackageProperty, PackageRequired, Property};
+pub use walk::walk_order;
 
 /// The schema of a package blob.
 pub const SCHEMA_PACKAGE: &str = "olm.package";

@@ -1,0 +1,164 @@
+//! The typed load: a whole catalog in memory.
+
+use std::io::BufRead;
+
+use crate::blob::{Blob, BlobError};
+use crate::bundle::Bundle;
+use crate::channel::Channel;
+use crate::deprecation::Deprecations;
+use crate::meta::{Limits, Meta, MetaError, metas};
+use crate::package::Package;
+
+/// The blobs of a catalog, by type, each type in the order in which it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Catalog {
+    /// `olm.package`.
+    pub packages: Vec<Package>,
+    /// `olm.channel`.
+    pub channels: Vec<Channel>,
+    /// `olm.bundle`.
+    pub bundles: Vec<Bundle>,
+    /// `olm.deprecations`.
+    pub deprecations: Vec<Deprecations>,
+    /// Every other schema, as it is.
+    pub others: Vec<Meta>,
+}
+
+/// Why a file cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is not a stream of objects.
+    #[error("{0}")]
+    Walk(#[from] MetaError),
+    /// A blob does not have the shape of its schema.
+    #[error("{error}")]
+    Blob {
+        /// The line of the file where the blob begins, counted from 1.
+        line: usize,
+        /// What is wrong.
+        error: BlobError,
+    },
+}
+
+impl LoadError {
+    /// The line of the file, counted from 1, that the error is about.
+    pub fn line(&self) -> usize {
+        match self {
+            Self::Walk(error) => error.line,
+            Self::Blob { line, .. } => *line,
+        }
+    }
+}
+
+impl Catalog {
+    /// Adds the blobs of one file. Files are to be added in the order of [`walk_order`](crate::walk_order).
+    ///
+    /// # Errors
+    /// At the first blob that cannot be read; those before it have been added.
+    pub fn load<R: BufRead>(&mut self, reader: R, limits: &Limits) -> Result<(), LoadError> {
+        for meta in metas(reader, limits) {
+            self.add(meta?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one blob.
+    ///
+    /// # Errors
+    /// When the blob has no schema or not the shape of its schema.
+    pub fn add(&mut self, meta: Meta) -> Result<(), LoadError> {
+        let blob = Blob::from_json(&meta.schema, meta.json())
+            .and_then(Blob::with_readable_objects)
+            .map_err(|error| LoadError::Blob {
+                line: meta.position,
+                error,
+            })?;
+        match blob {
+            Blob::Package(package) => self.packages.push(package),
+            Blob::Channel(channel) => self.channels.push(channel),
+            Blob::Bundle(bundle) => self.bundles.push(bundle),
+            Blob::Deprecations(deprecations) => self.deprecations.push(deprecations),
+            Blob::Other => self.others.push(meta),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Catalog;
+    use crate::meta::limits;
+
+    fn check(text: &str, expected: Result<[usize; 5], (usize, &str)>) {
+        let mut catalog = Catalog::default();
+        let found = catalog
+            .load(text.as_bytes(), &limits())
+            .map(|()| {
+                [
+                    catalog.packages.len(),
+                    catalog.channels.len(),
+                    catalog.bundles.len(),
+                    catalog.deprecations.len(),
+                    catalog.others.len(),
+                ]
+            })
+            .map_err(|error| (error.line(), error.to_string()));
+        assert_eq!(
+            found,
+            expected.map_err(|(line, text)| (line, text.to_owned())),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn blobs_are_sorted_by_schema() {
+        check(
+            "{\"schema\":\"olm.package\"}{\"schema\":\"olm.channel\"}{\"schema\":\"olm.bundle\"}\
+             {\"schema\":\"olm.deprecations\"}{\"schema\":\"mine\"}{\"schema\":\"OLM.package\"}",
+            Ok([1, 1, 1, 1, 2]),
+        );
+    }
+
+    #[test]
+    fn a_blob_without_schema_is_refused() {
+        check(
+            "{\"schema\":\"a\"}\n{\"name\":\"x\"}",
+            Err((2, "object '{\"name\":\"x\"}' is missing root schema field")),
+        );
+        check("# words\n", Err((1, "object '' is missing root schema field")));
+    }
+
+    #[test]
+    fn a_blob_has_the_shape_of_its_schema() {
+        check(
+            "\n{\"schema\":\"olm.bundle\",\"relatedImages\":{}}",
+            Err((2, "parse bundle: `relatedImages` must be a list, not an object")),
+        );
+        check(
+            "{\"schema\":\"olm.package\",\"icon\":{\"base64data\":\"%%%\"}}",
+            Err((
+                1,
+                "parse package: `icon.base64data` must be base64: Invalid symbol 37, offset 0.",
+            )),
+        );
+    }
+
+    #[test]
+    fn the_manifests_in_a_bundle_can_be_read() {
+        let blob = |data: &str| {
+            format!(
+                "{{\"schema\":\"olm.bundle\",\"name\":\"b\",\"package\":\"p\",\"properties\":[{{\"type\":\"x\"}},\
+                 {{\"type\":\"olm.bundle.object\",\"value\":{{\"data\":\"{data}\"}}}}]}}"
+            )
+        };
+        check(&blob("e30="), Ok([0, 0, 1, 0, 0]));
+        check(
+            &blob("***"),
+            Err((
+                1,
+                "read bundle objects: package \"p\", bundle \"b\": `properties[1].value.data` must be base64: \
+                 Invalid symbol 42, offset 0.",
+            )),
+        );
+    }
+}
