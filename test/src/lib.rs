@@ -1,3 +1,5 @@
 //! The proving ground: a real control plane and registry, the runners of recorded cases and real data, the samples.
 
+pub mod cluster;
+pub mod registry;
 pub mod samples;

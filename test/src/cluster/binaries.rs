@@ -1,0 +1,377 @@
+//! The cluster's programs: found in `KUBEBUILDER_ASSETS`, or built from Go modules once and kept in the user's cache.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+use tracing::info;
+
+use super::oci::hex;
+use super::{Mode, process, requirements};
+
+/// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
+const SOURCES: &[(&str, &str)] = &[
+    ("go.mod", include_str!("../../cluster/go.mod")),
+    ("go.sum", include_str!("../../cluster/go.sum")),
+    ("node/go.mod", include_str!("../../cluster/node/go.mod")),
+    ("node/go.sum", include_str!("../../cluster/node/go.sum")),
+    (
+        "node/coredns/main.go",
+        include_str!("../../cluster/node/coredns/main.go"),
+    ),
+    (
+        "node/pause/main.go",
+        include_str!("../../cluster/node/pause/main.go"),
+    ),
+    ("registry/go.mod", include_str!("../../cluster/registry/go.mod")),
+    ("registry/go.sum", include_str!("../../cluster/registry/go.sum")),
+    ("registry/main.go", include_str!("../../cluster/registry/main.go")),
+];
+
+/// KWOK's rules for nodes and pods, in its module.
+const STAGES: &[&str] = &[
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-complete",
+    "pod/fast/pod-delete",
+];
+
+/// A Go module of ours and the programs that are built from it.
+struct Module {
+    folder: &'static str,
+    /// The dependency whose version the programs are to report, and the variables that hold it.
+    version_of: &'static str,
+    stamp: fn(&str) -> String,
+    tags: &'static str,
+    programs: &'static [Program],
+}
+
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    needed: Needed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    Always,
+    Registry,
+    Simulated,
+    Node,
+}
+
+const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
+    Program {
+        name,
+        package,
+        needed,
+    }
+}
+
+const MODULES: &[Module] = &[
+    Module {
+        folder: "registry",
+        version_of: "",
+        stamp: |_| String::new(),
+        tags: "",
+        programs: &[program("registry", "olm-test/registry", Needed::Registry)],
+    },
+    Module {
+        folder: "",
+        version_of: "k8s.io/kubernetes",
+        stamp: |version| {
+            let minor = version.split('.').nth(1).unwrap_or_default();
+            format!(
+                "-X k8s.io/component-base/version.gitVersion={version} \
+                 -X k8s.io/component-base/version.gitMajor=1 \
+                 -X k8s.io/component-base/version.gitMinor={minor} \
+                 -X k8s.io/client-go/pkg/version.gitVersion={version}"
+            )
+        },
+        tags: "",
+        programs: &[
+            program("etcd", "go.etcd.io/etcd/server/v3", Needed::Always),
+            program(
+                "kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                Needed::Always,
+            ),
+            program("kubectl", "k8s.io/kubernetes/cmd/kubectl", Needed::Simulated),
+            program(
+                "kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                Needed::Simulated,
+            ),
+            program(
+                "kube-scheduler",
+                "k8s.io/kubernetes/cmd/kube-scheduler",
+                Needed::Simulated,
+            ),
+            program("kwok", "sigs.k8s.io/kwok/cmd/kwok", Needed::Simulated),
+            program("kubelet", "k8s.io/kubernetes/cmd/kubelet", Needed::Node),
+            program("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", Needed::Node),
+        ],
+    },
+    Module {
+        folder: "node",
+        version_of: "github.com/containerd/containerd/v2",
+        stamp: |version| {
+            format!(
+                "-X github.com/containerd/containerd/v2/version.Version={}",
+                version.trim_start_matches('v')
+            )
+        },
+        // File systems that nobody here has.
+        tags: "no_btrfs no_zfs no_devmapper no_aufs",
+        programs: &[
+            program(
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+                Needed::Node,
+            ),
+            program(
+                "containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                Needed::Node,
+            ),
+            program("ctr", "github.com/containerd/containerd/v2/cmd/ctr", Needed::Node),
+            program("coredns", "olm-test/node/coredns", Needed::Node),
+            program("pause", "olm-test/node/pause", Needed::Node),
+        ],
+    },
+];
+
+/// Where the programs are.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    /// `KUBEBUILDER_ASSETS`, which goes first.
+    assets: Option<PathBuf>,
+    cache: PathBuf,
+}
+
+impl Binaries {
+    /// Makes sure that the programs of a mode are there. The first time takes minutes; concurrent calls, in other
+    /// processes too, wait for the one that builds.
+    ///
+    /// # Errors
+    /// When Go is missing or a build fails; the error ends with what Go said.
+    pub fn ensure(mode: Mode) -> Result<Self> {
+        let wanted = |needed: Needed| match mode {
+            Mode::ApiServer => needed == Needed::Always,
+            Mode::Simulated => needed != Needed::Node,
+            Mode::Node => true,
+        };
+        Self::ensure_where(wanted)
+    }
+
+    /// Makes sure that the registry is there.
+    pub(crate) fn ensure_registry() -> Result<Self> {
+        Self::ensure_where(|needed| needed == Needed::Registry)
+    }
+
+    fn ensure_where(wanted: impl Fn(Needed) -> bool) -> Result<Self> {
+        let binaries = Self {
+            assets: std::env::var_os("KUBEBUILDER_ASSETS")
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from),
+            cache: cache_home()?.join(fingerprint()),
+        };
+        let missing = |module: &Module| -> Vec<&Program> {
+            let programs = module.programs.iter().filter(|p| wanted(p.needed));
+            programs.filter(|p| !binaries.path(p.name).is_file()).collect()
+        };
+        let complete = || {
+            MODULES.iter().all(|module| missing(module).is_empty())
+                && (!wanted(Needed::Simulated) || binaries.stages().is_file())
+        };
+        if complete() {
+            return Ok(binaries);
+        }
+        fs::create_dir_all(binaries.cache.join("bin"))
+            .with_context(|| format!("cannot create {}", binaries.cache.display()))?;
+        let lock = File::create(binaries.cache.join("lock"))?;
+        lock.lock().context("cannot lock the cache")?;
+        for module in MODULES {
+            let missing = missing(module);
+            if !missing.is_empty() {
+                binaries.build(module, &missing)?;
+            }
+        }
+        if wanted(Needed::Simulated) && !binaries.stages().is_file() {
+            binaries.write_stages()?;
+        }
+        Ok(binaries)
+    }
+
+    /// The file of a program.
+    pub fn path(&self, name: &str) -> PathBuf {
+        let asset = self
+            .assets
+            .as_ref()
+            .map(|folder| folder.join(name))
+            .filter(|file| file.is_file());
+        asset.unwrap_or_else(|| self.cache.join("bin").join(name))
+    }
+
+    /// The search path with the programs in front.
+    pub fn search_path(&self) -> OsString {
+        let own = self.assets.iter().cloned().chain([self.cache.join("bin")]);
+        let rest = std::env::var_os("PATH").unwrap_or_default();
+        // Not everybody's search path has the folders of administrators' programs, which a node needs.
+        let administrators = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        let all: Vec<PathBuf> = own
+            .chain(std::env::split_paths(&rest))
+            .chain(administrators)
+            .collect();
+        std::env::join_paths(all).unwrap_or(rest)
+    }
+
+    /// KWOK's rules.
+    pub(super) fn stages(&self) -> PathBuf {
+        self.cache.join("kwok-stages.yaml")
+    }
+
+    /// A folder for things derived from the programs.
+    pub(super) fn derived(&self) -> PathBuf {
+        // Images made by an older writer must not be taken for ours.
+        self.cache
+            .join(format!("images-{}", short_digest([include_str!("oci.rs")])))
+    }
+
+    fn build(&self, module: &Module, programs: &[&Program]) -> Result<()> {
+        let begin = Instant::now();
+        let names: Vec<&str> = programs.iter().map(|p| p.name).collect();
+        info!("building {}; minutes the first time", names.join(", "));
+        let folder = self.unpack_sources(module)?;
+        let version = match module.version_of {
+            "" => String::new(),
+            dependency => go(&folder, &["list", "-m", "-f", "{{.Version}}", dependency])?
+                .trim()
+                .to_owned(),
+        };
+        let output = self.cache.join("new");
+        fs::create_dir_all(&output)?;
+        for program in programs {
+            // One at a time: the progress shows, and two linkers at once would take gigabytes.
+            let file = output.join(program.name);
+            let flags = format!("-s -w {}", (module.stamp)(&version));
+            let file_argument = file.to_string_lossy().into_owned();
+            let arguments = [
+                "build",
+                "-p",
+                "2",
+                "-trimpath",
+                "-tags",
+                module.tags,
+                "-ldflags",
+                &flags,
+                "-o",
+                &file_argument,
+                program.package,
+            ];
+            let begin = Instant::now();
+            go(&folder, &arguments)?;
+            fs::rename(&file, self.cache.join("bin").join(program.name))?;
+            info!("{} built in {} s", program.name, begin.elapsed().as_secs());
+        }
+        info!("built {} in {} s", names.join(", "), begin.elapsed().as_secs());
+        Ok(())
+    }
+
+    fn unpack_sources(&self, module: &Module) -> Result<PathBuf> {
+        let root = self.cache.join("src");
+        for (path, text) in SOURCES {
+            let file = root.join(path);
+            if let Some(parent) = file.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(root.join(module.folder))
+    }
+
+    fn write_stages(&self) -> Result<()> {
+        let module = MODULES
+            .iter()
+            .find(|m| m.folder.is_empty())
+            .context("no module of Kubernetes")?;
+        let folder = self.unpack_sources(module)?;
+        go(&folder, &["mod", "download", "sigs.k8s.io/kwok"])?;
+        let kwok = go(&folder, &["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])?;
+        let rules = Path::new(kwok.trim()).join("kustomize/stage");
+        let mut text = String::new();
+        for stage in STAGES {
+            let file = rules.join(stage).with_extension("yaml");
+            text.push_str("---\n");
+            text.push_str(
+                &fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?,
+            );
+        }
+        let fresh = self.cache.join("kwok-stages.new");
+        fs::write(&fresh, text)?;
+        fs::rename(fresh, self.stages())?;
+        Ok(())
+    }
+}
+
+/// The launcher's part of the user's cache directory.
+pub(super) fn cache_home() -> Result<PathBuf> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    let home = || set("HOME").map(|home| home.join(".cache"));
+    let cache = set("XDG_CACHE_HOME")
+        .or_else(home)
+        .context("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(cache.join("olm-test"))
+}
+
+/// Names the exact sources, so that programs of other versions lie beside, not in the way.
+fn fingerprint() -> String {
+    short_digest(SOURCES.iter().flat_map(|(path, text)| [*path, *text]))
+}
+
+fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update(text);
+    }
+    hex(hash.finalize().iter().take(6))
+}
+
+/// Runs Go, at low priority, and returns what it printed.
+fn go(folder: &Path, arguments: &[&str]) -> Result<String> {
+    if requirements::find("go").is_none() {
+        bail!(
+            "Go is missing; the cluster's programs are built with Go 1.26.8 or newer, or found in KUBEBUILDER_ASSETS"
+        );
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "--", "nice", "-n", "10", "go"])
+        .args(arguments)
+        .current_dir(folder)
+        .envs([("CGO_ENABLED", "0"), ("GOWORK", "off"), ("GOFLAGS", "")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = process::spawn(command).context("cannot start Go")?;
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| !line.starts_with("go: downloading"))
+            .collect();
+        let last = lines.get(lines.len().saturating_sub(15)..).unwrap_or_default();
+        bail!("go {} failed:\n{}", arguments.join(" "), last.join("\n"));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

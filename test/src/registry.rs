@@ -1,0 +1,155 @@
+//! A real OCI registry, the Go module `distribution`, that stores on disk and listens three times: plain, with TLS,
+//! and with TLS and a password. A cluster brings one along; [`Server::start`] gives one without a cluster.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Binaries;
+use crate::cluster::instance::Instance;
+use crate::cluster::pki::{Authority, Pair, Subject};
+use crate::cluster::process::Daemon;
+
+/// The user of the registry that wants a password.
+const USERNAME: &str = "tester";
+const PASSWORD: &str = "sesame";
+/// The password as bcrypt keeps it, at the lowest cost: every request pays it.
+const HTPASSWD: &str = "tester:$2a$04$yqb7DzllkH5qWA1xJWleb./cdnX.Pb1c0IYzZrxr9KDtO2XOB0dYy\n";
+
+/// Where the three servers listen, each as `HOST:PORT`. They share one store: what is pushed to one is in all.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Registry {
+    /// Plain HTTP.
+    pub address: String,
+    /// HTTPS.
+    pub tls: String,
+    /// HTTPS, with a user name and a password for everything.
+    pub auth: String,
+    /// The authority that signed the certificates, in PEM.
+    pub ca: PathBuf,
+    /// The user name for `auth`.
+    pub username: String,
+    /// The password for `auth`.
+    pub password: String,
+}
+
+/// A registry without a cluster. Dropping it ends it.
+#[derive(Debug)]
+pub struct Server {
+    registry: Registry,
+    _instance: Instance,
+}
+
+impl Server {
+    /// Starts a registry on free ports of the loopback address.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not start.
+    pub async fn start() -> Result<Self> {
+        let binaries = tokio::task::spawn_blocking(Binaries::ensure_registry).await??;
+        let mut instance = Instance::create(None)?;
+        let authority = Authority::create(&instance.folder().join("pki"))?;
+        let ports = Ports {
+            plain: instance.port()?,
+            tls: instance.port()?,
+            auth: instance.port()?,
+        };
+        let registry = start(&instance, &binaries, &authority, Ipv4Addr::LOCALHOST, &ports).await?;
+        Ok(Self {
+            registry,
+            _instance: instance,
+        })
+    }
+
+    /// Where it listens.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+/// The ports of the three servers.
+pub(crate) struct Ports {
+    pub(crate) plain: u16,
+    pub(crate) tls: u16,
+    pub(crate) auth: u16,
+}
+
+impl Ports {
+    /// The ports where the network is the cluster's own.
+    pub(crate) const FIXED: Self = Self {
+        plain: 5000,
+        tls: 5001,
+        auth: 5002,
+    };
+}
+
+/// Starts the three servers and waits until they answer.
+pub(crate) async fn start(
+    instance: &Instance,
+    binaries: &Binaries,
+    authority: &Authority,
+    host: Ipv4Addr,
+    ports: &Ports,
+) -> Result<Registry> {
+    let folder = instance.folder();
+    let subject = Subject {
+        name: "registry",
+        group: None,
+    };
+    let pair = authority.issue(
+        "registry",
+        &subject,
+        &["localhost", "127.0.0.1", &host.to_string()],
+    )?;
+    let users = folder.join("conf/htpasswd");
+    std::fs::write(&users, HTPASSWD)?;
+    let servers = [
+        ("registry", ports.plain, String::new()),
+        ("registry-tls", ports.tls, tls(&pair)),
+        ("registry-auth", ports.auth, tls(&pair) + &password(&users)),
+    ];
+    for (name, port, more) in &servers {
+        let text = include_str!("../cluster/conf/registry.yaml")
+            .replace("${STATE}", &folder.to_string_lossy())
+            .replace("${ADDRESS}", &format!("{host}:{port}"));
+        let file = folder.join("conf").join(format!("{name}.yaml"));
+        std::fs::write(&file, text + more).with_context(|| format!("cannot write {}", file.display()))?;
+        instance.start(
+            Daemon::new(name, binaries.path("registry"))
+                .argument("serve")
+                .argument(file)
+                // Otherwise it looks for a collector of traces.
+                .variable("OTEL_TRACES_EXPORTER", "none"),
+        )?;
+    }
+    for (name, port, _) in &servers {
+        let probe = async || tokio::net::TcpStream::connect((host, *port)).await.map(drop);
+        instance.wait_for(name, 30, probe).await?;
+    }
+    Ok(Registry {
+        address: format!("{host}:{}", ports.plain),
+        tls: format!("{host}:{}", ports.tls),
+        auth: format!("{host}:{}", ports.auth),
+        ca: authority.certificate(),
+        username: USERNAME.to_owned(),
+        password: PASSWORD.to_owned(),
+    })
+}
+
+/// Continues the section `http`.
+fn tls(pair: &Pair) -> String {
+    format!(
+        "  tls: {{certificate: \"{}\", key: \"{}\"}}\n",
+        pair.certificate.display(),
+        pair.key.display()
+    )
+}
+
+fn password(users: &Path) -> String {
+    format!(
+        "auth:\n  htpasswd: {{realm: tests, path: \"{}\"}}\n",
+        users.display()
+    )
+}
