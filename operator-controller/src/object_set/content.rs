@@ -1,0 +1,467 @@
+//! What a ClusterObjectSet holds, with its references to Secrets resolved.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    io::Read,
+};
+
+use flate2::read::GzDecoder;
+use olm_api::cluster_object_set::{
+    ClusterObjectSetSpec, CollisionProtection, ObjectReference, ObservedPhase,
+};
+use serde_json::Value;
+
+use super::canonical;
+
+/// How large an object may be once it is decompressed, in bytes.
+const MAX_DECOMPRESSED: u64 = 10 * 1024 * 1024;
+
+/// Names a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for SecretName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What matters of a Secret that objects lie in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecretContent {
+    /// Whether the API server keeps it from changing.
+    pub immutable: bool,
+    /// Its data, decoded.
+    pub data: BTreeMap<String, Vec<u8>>,
+}
+
+/// A whole revision, every object in place.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Content {
+    /// The phases in order.
+    pub phases: Vec<ContentPhase>,
+}
+
+/// One phase of a revision.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ContentPhase {
+    /// Its name.
+    pub name: String,
+    /// The digest of its objects as they came.
+    pub digest: String,
+    /// Its objects.
+    pub objects: Vec<ContentObject>,
+}
+
+/// One object of a revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentObject {
+    /// The object as it came.
+    pub object: Value,
+    /// What to do when it exists already: the object's own word, else the phase's, else the set's.
+    pub collision_protection: CollisionProtection,
+}
+
+/// Why a revision's content is not to be had.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ContentError {
+    /// Secrets that objects lie in could change at any time.
+    #[error(
+        "the following secrets are not immutable (referenced secrets must have immutable set to true): {}",
+        list(.0)
+    )]
+    Mutable(Vec<SecretName>),
+    /// A Secret does not exist.
+    #[error("resolving ref in phase \"{phase}\": Secret {secret} not found")]
+    MissingSecret {
+        /// The phase of the reference.
+        phase: String,
+        /// The Secret.
+        secret: SecretName,
+    },
+    /// A Secret lacks a key.
+    #[error("resolving ref in phase \"{phase}\": key \"{key}\" not found in Secret {secret}")]
+    MissingKey {
+        /// The phase of the reference.
+        phase: String,
+        /// The Secret.
+        secret: SecretName,
+        /// The key.
+        key: String,
+    },
+    /// An object is too large.
+    #[error(
+        "resolving ref in phase \"{phase}\": decompressed data for key \"{key}\" in Secret {secret} exceeds maximum size ({MAX_DECOMPRESSED} bytes)"
+    )]
+    TooLarge {
+        /// The phase of the reference.
+        phase: String,
+        /// The Secret.
+        secret: SecretName,
+        /// The key.
+        key: String,
+    },
+    /// An object cannot be read.
+    #[error(
+        "resolving ref in phase \"{phase}\": unmarshaling object from key \"{key}\" in Secret {secret}: {problem}"
+    )]
+    Unreadable {
+        /// The phase of the reference.
+        phase: String,
+        /// The Secret.
+        secret: SecretName,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The phases are not those that were first seen.
+    #[error("{0}")]
+    Changed(String),
+}
+
+fn list(names: &[SecretName]) -> String {
+    names
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The Secret that a reference names; an empty namespace is the managers' own.
+pub fn secret_of(reference: &ObjectReference, system_namespace: &str) -> SecretName {
+    let namespace = if reference.namespace.is_empty() {
+        system_namespace
+    } else {
+        &reference.namespace
+    };
+    SecretName {
+        namespace: namespace.to_owned(),
+        name: reference.name.clone(),
+    }
+}
+
+/// Every Secret that the phases refer to.
+pub fn secrets_of(spec: &ClusterObjectSetSpec, system_namespace: &str) -> BTreeSet<SecretName> {
+    let objects = spec.phases.iter().flat_map(|phase| &phase.objects);
+    objects
+        .filter_map(|object| object.reference.as_ref())
+        .map(|r| secret_of(r, system_namespace))
+        .collect()
+}
+
+/// Puts every object in its place. `secrets` holds the Secrets that exist of those that [`secrets_of`] names.
+///
+/// # Errors
+/// A Secret is not immutable (all such are named, before anything else is looked at), missing, or holds something else.
+pub fn resolve(
+    spec: &ClusterObjectSetSpec,
+    secrets: &BTreeMap<SecretName, SecretContent>,
+    system_namespace: &str,
+) -> Result<Content, ContentError> {
+    let mutable: Vec<_> = secrets
+        .iter()
+        .filter(|(_, s)| !s.immutable)
+        .map(|(name, _)| name.clone())
+        .collect();
+    if !mutable.is_empty() {
+        return Err(ContentError::Mutable(mutable));
+    }
+    let mut phases = Vec::with_capacity(spec.phases.len());
+    for phase in &spec.phases {
+        let mut objects = Vec::with_capacity(phase.objects.len());
+        for item in &phase.objects {
+            let object = match (&item.object, &item.reference) {
+                (Some(object), _) => Value::Object(object.clone()),
+                (None, Some(reference)) => {
+                    let secret = secret_of(reference, system_namespace);
+                    referenced(&phase.name, secrets.get(&secret), secret, &reference.key)?
+                }
+                (None, None) => Value::Null,
+            };
+            let collision_protection = item
+                .collision_protection
+                .or(phase.collision_protection)
+                .unwrap_or(spec.collision_protection);
+            objects.push(ContentObject {
+                object,
+                collision_protection,
+            });
+        }
+        let digest = canonical::phase_digest(&phase.name, objects.iter().map(|o| &o.object));
+        phases.push(ContentPhase {
+            name: phase.name.clone(),
+            digest,
+            objects,
+        });
+    }
+    Ok(Content { phases })
+}
+
+fn referenced(
+    phase: &str,
+    content: Option<&SecretContent>,
+    secret: SecretName,
+    key: &str,
+) -> Result<Value, ContentError> {
+    let (phase, key) = (phase.to_owned(), key.to_owned());
+    let Some(content) = content else {
+        return Err(ContentError::MissingSecret { phase, secret });
+    };
+    let Some(bytes) = content.data.get(&key) else {
+        return Err(ContentError::MissingKey { phase, secret, key });
+    };
+    let parsed = if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut plain = Vec::new();
+        match GzDecoder::new(bytes.as_slice())
+            .take(MAX_DECOMPRESSED + 1)
+            .read_to_end(&mut plain)
+        {
+            Ok(length) if length as u64 > MAX_DECOMPRESSED => {
+                return Err(ContentError::TooLarge { phase, secret, key });
+            }
+            Ok(_) => serde_json::from_slice(&plain).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    } else {
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    };
+    match parsed {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(ContentError::Unreadable {
+            phase,
+            secret,
+            key,
+            problem: "not an object".to_owned(),
+        }),
+        Err(problem) => Err(ContentError::Unreadable {
+            phase,
+            secret,
+            key,
+            problem,
+        }),
+    }
+}
+
+impl Content {
+    /// What `status.observedPhases` is to hold.
+    pub fn observed_phases(&self) -> Vec<ObservedPhase> {
+        self.phases
+            .iter()
+            .map(|p| ObservedPhase {
+                name: p.name.clone(),
+                digest: p.digest.clone(),
+            })
+            .collect()
+    }
+
+    /// Compares with what was first seen; nothing seen yet is no difference.
+    ///
+    /// # Errors
+    /// [`ContentError::Changed`]
+    pub fn check_observed(&self, observed: &[ObservedPhase]) -> Result<(), ContentError> {
+        if observed.is_empty() {
+            return Ok(());
+        }
+        if observed.len() != self.phases.len() {
+            return Err(ContentError::Changed(format!(
+                "number of phases has changed (expected {} phases, got {})",
+                observed.len(),
+                self.phases.len()
+            )));
+        }
+        let changed: Vec<String> = observed
+            .iter()
+            .filter_map(|seen| {
+                let now = self.phases.iter().find(|phase| phase.name == seen.name);
+                match now {
+                    Some(phase) if phase.digest == seen.digest => None,
+                    Some(phase) => Some(format!(
+                        "phase \"{}\" (expected digest {}, got {})",
+                        seen.name, seen.digest, phase.digest
+                    )),
+                    None => Some(format!(
+                        "phase \"{}\" (expected digest {}, got none)",
+                        seen.name, seen.digest
+                    )),
+                }
+            })
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        Err(ContentError::Changed(format!(
+            "resolved content of {} phase(s) has changed: {}; a referenced object source may have been deleted and recreated with different content",
+            changed.len(),
+            changed.join("; ")
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+    use olm_api::cluster_object_set::{Phase, PhaseObject};
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(references: &[(&str, &str)]) -> ClusterObjectSetSpec {
+        let objects = references
+            .iter()
+            .map(|(name, key)| PhaseObject {
+                reference: Some(ObjectReference {
+                    name: (*name).to_owned(),
+                    namespace: String::new(),
+                    key: (*key).to_owned(),
+                }),
+                ..PhaseObject::default()
+            })
+            .collect();
+        ClusterObjectSetSpec {
+            phases: vec![Phase {
+                name: "deploy".to_owned(),
+                objects,
+                ..Phase::default()
+            }],
+            ..ClusterObjectSetSpec::default()
+        }
+    }
+
+    fn secret(immutable: bool, data: &[(&str, &[u8])]) -> SecretContent {
+        SecretContent {
+            immutable,
+            data: data.iter().map(|(k, v)| ((*k).to_owned(), v.to_vec())).collect(),
+        }
+    }
+
+    fn named(name: &str) -> SecretName {
+        SecretName {
+            namespace: "system".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn zipped(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn references_are_resolved_plain_and_compressed_in_the_managers_namespace() {
+        let packed = zipped(br#"{"kind":"B"}"#);
+        let secrets = BTreeMap::from([(
+            named("s"),
+            secret(true, &[("a", br#"{"kind":"A"}"#), ("b", &packed)]),
+        )]);
+        let spec = spec(&[("s", "a"), ("s", "b")]);
+        assert_eq!(
+            secrets_of(&spec, "system").into_iter().collect::<Vec<_>>(),
+            [named("s")]
+        );
+        let content = resolve(&spec, &secrets, "system").unwrap();
+        let objects: Vec<_> = content.phases[0]
+            .objects
+            .iter()
+            .map(|o| o.object.clone())
+            .collect();
+        assert_eq!(objects, [json!({"kind": "A"}), json!({"kind": "B"})]);
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_is_said() {
+        let bomb = zipped(&vec![b' '; usize::try_from(MAX_DECOMPRESSED).unwrap() + 1]);
+        for (content, expected) in [
+            (
+                None,
+                "resolving ref in phase \"deploy\": Secret system/s not found",
+            ),
+            (
+                Some(secret(false, &[])),
+                "the following secrets are not immutable (referenced secrets must have immutable set to true): system/s",
+            ),
+            (
+                Some(secret(true, &[])),
+                "resolving ref in phase \"deploy\": key \"k\" not found in Secret system/s",
+            ),
+            (
+                Some(secret(true, &[("k", b"[]")])),
+                "resolving ref in phase \"deploy\": unmarshaling object from key \"k\" in Secret system/s: not an object",
+            ),
+            (
+                Some(secret(true, &[("k", &bomb)])),
+                "resolving ref in phase \"deploy\": decompressed data for key \"k\" in Secret system/s exceeds maximum size (10485760 bytes)",
+            ),
+        ] {
+            let secrets = content.map(|content| (named("s"), content)).into_iter().collect();
+            assert_eq!(
+                resolve(&spec(&[("s", "k")]), &secrets, "system")
+                    .unwrap_err()
+                    .to_string(),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn collision_protection_is_taken_from_the_nearest() {
+        let mut spec = spec(&[]);
+        let object = |own| PhaseObject {
+            object: Some(serde_json::Map::new()),
+            collision_protection: own,
+            ..PhaseObject::default()
+        };
+        spec.collision_protection = CollisionProtection::None;
+        spec.phases[0].objects = vec![object(None), object(Some(CollisionProtection::Prevent))];
+        spec.phases.push(Phase {
+            name: "publish".to_owned(),
+            objects: vec![object(None)],
+            collision_protection: Some(CollisionProtection::IfNoController),
+        });
+        let content = resolve(&spec, &BTreeMap::new(), "system").unwrap();
+        let found: Vec<_> = content
+            .phases
+            .iter()
+            .flat_map(|p| &p.objects)
+            .map(|o| o.collision_protection)
+            .collect();
+        assert_eq!(
+            found,
+            [
+                CollisionProtection::None,
+                CollisionProtection::Prevent,
+                CollisionProtection::IfNoController
+            ]
+        );
+    }
+
+    #[test]
+    fn changed_content_is_told_from_what_was_first_seen() {
+        let mut spec = spec(&[]);
+        spec.phases[0].objects = vec![PhaseObject {
+            object: json!({"a": 1}).as_object().cloned(),
+            ..PhaseObject::default()
+        }];
+        let content = resolve(&spec, &BTreeMap::new(), "system").unwrap();
+        let seen = content.observed_phases();
+        assert_eq!(content.check_observed(&seen), Ok(()));
+        assert_eq!(content.check_observed(&[]), Ok(()));
+        spec.phases[0].objects[0].object = json!({"a": 2}).as_object().cloned();
+        let changed = resolve(&spec, &BTreeMap::new(), "system").unwrap();
+        let text = changed.check_observed(&seen).unwrap_err().to_string();
+        assert!(text.starts_with(
+            "resolved content of 1 phase(s) has changed: phase \"deploy\" (expected digest sha256:"
+        ));
+        let text = Content::default().check_observed(&seen).unwrap_err().to_string();
+        assert_eq!(text, "number of phases has changed (expected 1 phases, got 0)");
+    }
+}

@@ -1,0 +1,167 @@
+//! Whose a live object is.
+
+use olm_api::names;
+use serde_json::Value;
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerReference {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Whether only our own server-side apply holds the entry, so that leaving it out of the next one removes it.
+    pub applied_by_us: bool,
+}
+
+impl OwnerReference {
+    /// The entry as its object holds it.
+    fn parse(entry: &Value, our_fields: Option<&Value>) -> Self {
+        let text = |key: &str| {
+            entry
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let uid = text("uid");
+        let key = format!("k:{}", serde_json::json!({ "uid": uid }));
+        let path = ["f:metadata", "f:ownerReferences", &key];
+        let applied_by_us = our_fields
+            .and_then(|fields| path.iter().try_fold(fields, |at, part| at.get(part)))
+            .is_some();
+        Self {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid,
+            applied_by_us,
+        }
+    }
+}
+
+/// Whose a live object is, and which one it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// Its UID.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// Whether it waits for finalizers.
+    pub deleting: Option<Vec<String>>,
+    /// The controlling owner.
+    pub controller: Option<OwnerReference>,
+    /// Whether any owner is the revision that asks.
+    pub owned: bool,
+    /// The revision annotation.
+    pub revision: RevisionMark,
+    /// The value of its `owner-name` label.
+    pub owner_name: Option<String>,
+}
+
+/// The revision annotation of an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RevisionMark {
+    /// There is none.
+    #[default]
+    Absent,
+    /// There is one that is not a number.
+    Unreadable,
+    /// The revision that applied the object last.
+    Revision(i64),
+}
+
+/// The fields that our server-side apply holds, as `managedFields` lists them for `api_version`.
+pub fn our_fields<'a>(live: &'a Value, api_version: &str) -> Option<&'a Value> {
+    let entries = live.pointer("/metadata/managedFields")?.as_array()?;
+    let ours = entries.iter().find(|entry| {
+        let is =
+            |key: &str, wanted: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default() == wanted;
+        is("manager", names::field_manager::OBJECTS)
+            && is("operation", "Apply")
+            && is("subresource", "")
+            && is("apiVersion", api_version)
+    })?;
+    ours.get("fieldsV1")
+}
+
+impl Ownership {
+    /// What a live object says, looked at by the owner with that UID.
+    pub fn of(live: &Value, our_uid: &str) -> Self {
+        let metadata = live.get("metadata").unwrap_or(&Value::Null);
+        let text = |key: &str| {
+            metadata
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let fields = our_fields(
+            live,
+            live.get("apiVersion").and_then(Value::as_str).unwrap_or_default(),
+        );
+        let references = metadata
+            .get("ownerReferences")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let is_controller = |entry: &&Value| entry.get("controller").and_then(Value::as_bool) == Some(true);
+        let has_our_uid = |entry: &Value| entry.get("uid").and_then(Value::as_str) == Some(our_uid);
+        let mark = metadata
+            .get("annotations")
+            .and_then(|a| a.get(names::annotation::REVISION));
+        let deleting = metadata
+            .get("deletionTimestamp")
+            .is_some_and(|time| !time.is_null())
+            .then(|| {
+                let finalizers = metadata
+                    .get("finalizers")
+                    .and_then(Value::as_array)
+                    .map_or(&[][..], Vec::as_slice);
+                finalizers
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect()
+            });
+        Self {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            deleting,
+            controller: references
+                .iter()
+                .find(is_controller)
+                .map(|entry| OwnerReference::parse(entry, fields)),
+            owned: references.iter().any(has_our_uid),
+            revision: match mark.and_then(Value::as_str) {
+                None => RevisionMark::Absent,
+                Some(text) => text
+                    .parse()
+                    .map_or(RevisionMark::Unreadable, RevisionMark::Revision),
+            },
+            owner_name: metadata
+                .get("labels")
+                .and_then(|labels| labels.get(names::label::OWNER_NAME))
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+        }
+    }
+
+    /// Whether the owner with that UID controls the object.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller
+            .as_ref()
+            .is_some_and(|controller| controller.uid == uid)
+    }
+
+    /// The guard that lets a write happen only to the object as it was seen.
+    pub fn guard(&self) -> super::Guard {
+        super::Guard::Seen {
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+}

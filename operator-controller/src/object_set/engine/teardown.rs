@@ -1,0 +1,163 @@
+//! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone.
+//!
+//! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go.
+
+use std::collections::BTreeSet;
+
+use super::{Answer, Failure, FailureKind, MAX_ROUNDS, ObjectId, Observation, Outline, Place, Request, Step};
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TeardownEnd {
+    /// Nothing that is ours is left.
+    Complete,
+    /// These objects of a phase are deleted but not gone yet.
+    Waiting {
+        /// The phase's index.
+        phase: usize,
+        /// The objects and the finalizers that hold them.
+        objects: Vec<(ObjectId, Vec<String>)>,
+    },
+    /// Requests of this phase failed, all of which are named.
+    Failed {
+        /// The phase's index.
+        phase: usize,
+        /// The objects and what the server said.
+        failures: Vec<(ObjectId, Failure)>,
+    },
+}
+
+#[derive(Debug)]
+enum Stage {
+    Observing(Vec<Place>),
+    Acting(Vec<Place>),
+}
+
+/// A teardown under way.
+#[derive(Debug)]
+pub struct Teardown {
+    kept: BTreeSet<Place>,
+    phase: usize,
+    stage: Stage,
+    round: usize,
+    waiting: Vec<(ObjectId, Vec<String>)>,
+    failures: Vec<(ObjectId, Failure)>,
+}
+
+type Next = Step<Teardown, TeardownEnd>;
+
+impl Teardown {
+    /// Begins a run. Objects at the places `kept` are let go instead of deleted.
+    pub fn start(outline: &Outline, kept: BTreeSet<Place>) -> Next {
+        let teardown = Self {
+            kept,
+            phase: 0,
+            stage: Stage::Observing(Vec::new()),
+            round: 0,
+            waiting: Vec::new(),
+            failures: Vec::new(),
+        };
+        teardown.enter(outline, outline.phases.len())
+    }
+
+    /// Takes the answers to the last requests, in their order.
+    pub fn step(mut self, outline: &Outline, answers: Vec<Answer>) -> Next {
+        match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
+            Stage::Observing(places) => self.observed(outline, &places, answers),
+            Stage::Acting(places) => self.acted(outline, &places, answers),
+        }
+    }
+
+    /// Goes to the last phase before `end` that has objects.
+    fn enter(mut self, outline: &Outline, end: usize) -> Next {
+        for phase in (0..end).rev() {
+            let places: Vec<Place> = outline.places(phase).collect();
+            if !places.is_empty() {
+                self.phase = phase;
+                self.round = 0;
+                return self.observe(places);
+            }
+        }
+        Step::End(TeardownEnd::Complete)
+    }
+
+    fn observe(mut self, places: Vec<Place>) -> Next {
+        let requests = places.iter().map(|place| Request::Observe(*place)).collect();
+        self.stage = Stage::Observing(places);
+        Step::Ask(self, requests)
+    }
+
+    fn observed(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+        let mut requests = Vec::new();
+        for (place, answer) in places.iter().zip(answers) {
+            match answer {
+                Answer::Absent => {}
+                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+                Answer::Live(seen) => requests.extend(self.request(outline, *place, &seen)),
+            }
+        }
+        if requests.is_empty() {
+            return self.conclude(outline);
+        }
+        self.stage = Stage::Acting(requests.iter().map(Request::place).collect());
+        Step::Ask(self, requests)
+    }
+
+    fn request(&mut self, outline: &Outline, place: Place, seen: &Observation) -> Option<Request> {
+        let live = &seen.ownership;
+        let controlled = live.is_controlled_by(&outline.owner.uid);
+        match &live.deleting {
+            _ if !live.owned => None,
+            _ if !controlled || self.kept.contains(&place) => Some(Request::Release(place, live.guard())),
+            Some(finalizers) => {
+                self.waiting.push((outline.id(place), finalizers.clone()));
+                None
+            }
+            None => Some(Request::Delete(place, live.guard())),
+        }
+    }
+
+    fn acted(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+        let mut again = Vec::new();
+        for (place, answer) in places.iter().zip(answers) {
+            match answer {
+                Answer::Absent => {}
+                Answer::Live(seen) if !seen.ownership.owned => {}
+                Answer::Live(seen) => {
+                    self.waiting
+                        .push((outline.id(*place), seen.ownership.deleting.unwrap_or_default()));
+                }
+                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                Answer::Failed(failure)
+                    if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
+                {
+                    again.push(*place);
+                }
+                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+            }
+        }
+        if again.is_empty() {
+            return self.conclude(outline);
+        }
+        self.round += 1;
+        self.observe(again)
+    }
+
+    fn conclude(self, outline: &Outline) -> Next {
+        let phase = self.phase;
+        if !self.failures.is_empty() {
+            return Step::End(TeardownEnd::Failed {
+                phase,
+                failures: self.failures,
+            });
+        }
+        if !self.waiting.is_empty() {
+            return Step::End(TeardownEnd::Waiting {
+                phase,
+                objects: self.waiting,
+            });
+        }
+        self.enter(outline, phase)
+    }
+}

@@ -1,0 +1,337 @@
+//! What a ClusterObjectSet's conditions say about a run.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use olm_api::{
+    Condition,
+    conditions::{self, Report, Status, bounded_message, reason},
+};
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every object is as wanted and ready.
+    Complete,
+    /// The same, but a newer revision owns some of them.
+    HandingOver,
+    /// Not complete yet; a line for each object that is not ready.
+    RollingOut(Vec<String>),
+    /// It will be tried again.
+    Retrying(String),
+    /// Somebody must change something first.
+    Blocked(String),
+    /// Archived, and objects are left.
+    Archiving,
+    /// Archived, and nothing is left.
+    Archived,
+}
+
+/// What the conditions' texts and deadlines depend on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The generation that was looked at.
+    pub generation: i64,
+    /// The bundle's version; empty for revisions made by hand.
+    pub version: String,
+    /// When a rollout that has never succeeded counts as failed. `None` when there is no deadline, or none any more because
+    /// the revision is archived or deleted.
+    pub deadline: Option<Deadline>,
+}
+
+/// When a rollout counts as failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// Minutes from the creation.
+    pub minutes: i32,
+    /// The moment.
+    pub at: Timestamp,
+}
+
+impl Deadline {
+    /// The deadline of a revision created then.
+    pub fn after(created: Timestamp, minutes: i32) -> Option<Self> {
+        let at = created
+            .checked_add(jiff::SignedDuration::from_mins(i64::from(minutes)))
+            .ok()?;
+        Some(Self { minutes, at })
+    }
+
+    /// How long it is until then; zero once it has passed.
+    pub fn remaining(self, now: Timestamp) -> Duration {
+        Duration::try_from(self.at.duration_since(now)).unwrap_or_default()
+    }
+}
+
+/// The conditions after a run, from those before it.
+pub fn after(before: &[Condition], verdict: &Verdict, facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let mut list = before.to_vec();
+    let rolling_out = format!("Revision {} is rolling out.", facts.version);
+    let mut set = |condition_type, status, reason, message: &str| {
+        let message = bounded_message(message);
+        let observed_generation = facts.generation;
+        let report = Report {
+            condition_type,
+            status,
+            reason,
+            message: &message,
+            observed_generation,
+        };
+        conditions::set_condition(&mut list, report, now);
+    };
+    let succeeded = conditions::is_true(before, conditions::SUCCEEDED);
+    let late = |message: &str| {
+        let deadline = facts
+            .deadline
+            .filter(|deadline| !succeeded && now >= deadline.at)?;
+        Some(format!(
+            "Revision has not rolled out for {} minute(s). Last status: {message}",
+            deadline.minutes
+        ))
+    };
+    let mut progressing = |status, reason, message: &str| match late(message) {
+        Some(late) => {
+            set(
+                conditions::PROGRESSING,
+                Status::False,
+                reason::PROGRESS_DEADLINE_EXCEEDED,
+                &late,
+            );
+        }
+        None => set(conditions::PROGRESSING, status, reason, message),
+    };
+    match verdict {
+        Verdict::Complete => {
+            let message = format!("Revision {} has rolled out.", facts.version);
+            set(conditions::PROGRESSING, Status::True, reason::SUCCEEDED, &message);
+            set(
+                conditions::AVAILABLE,
+                Status::True,
+                reason::PROBES_SUCCEEDED,
+                AVAILABLE,
+            );
+            if !succeeded {
+                let message = "Revision succeeded rolling out.";
+                set(conditions::SUCCEEDED, Status::True, reason::SUCCEEDED, message);
+            }
+        }
+        Verdict::HandingOver => {
+            progressing(Status::True, reason::ROLLING_OUT, &rolling_out);
+            set(
+                conditions::AVAILABLE,
+                Status::True,
+                reason::PROBES_SUCCEEDED,
+                AVAILABLE,
+            );
+        }
+        Verdict::RollingOut(not_ready) => {
+            progressing(Status::True, reason::ROLLING_OUT, &rolling_out);
+            if not_ready.is_empty() {
+                set(
+                    conditions::AVAILABLE,
+                    Status::False,
+                    reason::ROLLING_OUT,
+                    &rolling_out,
+                );
+            } else {
+                set(
+                    conditions::AVAILABLE,
+                    Status::False,
+                    reason::PROBE_FAILURE,
+                    &not_ready.join("\n"),
+                );
+            }
+        }
+        Verdict::Retrying(message) => {
+            progressing(Status::True, reason::RETRYING, message);
+            if conditions::find(before, conditions::AVAILABLE).is_some() {
+                set(
+                    conditions::AVAILABLE,
+                    Status::Unknown,
+                    reason::RECONCILING,
+                    message,
+                );
+            }
+        }
+        Verdict::Blocked(message) => progressing(Status::False, reason::BLOCKED, message),
+        Verdict::Archiving => {
+            let message = "removing revision resources that are not owned by another revision";
+            set(conditions::PROGRESSING, Status::True, reason::RETRYING, message);
+            if conditions::find(before, conditions::AVAILABLE).is_some() {
+                set(
+                    conditions::AVAILABLE,
+                    Status::Unknown,
+                    reason::RECONCILING,
+                    message,
+                );
+            }
+        }
+        Verdict::Archived => {
+            set(conditions::PROGRESSING, Status::False, reason::ARCHIVED, ARCHIVED);
+            set(conditions::AVAILABLE, Status::Unknown, reason::ARCHIVED, ARCHIVED);
+        }
+    }
+    list
+}
+
+const AVAILABLE: &str = "Objects are available and pass all probes.";
+const ARCHIVED: &str = "revision is archived";
+
+/// Whether the conditions say that nothing of an archived revision is left.
+pub fn is_archived(list: &[Condition]) -> bool {
+    conditions::find(list, conditions::PROGRESSING).is_some_and(|c| c.reason == reason::ARCHIVED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            generation: 1,
+            version: "1.2.3".into(),
+            deadline: Deadline::after(at(0), 10),
+        }
+    }
+
+    fn told(list: &[Condition]) -> Vec<String> {
+        list.iter()
+            .map(|c| format!("{}={}/{}: {}", c.type_, c.status, c.reason, c.message))
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(before: &[Condition], verdict: &Verdict, now: i64, expected: &[&str]) -> Vec<Condition> {
+        let list = after(before, verdict, &facts(), at(now));
+        assert_eq!(told(&list), expected);
+        assert_eq!(
+            after(&list, verdict, &facts(), at(now + 5)),
+            list,
+            "the same verdict again changes nothing"
+        );
+        list
+    }
+
+    #[test]
+    fn a_rollout_is_told_from_its_start_to_its_success_and_later_trouble() {
+        let list = check(
+            &[],
+            &Verdict::RollingOut(vec!["Object A: no".into(), "Object B: no".into()]),
+            1,
+            &[
+                "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
+                "Available=False/ProbeFailure: Object A: no\nObject B: no",
+            ],
+        );
+        let list = check(
+            &list,
+            &Verdict::Complete,
+            9,
+            &[
+                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
+                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+        assert_eq!(
+            list[0].last_transition_time.0,
+            at(1),
+            "Progressing was True all the time"
+        );
+        check(
+            &list,
+            &Verdict::RollingOut(Vec::new()),
+            100_000,
+            &[
+                "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
+                "Available=False/RollingOut: Revision 1.2.3 is rolling out.",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+        check(
+            &list,
+            &Verdict::Retrying("why".into()),
+            100_000,
+            &[
+                "Progressing=True/Retrying: why",
+                "Available=Unknown/Reconciling: why",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_rollout_past_its_deadline_is_told_as_failed_until_it_completes() {
+        let list = check(
+            &[],
+            &Verdict::Retrying("why".into()),
+            600,
+            &[
+                "Progressing=False/ProgressDeadlineExceeded: Revision has not rolled out for 10 minute(s). Last status: why",
+            ],
+        );
+        let list = after(&list, &Verdict::Complete, &facts(), at(700));
+        assert!(told(&list)[0].starts_with("Progressing=True/Succeeded"));
+        assert_eq!(
+            facts().deadline.unwrap().remaining(at(590)),
+            Duration::from_secs(10)
+        );
+        assert_eq!(facts().deadline.unwrap().remaining(at(601)), Duration::ZERO);
+    }
+
+    #[test]
+    fn blocking_says_nothing_about_availability() {
+        check(
+            &[],
+            &Verdict::Blocked("x".into()),
+            0,
+            &["Progressing=False/Blocked: x"],
+        );
+    }
+
+    #[test]
+    fn a_revision_that_hands_over_has_not_succeeded() {
+        check(
+            &[],
+            &Verdict::HandingOver,
+            0,
+            &[
+                "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
+                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+            ],
+        );
+    }
+
+    #[test]
+    fn archiving_is_told() {
+        let list = check(
+            &[],
+            &Verdict::Archiving,
+            0,
+            &[
+                "Progressing=True/Retrying: removing revision resources that are not owned by another revision",
+            ],
+        );
+        assert!(!is_archived(&list));
+        let list = check(
+            &list,
+            &Verdict::Archived,
+            0,
+            &[
+                "Progressing=False/Archived: revision is archived",
+                "Available=Unknown/Archived: revision is archived",
+            ],
+        );
+        assert!(is_archived(&list));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_cut() {
+        let list = after(&[], &Verdict::Blocked("x".repeat(40_000)), &facts(), at(0));
+        assert_eq!(list[0].message.len(), conditions::MAX_MESSAGE_BYTES);
+    }
+}
