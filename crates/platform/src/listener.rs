@@ -1,0 +1,187 @@
+//! The listener: TLS, limits on what a client may take up, graceful end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::stall::StallGuard;
+
+/// What a client may take up.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at once; further ones wait to be accepted.
+    pub connections: usize,
+    /// Time for a TLS handshake.
+    pub handshake: Duration,
+    /// Time for the head of a request, also the time that a connection may idle between two.
+    pub head: Duration,
+    /// Time in which a connection with an answer under way has to move at least 16 KiB.
+    pub stall: Duration,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// Time for answers under way to end after the server is told to stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            streams: 64,
+            drain: Duration::from_secs(8),
+        }
+    }
+}
+
+/// How connections are secured.
+#[derive(Clone)]
+pub enum Transport {
+    /// TLS with this configuration; whatever it resolves certificates with may change them at any time.
+    Tls(Arc<ServerConfig>),
+    /// None: for a laptop.
+    Plain,
+}
+
+/// Serves until `shutdown` is cancelled, then lets answers under way end within [`Limits::drain`].
+///
+/// A slow handshake or client delays no other: every connection is a task of its own.
+pub async fn serve<F, Answer, B>(
+    listener: TcpListener,
+    transport: Transport,
+    limits: Limits,
+    shutdown: CancellationToken,
+    respond: F,
+) where
+    F: Fn(Request<Incoming>, SocketAddr) -> Answer + Clone + Send + Sync + 'static,
+    Answer: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let acceptor = match transport {
+        Transport::Tls(config) => Some(TlsAcceptor::from(config)),
+        Transport::Plain => None,
+    };
+    let limits = Arc::new(limits);
+    loop {
+        let accepted = tokio::select! {
+            () = shutdown.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let (stream, peer, place) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, or the client is gone already: never a reason to stop.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (respond, limits, watcher) = (respond.clone(), Arc::clone(&limits), graceful.watcher());
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(error) = secured(stream, acceptor, respond, peer, &limits, watcher).await {
+                tracing::debug!(%peer, error = %error, "connection ended");
+            }
+        });
+    }
+    drop(listener);
+    if timeout(limits.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("answers under way were cut off at shutdown");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, peer, place))
+}
+
+/// Why a connection ended early.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn secured<F, Answer, B>(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    respond: F,
+    peer: SocketAddr,
+    limits: &Limits,
+    watcher: Watcher,
+) -> Result<(), Failure>
+where
+    F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+{
+    let stream = StallGuard::new(stream, limits.stall);
+    match acceptor {
+        Some(acceptor) => {
+            let stream = timeout(limits.handshake, acceptor.accept(stream)).await??;
+            connection(stream, respond, peer, limits, watcher).await
+        }
+        None => connection(stream, respond, peer, limits, watcher).await,
+    }
+}
+
+async fn connection<F, Answer, B>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    respond: F,
+    peer: SocketAddr,
+    limits: &Limits,
+    watcher: Watcher,
+) -> Result<(), Failure>
+where
+    F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+{
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(128 << 10);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.head)
+        .keep_alive_timeout(limits.handshake)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(32 << 10);
+    let service = service_fn(|request| {
+        let answer = respond(request, peer);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    watcher
+        .watch(builder.serve_connection(TokioIo::new(stream), service))
+        .await
+}

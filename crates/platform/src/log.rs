@@ -1,0 +1,96 @@
+//! Structured logs on standard error; the flags of klog are accepted.
+
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+/// How much is logged, and in which form.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Logs")]
+pub struct LogArgs {
+    /// Verbosity as klog counts it: 0 to 3 info, 4 and 5 debug, 6 and above trace.
+    #[arg(
+        short = 'v',
+        long = "v",
+        env = "OLM_LOG_VERBOSITY",
+        default_value_t = 0,
+        value_name = "N"
+    )]
+    pub verbosity: u8,
+    /// Form of the lines: `json` for machines, `text` for people.
+    #[arg(long, env = "OLM_LOG_FORMAT", default_value = "json", value_parser = ["json", "text"])]
+    pub log_format: String,
+    #[command(flatten)]
+    klog: KlogArgs,
+}
+
+/// Flags that klog has and that mean nothing here: logs go to standard error and the platform keeps them.
+#[derive(Debug, Clone, Args)]
+struct KlogArgs {
+    #[arg(long = "add_dir_header", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _add_dir_header: Option<String>,
+    #[arg(long = "alsologtostderr", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _alsologtostderr: Option<String>,
+    #[arg(long = "alsologtostderrthreshold", hide = true)]
+    _alsologtostderrthreshold: Option<String>,
+    #[arg(long = "legacy_stderr_threshold_behavior", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _legacy_stderr_threshold_behavior: Option<String>,
+    #[arg(long = "log_backtrace_at", hide = true)]
+    _log_backtrace_at: Option<String>,
+    #[arg(long = "log_dir", hide = true)]
+    _log_dir: Option<String>,
+    #[arg(long = "log_file", hide = true)]
+    _log_file: Option<String>,
+    #[arg(long = "log_file_max_size", hide = true)]
+    _log_file_max_size: Option<String>,
+    #[arg(long = "logtostderr", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _logtostderr: Option<String>,
+    #[arg(long = "one_output", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _one_output: Option<String>,
+    #[arg(long = "skip_headers", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _skip_headers: Option<String>,
+    #[arg(long = "skip_log_headers", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _skip_log_headers: Option<String>,
+    #[arg(long = "stderrthreshold", hide = true)]
+    _stderrthreshold: Option<String>,
+    #[arg(long = "vmodule", hide = true)]
+    _vmodule: Option<String>,
+}
+
+/// Starts logging; `RUST_LOG` overrides the verbosity. A second call changes nothing.
+pub fn start(args: &LogArgs) {
+    let level = match args.verbosity {
+        0..=3 => "info",
+        4..=5 => "debug",
+        _ => "trace",
+    };
+    // The layers below the managers are chatty; what they say at info helps nobody.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        EnvFilter::new(format!(
+            "{level},hyper=warn,h2=warn,rustls=warn,tower=warn,kube=warn,kube_client=warn"
+        ))
+    });
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let _ = if args.log_format == "text" {
+        builder.with_ansi(false).try_init()
+    } else {
+        builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init()
+    };
+}
+
+/// An error with its causes on one line, as logs and conditions show it.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,302 @@
+//! A work queue: each key is worked on by one task at a time, many keys at once, failures backed off per key.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::{BuildHasher as _, Hash};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The first delay after a failure.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay after repeated failures.
+const LONGEST_DELAY: Duration = Duration::from_mins(5);
+
+/// What working on a key came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to do until the key is added again.
+    Done,
+    /// Look again after this time, or earlier when the key is added.
+    After(Duration),
+    /// Something transient went wrong: again after 1 s, 2 s, 4 s, … 5 min, or earlier when the key is added.
+    Failed,
+}
+
+/// A handle to the queue; clones share it.
+#[derive(Debug)]
+pub struct Queue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<K> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    ready: VecDeque<K>,
+    waiting: HashSet<K>,
+    running: HashSet<K>,
+    /// Added while running: to be worked on once more.
+    again: HashSet<K>,
+    delayed: HashMap<K, Instant>,
+    failures: HashMap<K, u32>,
+}
+
+impl<K: Clone + Eq + Hash> Default for Queue<K> {
+    fn default() -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            waiting: HashSet::new(),
+            running: HashSet::new(),
+            again: HashSet::new(),
+            delayed: HashMap::new(),
+            failures: HashMap::new(),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Debug> Queue<K> {
+    /// Has the key worked on as soon as possible; a key that waits already is not added twice.
+    pub fn add(&self, key: K) {
+        let mut state = self.state();
+        state.delayed.remove(&key);
+        state.push(key);
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// Has the key worked on after a time, or earlier when it is due or added earlier.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        let due = Instant::now() + delay;
+        let mut state = self.state();
+        if !state.waiting.contains(&key) {
+            let entry = state.delayed.entry(key).or_insert(due);
+            *entry = due.min(*entry);
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// How many keys wait to be worked on at once, for a gauge.
+    pub fn depth(&self) -> usize {
+        self.state().ready.len()
+    }
+
+    /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for those under way.
+    pub async fn run<F, Work>(&self, concurrency: usize, stop: CancellationToken, work: F)
+    where
+        F: Fn(K) -> Work,
+        Work: Future<Output = Outcome>,
+    {
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < concurrency.max(1) && !stop.is_cancelled() {
+                let Some(key) = self.take() else { break };
+                let outcome = work(key.clone());
+                running.push(async move { (key, outcome.await) });
+            }
+            if stop.is_cancelled() && running.is_empty() {
+                return;
+            }
+            let due = self.next_due();
+            tokio::select! {
+                Some((key, outcome)) = running.next(), if !running.is_empty() => self.finished(&key, outcome),
+                () = self.shared.changed.notified() => {}
+                () = sleep_until(due), if !stop.is_cancelled() => {}
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
+            }
+        }
+    }
+
+    fn take(&self) -> Option<K> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let due: Vec<K> = state
+            .delayed
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in due {
+            state.delayed.remove(&key);
+            state.push(key);
+        }
+        let key = state.ready.pop_front()?;
+        state.waiting.remove(&key);
+        state.running.insert(key.clone());
+        Some(key)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.state().delayed.values().min().copied()
+    }
+
+    fn finished(&self, key: &K, outcome: Outcome) {
+        let mut state = self.state();
+        state.running.remove(key);
+        let delay = match outcome {
+            Outcome::Done => {
+                state.failures.remove(key);
+                None
+            }
+            Outcome::After(delay) => {
+                state.failures.remove(key);
+                Some(delay)
+            }
+            Outcome::Failed => {
+                let failures = state.failures.entry(key.clone()).or_insert(0);
+                let delay = backoff(*failures, spread(key, *failures));
+                *failures = failures.saturating_add(1);
+                Some(delay)
+            }
+        };
+        if state.again.remove(key) {
+            state.push(key.clone());
+        } else if let Some(delay) = delay {
+            let due = Instant::now() + delay;
+            let entry = state.delayed.entry(key.clone()).or_insert(due);
+            *entry = due.min(*entry);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        // No code panics while it holds the lock, and the state is whole between any two statements.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn push(&mut self, key: K) {
+        if self.running.contains(&key) {
+            self.again.insert(key);
+        } else if self.waiting.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// 1 s, 2 s, 4 s, … 5 min, each lengthened by up to a tenth so that keys that failed together do not return together.
+fn backoff(failures: u32, spread: u8) -> Duration {
+    let delay = FIRST_DELAY
+        .saturating_mul(2u32.saturating_pow(failures))
+        .min(LONGEST_DELAY);
+    delay + delay.mul_f64(f64::from(spread) / 2560.0)
+}
+
+fn spread<K: Hash>(key: &K, failures: u32) -> u8 {
+    let hash = std::collections::hash_map::RandomState::new().hash_one((key, failures));
+    hash.to_le_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn delays_double_up_to_a_bound() {
+        let seconds: Vec<u64> = (0..12).map(|n| backoff(n, 0).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert!(backoff(40, 255) < Duration::from_secs(331));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_while_it_is_worked_on_is_worked_on_once_more() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let count = AtomicUsize::new(0);
+        queue.add("a");
+        let run = queue.run(4, stop.clone(), |key| {
+            let (queue, stop, count) = (queue.clone(), stop.clone(), &count);
+            async move {
+                if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                    queue.add(key);
+                    queue.add(key);
+                } else {
+                    stop.cancel();
+                }
+                Outcome::Done
+            }
+        });
+        run.await;
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_and_an_addition_cuts_the_wait_short() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let started = Instant::now();
+        let times = Mutex::new(Vec::new());
+        queue.add("a");
+        let run = queue.run(1, stop.clone(), |_| {
+            let mut times = times.lock().unwrap();
+            times.push(started.elapsed());
+            if times.len() == 5 {
+                stop.cancel();
+            }
+            std::future::ready(Outcome::Failed)
+        });
+        let nudge = async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            queue.add("a");
+        };
+        tokio::join!(run, nudge);
+        let times = times.into_inner().unwrap();
+        assert!(
+            times[1] >= Duration::from_secs(1) && times[2] >= Duration::from_secs(3),
+            "{times:?}"
+        );
+        assert_eq!(times[3].as_secs(), 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_key_is_worked_on_twice_at_once_and_many_are_side_by_side() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        for key in 0..8 {
+            queue.add(key);
+        }
+        let (now, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        queue
+            .run(3, stop.clone(), |_| async {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                if done.fetch_add(1, Ordering::SeqCst) == 7 {
+                    stop.cancel();
+                }
+                Outcome::Done
+            })
+            .await;
+        assert_eq!(most.load(Ordering::SeqCst), 3);
+        assert_eq!(done.load(Ordering::SeqCst), 8);
+    }
+}

@@ -1,0 +1,98 @@
+//! One place that knows whether the process is to end: the first signal drains, the second ends at once.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Tells tasks to stop and waits for them.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    token: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Shutdown {
+    /// Stops on SIGINT and SIGTERM; a second signal ends the process at once with status 1.
+    ///
+    /// # Errors
+    /// When the signal handlers cannot be installed.
+    pub fn on_signals() -> io::Result<Self> {
+        let shutdown = Self::default();
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let token = shutdown.token.clone();
+        tokio::spawn(async move {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            tracing::info!("stopping; a second signal ends at once");
+            token.cancel();
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            tracing::warn!("ending at once");
+            end_process();
+        });
+        Ok(shutdown)
+    }
+
+    /// Cancelled when the process is to end.
+    pub fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+
+    /// Asks every task to stop.
+    pub fn stop(&self) {
+        self.token.cancel();
+    }
+
+    /// Resolves when the process is to end.
+    pub async fn requested(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Runs a task that [`Shutdown::finished`] waits for. A task that ends before the process is to end stops the process:
+    /// a manager that lost a part of itself must not go on looking healthy.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let token = self.token.clone();
+        self.tasks.spawn(async move {
+            task.await;
+            if !token.is_cancelled() {
+                tracing::error!(task = name, "a task ended early; stopping");
+                token.cancel();
+            }
+        });
+    }
+
+    /// Waits for all tasks, at most `limit`. Returns whether all of them ended.
+    pub async fn finished(&self, limit: Duration) -> bool {
+        self.tasks.close();
+        tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+    }
+}
+
+#[expect(clippy::exit, reason = "the second signal asks for exactly this")]
+fn end_process() {
+    std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_early_stops_the_process() {
+        let shutdown = Shutdown::default();
+        shutdown.spawn("brief", async {});
+        shutdown.requested().await;
+        assert!(shutdown.finished(Duration::from_secs(1)).await);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_does_not_stop_is_not_waited_for_beyond_the_limit() {
+        let shutdown = Shutdown::default();
+        shutdown.spawn("stubborn", std::future::pending());
+        shutdown.stop();
+        assert!(!shutdown.finished(Duration::from_millis(20)).await);
+    }
+}

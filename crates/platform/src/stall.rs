@@ -1,0 +1,176 @@
+//! A connection that has to keep moving.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Bytes that count as moving: a client that takes one byte now and then does not.
+const STEP: u64 = 16 << 10;
+
+/// Breaks a connection off when a write has been waiting and fewer than [`STEP`] bytes were taken within the limit.
+///
+/// Reads are not timed here: waiting for a request has limits of its own.
+pub(crate) struct StallGuard<S> {
+    inner: S,
+    limit: Duration,
+    /// Runs while a write waits.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Bytes written since the timer was started.
+    moved: u64,
+}
+
+impl<S> StallGuard<S> {
+    pub(crate) fn new(inner: S, limit: Duration) -> Self {
+        Self {
+            inner,
+            limit,
+            timer: None,
+            moved: 0,
+        }
+    }
+
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+        bytes: impl Fn(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        match outcome {
+            Poll::Ready(Ok(value)) => {
+                self.moved += bytes(&value) as u64;
+                if self.moved >= STEP {
+                    self.timer = None;
+                    self.moved = 0;
+                }
+                Poll::Ready(Ok(value))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                let limit = self.limit;
+                let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+                match timer.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                    Poll::Pending => Poll::Pending,
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.watch(cx, outcome, |n| *n)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.watch(cx, outcome, |n| *n)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_flush(cx);
+        if matches!(outcome, Poll::Ready(Ok(()))) {
+            // Nothing waits any more: the next answer gets the whole limit.
+            self.timer = None;
+            self.moved = 0;
+        }
+        self.watch(cx, outcome, |()| 0)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.watch(cx, outcome, |()| 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn a_reader_that_takes_nothing_is_cut_off() {
+        let (near, _far) = duplex(1024);
+        let mut guarded = StallGuard::new(near, LIMIT);
+        let error = guarded.write_all(&[0; 4096]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_trickles_is_cut_off() {
+        let (near, mut far) = duplex(1024);
+        let mut guarded = StallGuard::new(near, LIMIT);
+        tokio::spawn(async move {
+            while far.read_u8().await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let error = guarded.write_all(&vec![0; 1 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_slow_but_steady_reader_gets_everything() {
+        let (near, mut far) = duplex(1024);
+        let mut guarded = StallGuard::new(near, LIMIT);
+        let reader = tokio::spawn(async move {
+            let mut buffer = [0; 1024];
+            let mut total = 0;
+            while let Ok(n) = far.read(&mut buffer).await {
+                if n == 0 {
+                    break;
+                }
+                total += n;
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            total
+        });
+        guarded.write_all(&vec![0; 200 << 10]).await.unwrap();
+        drop(guarded);
+        assert_eq!(reader.await.unwrap(), 200 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_pause_between_two_answers_does_not_count() {
+        let (near, mut far) = duplex(1024);
+        let mut guarded = StallGuard::new(near, LIMIT);
+        let reader = tokio::spawn(async move {
+            let mut all = vec![0; 8192];
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            far.read_exact(&mut all[..4096]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(850)).await;
+            far.read_exact(&mut all[4096..]).await.unwrap();
+        });
+        guarded.write_all(&[0; 4096]).await.unwrap();
+        guarded.flush().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        guarded.write_all(&[0; 4096]).await.unwrap();
+        reader.await.unwrap();
+    }
+}

@@ -1,0 +1,81 @@
+//! TLS: which versions, suites and groups; certificates that change without a restart.
+
+pub mod certificate;
+pub mod profile;
+pub mod self_signed;
+
+use std::sync::Arc;
+
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+pub use certificate::ReloadingCertificate;
+pub use profile::Profile;
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read `{path}`")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A PEM text holds no certificate or key, or a malformed one.
+    #[error("`{origin}` holds no usable {what}: {reason}")]
+    Pem {
+        /// The file or Secret.
+        origin: String,
+        /// What was looked for.
+        what: &'static str,
+        /// What was wrong with it.
+        reason: String,
+    },
+    /// Certificate, key or settings do not fit together.
+    #[error("cannot use the certificate, key or TLS settings")]
+    Unusable(#[source] rustls::Error),
+    /// The API server refused the Secret or ConfigMap that holds generated certificates.
+    #[error("cannot keep the certificate in `{object}`")]
+    Store {
+        /// Kind, namespace and name.
+        object: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate")]
+    Generate(#[source] rcgen::Error),
+}
+
+/// A server's configuration: the profile's versions, suites and groups, certificates from `certificate`, HTTP/2 and 1.1.
+///
+/// # Errors
+/// When the profile leaves nothing to negotiate.
+pub fn server_config(
+    profile: &Profile,
+    certificate: Arc<ReloadingCertificate>,
+) -> Result<ServerConfig, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(profile.provider()))
+        .with_protocol_versions(profile.versions())
+        .map_err(TlsError::Unusable)?
+        .with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// A client's configuration: the profile's versions, suites and groups, trusting `roots`.
+///
+/// # Errors
+/// When the profile leaves nothing to negotiate.
+pub fn client_config(profile: &Profile, roots: RootCertStore) -> Result<ClientConfig, TlsError> {
+    Ok(ClientConfig::builder_with_provider(Arc::new(profile.provider()))
+        .with_protocol_versions(profile.versions())
+        .map_err(TlsError::Unusable)?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}

@@ -1,0 +1,135 @@
+//! A certificate that can be exchanged while connections are served.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_util::sync::CancellationToken;
+
+use super::TlsError;
+
+/// How often files are looked at. Secret volumes swap a link, so contents are compared, not events awaited.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Gives each new connection the newest certificate.
+#[derive(Debug)]
+pub struct ReloadingCertificate {
+    current: ArcSwap<CertifiedKey>,
+}
+
+impl ResolvesServerCert for ReloadingCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+impl ReloadingCertificate {
+    /// Starts with a certificate chain and its key, both PEM. `origin` names them in errors.
+    ///
+    /// # Errors
+    /// When they are malformed or do not fit together.
+    pub fn new(certificate: &[u8], key: &[u8], origin: &str) -> Result<Self, TlsError> {
+        Ok(Self {
+            current: ArcSwap::from_pointee(certified(certificate, key, origin)?),
+        })
+    }
+
+    /// Exchanges the certificate; on an error the old one stays.
+    ///
+    /// # Errors
+    /// When the new one is malformed or does not fit its key.
+    pub fn replace(&self, certificate: &[u8], key: &[u8], origin: &str) -> Result<(), TlsError> {
+        self.current.store(Arc::new(certified(certificate, key, origin)?));
+        Ok(())
+    }
+}
+
+fn certified(certificate: &[u8], key: &[u8], origin: &str) -> Result<CertifiedKey, TlsError> {
+    let pem = |what, reason: String| TlsError::Pem {
+        origin: origin.to_owned(),
+        what,
+        reason,
+    };
+    let chain = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| pem("certificate", error.to_string()))?;
+    if chain.is_empty() {
+        return Err(pem("certificate", "no certificate found".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("private key", error.to_string()))?;
+    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(TlsError::Unusable)
+}
+
+/// Certificate and key in two files.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// The certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
+impl Files {
+    /// Loads both; [`Files::watch`] keeps the result fresh.
+    ///
+    /// # Errors
+    /// When a file cannot be read or does not hold what it should.
+    pub fn load(&self) -> Result<Arc<ReloadingCertificate>, TlsError> {
+        let (certificate, key) = self.read()?;
+        Ok(Arc::new(ReloadingCertificate::new(
+            &certificate,
+            &key,
+            &self.certificate.display().to_string(),
+        )?))
+    }
+
+    /// Exchanges the certificate when a file's content changes, until told to stop. A pair that does not fit (half of it
+    /// replaced so far, say) is logged and tried again; the old one is served meanwhile.
+    pub async fn watch(self, certificate: Arc<ReloadingCertificate>, stop: CancellationToken) {
+        let mut loaded = self.read().ok();
+        loop {
+            tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(LOOK_EVERY) => {} }
+            let now = match self.read() {
+                Ok(now) => now,
+                Err(error) => {
+                    tracing::warn!(
+                        error = crate::log::chain(&error),
+                        "cannot read the certificate; the old one is served"
+                    );
+                    continue;
+                }
+            };
+            if loaded.as_ref() == Some(&now) {
+                continue;
+            }
+            match certificate.replace(&now.0, &now.1, &self.certificate.display().to_string()) {
+                Ok(()) => {
+                    tracing::info!(file = %self.certificate.display(), "serving a new certificate");
+                    loaded = Some(now);
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        error = crate::log::chain(&error),
+                        "the new certificate is unusable; the old one is served"
+                    );
+                }
+            }
+        }
+    }
+
+    fn read(&self) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|source| TlsError::Read {
+                path: path.display().to_string(),
+                source,
+            })
+        };
+        Ok((read(&self.certificate)?, read(&self.key)?))
+    }
+}
