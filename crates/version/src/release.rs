@@ -1,0 +1,204 @@
+//! A bundle's version together with its release: the count of re-publications of one version.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use semver::{BuildMetadata as Build, Prerelease, Version};
+
+use crate::blang;
+use crate::quote::quoted;
+
+/// A release: dot-separated identifiers that follow the rules and the order of semver pre-releases.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Release(Prerelease);
+
+/// Why a text is no release.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    /// The text has more than [`Release::MAX_LENGTH`] characters.
+    #[error("invalid release {}: exceeds maximum length of {} characters", quoted(.0), Release::MAX_LENGTH)]
+    TooLong(String),
+    /// One of the identifiers breaks the rules.
+    #[error("invalid release {}: segment {segment}: {fault}", quoted(.text))]
+    Segment {
+        /// The whole text.
+        text: String,
+        /// Which identifier, counted from 0.
+        segment: usize,
+        /// What is wrong with it.
+        fault: blang::VersionError,
+    },
+}
+
+impl Release {
+    /// The longest release, in bytes.
+    pub const MAX_LENGTH: usize = 20;
+
+    /// Reads a release. The empty text is the empty release.
+    pub fn parse(text: &str) -> Result<Self, ReleaseError> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        if text.len() > Self::MAX_LENGTH {
+            return Err(ReleaseError::TooLong(text.chars().take(256).collect()));
+        }
+        for (segment, identifier) in text.split('.').enumerate() {
+            blang::check_prerelease(identifier).map_err(|fault| ReleaseError::Segment {
+                text: text.to_owned(),
+                segment,
+                fault,
+            })?;
+        }
+        // What was checked above is the grammar of pre-releases.
+        Ok(Self(Prerelease::new(text).unwrap_or_default()))
+    }
+
+    /// Whether this is the empty release, which compares like none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The release as it is written.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl PartialOrd for Release {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Release {
+    /// The empty release comes first; otherwise the order of pre-releases, numbers as numbers and before words.
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.is_empty(), other.is_empty()) {
+            (false, false) => self.0.cmp(&other.0),
+            (left, right) => right.cmp(&left),
+        }
+    }
+}
+
+/// What the build metadata of a version means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildMetadata {
+    /// It is the release when it follows the rules of one. Bundles of the format registry+v1 have no other place
+    /// to say it.
+    Release,
+    /// It is build metadata and counts for nothing.
+    Ignored,
+}
+
+/// A version and, where it is known, the release of it.
+///
+/// Equality is that of the texts. What OLM takes for the same bundle is [`VersionRelease::is_same`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VersionRelease {
+    /// The version; build metadata that is no release stays in it and counts for nothing.
+    pub version: Version,
+    /// The release; none when the bundle does not say.
+    pub release: Option<Release>,
+}
+
+/// Why a bundle's version or release cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionReleaseError {
+    /// The version is no semantic version.
+    #[error("error parsing version {}: {fault}", quoted(.text))]
+    Version {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        fault: blang::VersionError,
+    },
+    /// The release is none.
+    #[error("error parsing release {}: {fault}", quoted(.text))]
+    Release {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        fault: ReleaseError,
+    },
+}
+
+impl VersionRelease {
+    /// Reads a version that says its release, if any, as build metadata: `1.0.0+2`.
+    pub fn parse(text: &str, build: BuildMetadata) -> Result<Self, VersionReleaseError> {
+        let mut version = parse_version(text)?;
+        if build == BuildMetadata::Release
+            && !version.build.is_empty()
+            && let Ok(release) = Release::parse(version.build.as_str())
+        {
+            version.build = Build::EMPTY;
+            return Ok(Self {
+                version,
+                release: Some(release),
+            });
+        }
+        Ok(Self {
+            version,
+            release: None,
+        })
+    }
+
+    /// Reads a version and a release that are written apart; build metadata of the version counts for nothing.
+    pub fn explicit(version: &str, release: &str) -> Result<Self, VersionReleaseError> {
+        let version = parse_version(version)?;
+        let release = Release::parse(release).map_err(|fault| VersionReleaseError::Release {
+            text: release.chars().take(256).collect(),
+            fault,
+        })?;
+        Ok(Self {
+            version,
+            release: Some(release),
+        })
+    }
+
+    /// The precedence of versions, then that of releases; no release compares like the empty one.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let none = Release::default();
+        self.version.cmp_precedence(&other.version).then_with(|| {
+            self.release
+                .as_ref()
+                .unwrap_or(&none)
+                .cmp(other.release.as_ref().unwrap_or(&none))
+        })
+    }
+
+    /// Whether both have the same precedence: build metadata and the difference between no release and the empty
+    /// one count for nothing.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.compare(other).is_eq()
+    }
+
+    /// The version with the release folded into its build metadata, as bundles of the format registry+v1 write it.
+    pub fn folded(&self) -> Version {
+        let mut version = self.version.clone();
+        if let Some(release) = self.release.as_ref().filter(|release| !release.is_empty()) {
+            // Every release is valid build metadata.
+            version.build = Build::new(release.as_str()).unwrap_or_default();
+        }
+        version
+    }
+}
+
+impl fmt::Display for VersionRelease {
+    /// The folded form: `1.0.0+2`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.folded().fmt(formatter)
+    }
+}
+
+fn parse_version(text: &str) -> Result<Version, VersionReleaseError> {
+    blang::parse_version(text).map_err(|fault| VersionReleaseError::Version {
+        text: text.chars().take(256).collect(),
+        fault,
+    })
+}
