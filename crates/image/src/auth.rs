@@ -16,9 +16,9 @@ use crate::registry::{ReadError, RegistryError, error_message, read_bounded};
 /// The most bytes of a token answer.
 const TOKEN_BYTES: u64 = 256 << 10;
 /// How long a token lasts when its service does not say.
-const TOKEN_LIFE: Duration = Duration::from_secs(60);
+const TOKEN_LIFE: Duration = Duration::from_mins(1);
 /// No token is kept for longer, whatever its service says.
-const TOKEN_LIFE_LIMIT: Duration = Duration::from_secs(3600);
+const TOKEN_LIFE_LIMIT: Duration = Duration::from_hours(1);
 /// A token is no longer used when it has less than this left.
 const TOKEN_MARGIN: Duration = Duration::from_secs(15);
 /// The most tokens that are remembered.
@@ -294,7 +294,7 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
 }
 
 /// Reads `WWW-Authenticate` headers. Schemes that are not known here are left out.
-pub(crate) fn parse_challenges(headers: GetAll<'_, HeaderValue>) -> Vec<Challenge> {
+pub(crate) fn parse_challenges(headers: &GetAll<'_, HeaderValue>) -> Vec<Challenge> {
     headers
         .iter()
         .filter_map(|value| value.to_str().ok())

@@ -32,21 +32,20 @@ where
     pub(crate) async fn join(&self, key: K, work: impl Future<Output = V> + Send + 'static) -> Option<V> {
         let flight = {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            match running.get(&key) {
-                Some(flight) => flight.clone(),
-                None => {
-                    let done = Landing {
-                        running: Arc::clone(&self.running),
-                        key: key.clone(),
-                    };
-                    let task = tokio::spawn(async move {
-                        let _done = done;
-                        work.await
-                    });
-                    let flight = task.map(Result::ok).boxed().shared();
-                    running.insert(key, flight.clone());
-                    flight
-                }
+            if let Some(flight) = running.get(&key) {
+                flight.clone()
+            } else {
+                let done = Landing {
+                    running: Arc::clone(&self.running),
+                    key: key.clone(),
+                };
+                let task = tokio::spawn(async move {
+                    let _done = done;
+                    work.await
+                });
+                let flight = task.map(Result::ok).boxed().shared();
+                running.insert(key, flight.clone());
+                flight
             }
         };
         flight.await

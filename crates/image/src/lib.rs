@@ -11,13 +11,16 @@
 //! This crate knows nothing about catalogs, clusters or controllers. Start reading at [`Images`].
 
 mod auth;
+mod build;
 mod bundle;
 mod credentials;
 mod digest;
 mod flight;
 mod layer;
 mod limits;
+mod manifest;
 mod pull;
+mod push;
 mod reference;
 mod registries;
 mod registry;
@@ -25,15 +28,20 @@ mod transfer;
 mod tree;
 mod trust;
 
+pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
 pub use bundle::Bundle;
 pub use credentials::{Credential, Credentials, CredentialsError};
 pub use digest::{Digest, DigestError};
 pub use layer::{LayerError, Selection};
 pub use limits::Limits;
 pub use pull::{Access, Image, Images, Options, Platform, PullError};
+pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};
 pub use registries::{Endpoint, Registries, Security};
 pub use registry::RegistryError;
 pub use transfer::Blob;
 pub use tree::{Content, ContentReader, Node, Resolved, Storage, Tree};
 pub use trust::TrustError;
+
+#[cfg(test)]
+mod registry_tests;

@@ -52,7 +52,7 @@ impl Limits {
             depth: 64,
             name_bytes: 255,
             path_bytes: 4096,
-            time: Duration::from_secs(15 * 60),
+            time: Duration::from_mins(15),
         }
     }
 
@@ -64,7 +64,7 @@ impl Limits {
             unpacked_bytes: 4 << 30,
             kept_bytes: 64 << 20,
             file_bytes: 16 << 20,
-            time: Duration::from_secs(5 * 60),
+            time: Duration::from_mins(5),
             ..Self::catalog()
         }
     }

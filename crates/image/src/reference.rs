@@ -142,16 +142,6 @@ impl Reference {
     pub fn pinned(&self) -> Option<Pinned> {
         self.digest.clone().map(|digest| self.pin(digest))
     }
-
-    /// The same image under another registry and repository prefix, as mirrors need it.
-    pub(crate) fn relocate(&self, registry: &str, repository: &str) -> Self {
-        Self {
-            registry: registry.to_owned(),
-            repository: repository.to_owned(),
-            tag: self.tag.clone(),
-            digest: self.digest.clone(),
-        }
-    }
 }
 
 impl fmt::Display for Reference {

@@ -48,6 +48,11 @@ impl Registries {
 
     /// The places to try for a reference, in order. Never empty.
     pub fn endpoints(&self, reference: &Reference) -> Vec<Endpoint> {
+        vec![self.home(reference)]
+    }
+
+    /// The registry that a reference names, whatever stands in front of it.
+    pub fn home(&self, reference: &Reference) -> Endpoint {
         let security = if self.plain_http.contains(reference.registry()) {
             Security::PlainHttp
         } else if self.insecure.contains(reference.registry()) {
@@ -55,9 +60,9 @@ impl Registries {
         } else {
             Security::Verified
         };
-        vec![Endpoint {
+        Endpoint {
             reference: reference.clone(),
             security,
-        }]
+        }
     }
 }

@@ -21,11 +21,15 @@ const ERROR_BYTES: usize = 64 << 10;
 /// The most characters of a registry's own message that are repeated.
 const MESSAGE_LENGTH: usize = 300;
 /// Delays before the second, third and fourth attempt.
-const BACKOFF: [Duration; 3] = [
-    Duration::from_millis(300),
-    Duration::from_millis(1_000),
-    Duration::from_millis(3_000),
-];
+const BACKOFF: [Duration; 3] = if cfg!(test) {
+    [Duration::from_millis(1); 3]
+} else {
+    [
+        Duration::from_millis(300),
+        Duration::from_secs(1),
+        Duration::from_secs(3),
+    ]
+};
 /// The longest that a registry's `Retry-After` is obeyed within one call; beyond it the call fails and its caller's own
 /// backoff takes over.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(15);
@@ -260,6 +264,19 @@ impl<'shared> Session<'shared> {
         }
     }
 
+    /// As [`Self::send`], without trying again.
+    pub(crate) async fn send_once(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &HeaderMap,
+        what: &str,
+    ) -> Result<Response, RegistryError> {
+        self.attempt(method, url, headers, None, what)
+            .await
+            .map_err(|(error, _)| error)
+    }
+
     /// One attempt, or two when the first learns how to authenticate.
     async fn attempt(
         &self,
@@ -271,9 +288,10 @@ impl<'shared> Session<'shared> {
     ) -> Result<Response, (RegistryError, Option<Duration>)> {
         let own = self.is_own(url);
         let scope = Scope::new(&self.reference, self.action);
-        let mut authorization = match own {
-            true => self.shared.tokens.cached(&scope, self.credential.as_ref()),
-            false => None,
+        let mut authorization = if own {
+            self.shared.tokens.cached(&scope, self.credential.as_ref())
+        } else {
+            None
         };
         let mut answered = false;
         loop {
@@ -292,7 +310,7 @@ impl<'shared> Session<'shared> {
                 .await
                 .map_err(|error| (self.unreachable(error), None))?;
             if response.status() == StatusCode::UNAUTHORIZED && own && !answered {
-                let challenges = parse_challenges(response.headers().get_all(WWW_AUTHENTICATE));
+                let challenges = parse_challenges(&response.headers().get_all(WWW_AUTHENTICATE));
                 if let Some(value) = self
                     .answer(&scope, &challenges)
                     .await

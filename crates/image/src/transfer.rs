@@ -162,7 +162,7 @@ async fn attempt(
             HeaderValue::from_str(&range).map_err(|error| session.protocol(&error))?,
         );
     }
-    let mut response = session.send(Method::GET, url, headers, None, what).await?;
+    let mut response = session.send_once(Method::GET, url, &headers, what).await?;
     // A registry that ignores the range starts again from the first byte.
     let mut skip = if response.status() == StatusCode::PARTIAL_CONTENT {
         0

@@ -10,7 +10,7 @@ use crate::registries::Security;
 use crate::registry::CHAIN_LIMIT;
 
 /// Clients are built anew after this time, so that changed system roots are picked up too.
-const CLIENT_AGE: Duration = Duration::from_secs(600);
+const CLIENT_AGE: Duration = Duration::from_mins(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A registry that sends nothing for so long is taken for dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,140 @@
+//! Manifests, indexes and configurations: fetched whole, verified, and checked before they are used.
+
+use bytes::Bytes;
+use oci_distribution::manifest::{
+    IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE,
+    OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest, OciManifest,
+};
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+
+use crate::digest::{Digest, Hasher};
+use crate::limits::Limits;
+use crate::pull::Platform;
+use crate::registry::{RegistryError, Session};
+use crate::transfer::Blob;
+
+/// The media types of manifests that are understood.
+const MANIFEST_TYPES: [&str; 4] = [
+    OCI_IMAGE_MEDIA_TYPE,
+    OCI_IMAGE_INDEX_MEDIA_TYPE,
+    IMAGE_MANIFEST_MEDIA_TYPE,
+    IMAGE_MANIFEST_LIST_MEDIA_TYPE,
+];
+
+/// Something small to fetch whole.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'wanted> {
+    /// The digest behind a tag; no bytes.
+    Tag(&'wanted str),
+    Manifest {
+        digest: &'wanted Digest,
+        limit: u64,
+    },
+    Blob {
+        blob: &'wanted Blob,
+        limit: u64,
+    },
+}
+
+impl Wanted<'_> {
+    pub(crate) async fn fetch(self, session: &Session<'_>) -> Result<(Bytes, Digest), RegistryError> {
+        match self {
+            Self::Tag(tag) => resolve_tag(session, tag)
+                .await
+                .map(|digest| (Bytes::new(), digest)),
+            Self::Manifest { digest, limit } => {
+                let what = format!("manifest {digest}");
+                let url = session.url(&format!("manifests/{digest}"))?;
+                let accept = Session::accept(&MANIFEST_TYPES);
+                let response = session.send(Method::GET, &url, accept, None, &what).await?;
+                let bytes = session.read(response, limit, &what).await?;
+                verify(bytes, digest, what)
+            }
+            Self::Blob { blob, limit } => {
+                let what = format!("blob {}", blob.digest);
+                let url = session.url(&format!("blobs/{}", blob.digest))?;
+                let response = session
+                    .send(Method::GET, &url, HeaderMap::new(), None, &what)
+                    .await?;
+                let bytes = session.read(response, limit, &what).await?;
+                verify(bytes, &blob.digest, what)
+            }
+        }
+    }
+}
+
+fn verify(bytes: Bytes, expected: &Digest, what: String) -> Result<(Bytes, Digest), RegistryError> {
+    let mut hasher = Hasher::like(expected);
+    hasher.update(&bytes);
+    let actual = hasher.finish();
+    if actual == *expected {
+        Ok((bytes, actual))
+    } else {
+        Err(RegistryError::Mismatch {
+            what,
+            expected: expected.clone(),
+            actual,
+        })
+    }
+}
+
+/// Asks for the head of a manifest; registries that do not name its digest there are asked for the manifest itself.
+async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, RegistryError> {
+    let what = format!("tag {tag}");
+    let url = session.url(&format!("manifests/{tag}"))?;
+    let accept = Session::accept(&MANIFEST_TYPES);
+    let head = match session
+        .send(Method::HEAD, &url, accept.clone(), None, &what)
+        .await
+    {
+        Ok(response) => response.headers().get("docker-content-digest").cloned(),
+        Err(RegistryError::Status { status: 405, .. }) => None,
+        Err(error) => return Err(error),
+    };
+    if let Some(text) = head.as_ref().and_then(|value| value.to_str().ok()) {
+        let registry = session.registry().to_owned();
+        return Digest::parse(text).map_err(|source| RegistryError::Digest { registry, source });
+    }
+    let response = session.send(Method::GET, &url, accept, None, &what).await?;
+    Ok(Digest::of(
+        &session
+            .read(response, Limits::catalog().manifest_bytes, &what)
+            .await?,
+    ))
+}
+
+pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
+    serde_json::from_slice(text).map_err(|_| "it is no image manifest and no index of version 2".to_owned())
+}
+
+/// The first entry for the platform; else one that does not say what it is for.
+pub(crate) fn choose_platform<'index>(
+    entries: &'index [ImageIndexEntry],
+    wanted: &Platform,
+) -> Option<&'index ImageIndexEntry> {
+    let fits = |entry: &&ImageIndexEntry| {
+        entry.platform.as_ref().is_some_and(|platform| {
+            platform.os.to_string() == wanted.os && platform.architecture.to_string() == wanted.architecture
+        })
+    };
+    entries
+        .iter()
+        .find(fits)
+        .or_else(|| entries.iter().find(|entry| entry.platform.is_none()))
+}
+
+pub(crate) fn check_layers(manifest: &OciImageManifest, limits: &Limits) -> Result<Vec<Blob>, String> {
+    if manifest.layers.len() > limits.layers {
+        return Err(format!("it has more than {} layers", limits.layers));
+    }
+    manifest.layers.iter().map(blob).collect()
+}
+
+pub(crate) fn blob(descriptor: &OciDescriptor) -> Result<Blob, String> {
+    Ok(Blob {
+        digest: Digest::parse(&descriptor.digest).map_err(|error| error.to_string())?,
+        size: u64::try_from(descriptor.size).map_err(|_| "a size is negative".to_owned())?,
+        media_type: descriptor.media_type.clone(),
+    })
+}
