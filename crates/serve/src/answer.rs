@@ -85,7 +85,7 @@ impl App {
         let mut response = self.answer(&parts, &route).await;
         response
             .headers_mut()
-            .append(VARY, HeaderValue::from_name(ACCEPT_ENCODING));
+            .append(VARY, HeaderValue::from_static("Accept-Encoding"));
         if parts.method == Method::HEAD {
             if response.status() != StatusCode::NOT_MODIFIED
                 && !response.headers().contains_key(CONTENT_LENGTH)

@@ -7,15 +7,17 @@
 //! ```
 //!
 //! [`store`] writes a catalog as a stream and keeps it as immutable files; an answer is a list of stretches of those
-//! files, plain or coded, which are read while the client takes them. Nothing here parses a blob or knows a cluster:
-//! catalogd and the command line share it as it is. Start reading at [`App`].
+//! files, plain or coded, which are read while the client takes them. Nothing here knows a cluster or an image: catalogd
+//! and the command line share it as it is. Start reading at [`App`].
 
 mod answer;
 mod deflate;
+mod ingest;
 mod server;
 mod stall;
 pub mod store;
 
 pub use answer::{Access, App, Body, Endpoints, Filter, Observer, ResponseBody};
+pub use ingest::{IngestError, ingest};
 pub use server::{Limits, Transport, serve};
 pub use store::{Commit, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer};
