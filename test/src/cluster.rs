@@ -29,6 +29,7 @@ use crate::registry::{self, Registry};
 mod binaries;
 pub mod command;
 mod control_plane;
+mod definitions;
 pub(crate) mod instance;
 mod node;
 pub mod oci;
@@ -38,6 +39,7 @@ pub(crate) mod process;
 mod requirements;
 
 pub use binaries::Binaries;
+pub use definitions::apply_definitions;
 
 /// Names the folder of a running cluster to whoever [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";
@@ -245,6 +247,33 @@ impl Cluster {
         };
         self.equip(&mut command);
         command
+    }
+
+    /// Starts a program in the cluster's network that dies with this process: a manager under test, say. `with` adds
+    /// arguments, variables and where its output goes. Ending it before the cluster is the caller's part.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(
+        &self,
+        program: impl AsRef<std::ffi::OsStr>,
+        with: impl FnOnce(&mut Command),
+    ) -> Result<std::process::Child> {
+        let program = program.as_ref();
+        let mut command = match self.info.holder {
+            None => process::bound(program),
+            Some(holder) => {
+                let mut command = process::bound("nsenter");
+                command
+                    .arg(format!("--net=/proc/{holder}/ns/net"))
+                    .arg("--")
+                    .arg(program);
+                command
+            }
+        };
+        self.equip(&mut command);
+        with(&mut command);
+        process::spawn(command).with_context(|| format!("cannot start {}", program.display()))
     }
 
     /// A command among a real node's processes and mounts, too.

@@ -21,7 +21,8 @@ enum Verb {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
+#[expect(clippy::print_stderr, reason = "the last word of a command line")]
+async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -33,7 +34,11 @@ async fn main() -> anyhow::Result<ExitCode> {
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "olm_test=info".into()),
         )
         .init();
-    match Arguments::parse().command {
+    let outcome = match Arguments::parse().command {
         Verb::Cluster(command) => run(command).await,
-    }
+    };
+    outcome.unwrap_or_else(|e| {
+        eprintln!("error: {e:#}");
+        ExitCode::FAILURE
+    })
 }

@@ -25,12 +25,16 @@ const LONGEST_FOLDER: usize = 80;
 /// kernel has killed the daemons.
 const GUARD: &str = r#"
 while read -r _; do :; done
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+n=0
+while [ $n -lt 100 ]; do
     for group in "/sys/fs/cgroup/$2" /sys/fs/cgroup/*/"$2"; do
         [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
     done
-    rm -rf "$1" 2>/dev/null && exit
-    sleep 0.2
+    rm -rf "$1" 2>/dev/null
+    set -- "$1" "$2" /sys/fs/cgroup/*/"$2"
+    [ -e "$1" ] || [ -d "/sys/fs/cgroup/$2" ] || [ -d "$3" ] || exit 0
+    n=$((n + 1))
+    sleep 0.1
 done
 "#;
 
