@@ -1,9 +1,9 @@
-//! Catalogs on disk and the server that hands them out.
+//! Catalogs on disk and the answers out of them.
 //!
 //! ```text
-//! Writer ──► directory ──► Snapshot ──► App ──► serve
-//! blob by    renamed       open files   request   TLS,
-//! blob       into place    and index    to body   limits
+//! files ──► Writer ──► directory ──► Snapshot ──► App
+//! ingest    blob by    renamed       open files   request
+//!           blob       into place    and index    to body
 //! ```
 //!
 //! [`store`] writes a catalog as a stream and keeps it as immutable files; an answer is a list of stretches of those
@@ -13,11 +13,8 @@
 mod answer;
 mod deflate;
 mod ingest;
-mod server;
-mod stall;
 pub mod store;
 
 pub use answer::{Access, App, Body, Endpoints, Filter, Observer, ResponseBody};
 pub use ingest::{IngestError, ingest};
-pub use server::{Limits, Transport, serve};
 pub use store::{Commit, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer};

@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use olm_serve::{
-    Access, App, Commit, Endpoints, Findings, Limits, Origin, Store, StoreLimits, Transport, serve,
-};
+use olm_platform::listener::{self, Limits, Transport};
+use olm_serve::{Access, App, Commit, Endpoints, Findings, Origin, Store, StoreLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -41,7 +40,17 @@ async fn start(limits: Limits) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, Transport::Plain, app, limits, shutdown.clone()));
+    let respond = move |request, peer| {
+        let app = Arc::clone(&app);
+        async move { app.respond(request, Some(peer)).await }
+    };
+    let task = tokio::spawn(listener::serve(
+        listener,
+        Transport::Plain,
+        limits,
+        shutdown.clone(),
+        respond,
+    ));
     Running {
         address,
         store,
@@ -71,7 +80,7 @@ fn fill(store: &Arc<Store>, blobs: usize) -> Vec<u8> {
         modified: now,
         now,
     };
-    writer.commit(commit).unwrap().compress().unwrap();
+    writer.commit(commit).unwrap().compress(|| true).unwrap();
     all
 }
 

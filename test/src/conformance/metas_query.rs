@@ -122,7 +122,7 @@ fn fill(store: &Arc<Store>, case: &Value) -> anyhow::Result<()> {
         modified,
         now: modified,
     };
-    writer.commit(commit)?.compress()?;
+    writer.commit(commit)?.compress(|| true)?;
     Ok(())
 }
 

@@ -71,11 +71,12 @@ enum Piece<'a> {
 }
 
 impl Snapshot {
-    /// Makes the coded variant and serves it from then on; nothing to do when there is one.
+    /// Makes the coded variant and serves it from then on; nothing to do when there is one. It is given up without a
+    /// trace as soon as `go_on` says so.
     ///
     /// # Errors
     /// When the disk is full; the content is served plain all the same.
-    pub fn compress(&self) -> Result<(), StoreError> {
+    pub fn compress(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
         if self.gzip.get().is_some() {
             return Ok(());
         }
@@ -83,6 +84,9 @@ impl Snapshot {
         let file = create(self.directory(), GZIP)?;
         let mut coder = Coder::new(BufWriter::with_capacity(256 << 10, file)).context("write", GZIP)?;
         for run in runs(self.index(), self.record().bytes) {
+            if !go_on() {
+                return Ok(());
+            }
             coder.stretch(self.chunks(run)).context("write", GZIP)?;
         }
         let (out, stretches) = coder.finish().context("write", GZIP)?;
