@@ -19,6 +19,15 @@ pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data"
 /// The cluster-scoped object whose condition [`crate::conditions::UPGRADEABLE`] tells OpenShift whether to update.
 pub const CLUSTER_OPERATOR: &str = "olm";
 
+/// The ConfigMap in the managers' namespace in which catalogd publishes the certificate authority it made for itself.
+pub const CATALOGD_AUTHORITY: &str = "catalogd-ca";
+/// The Secret in the managers' namespace in which catalogd keeps the certificate it made for itself.
+pub const CATALOGD_CERTIFICATE: &str = "catalogd-self-signed";
+/// The ConfigMap in which operator-controller publishes the certificate authority it made for itself.
+pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
+/// The Secret in which operator-controller keeps the certificate it made for itself.
+pub const OPERATOR_CONTROLLER_CERTIFICATE: &str = "operator-controller-self-signed";
+
 /// Labels.
 pub mod label {
     /// Kind of the object that a managed object belongs to. On managed objects and revisions.
