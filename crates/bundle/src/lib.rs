@@ -1,1 +1,37 @@
-//! `olm-bundle`.
+//! registry+v1 bundles: from the files of a bundle to the objects that are applied.
+//!
+//! The way through the crate is the way of a bundle:
+//!
+//! 1. [`parse`] reads the files into a [`Bundle`]: annotations, the one ClusterServiceVersion, the custom resource
+//!    definitions, everything else.
+//! 2. [`Bundle::check_support`] says what in it cannot be installed by us, all of it at once.
+//! 3. [`config`] checks the user's `spec.config.inline` against the schema that follows from the install modes.
+//! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
+//!
+//! [`prepare`] does the four in a row and is what a controller calls. Nothing here touches the file system: a
+//! bundle is a map from path to bytes. Objects stay dynamic, so that no field is lost.
+
+mod admission;
+mod annotations;
+mod bundle;
+pub mod config;
+pub mod csv;
+mod dependencies;
+mod install_modes;
+pub mod names;
+mod parse;
+mod prepare;
+mod properties;
+pub mod render;
+pub mod validate;
+
+pub use admission::{Scopes, Support, Unsupported, Webhooks};
+pub use annotations::{Annotations, REGISTRY_V1, annotation_keys};
+pub use bundle::Bundle;
+pub use dependencies::Dependency;
+pub use install_modes::{InstallMode, InstallModes, TargetError, TargetNamespaces};
+pub use parse::{BundleFiles, ParseError, parse};
+pub use prepare::{Prepared, Refusal, Request, prepare};
+pub use properties::Property;
+pub use render::{CertificateProvider, DeploymentConfig, Options, RenderError, Rendered, render, render_for};
+pub use validate::{Finding, Rule};

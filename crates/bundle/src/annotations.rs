@@ -1,0 +1,92 @@
+//! `metadata/annotations.yaml` and the image labels that repeat it (requirements 3.10, 3.11).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// The one bundle format that is understood.
+pub const REGISTRY_V1: &str = "registry+v1";
+
+/// The keys of `metadata/annotations.yaml`, which image labels may repeat.
+pub mod annotation_keys {
+    /// The bundle's format.
+    pub const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
+    /// The package's name.
+    pub const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
+    /// The channels, separated by commas.
+    pub const CHANNELS: &str = "operators.operatorframework.io.bundle.channels.v1";
+    /// The default channel.
+    pub const DEFAULT_CHANNEL: &str = "operators.operatorframework.io.bundle.channel.default.v1";
+    /// The directory of manifests; reserved, always `manifests/`.
+    pub const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
+    /// The directory of metadata; reserved, always `metadata/`.
+    pub const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
+}
+
+/// What a bundle says about itself outside its manifests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Annotations(BTreeMap<String, String>);
+
+impl Annotations {
+    /// The annotations of a parsed `annotations.yaml`, completed by image labels. Where both name a key, the file
+    /// counts (requirement 3.11).
+    ///
+    /// `None` when the document has no mapping `annotations`.
+    #[must_use]
+    pub fn new(document: &Value, labels: &BTreeMap<String, String>) -> Option<Self> {
+        let file = document.get("annotations")?.as_object()?;
+        let mut annotations = labels.clone();
+        for (key, value) in file {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                Value::Null | Value::Array(_) | Value::Object(_) => continue,
+            };
+            annotations.insert(key.clone(), text);
+        }
+        Some(Self(annotations))
+    }
+
+    /// One annotation.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// The package's name; empty when there is none.
+    #[must_use]
+    pub fn package(&self) -> &str {
+        self.get(annotation_keys::PACKAGE).unwrap_or_default()
+    }
+
+    /// The channels, without blanks around them and without empty ones.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        let list = self.get(annotation_keys::CHANNELS).unwrap_or_default();
+        list.split(',')
+            .map(str::trim)
+            .filter(|channel| !channel.is_empty())
+    }
+
+    /// The default channel, when one is named.
+    #[must_use]
+    pub fn default_channel(&self) -> Option<&str> {
+        self.get(annotation_keys::DEFAULT_CHANNEL)
+            .map(str::trim)
+            .filter(|channel| !channel.is_empty())
+    }
+
+    /// The bundle's format, when it is named.
+    #[must_use]
+    pub fn media_type(&self) -> Option<&str> {
+        self.get(annotation_keys::MEDIA_TYPE)
+    }
+
+    /// Annotations that name a package and nothing else.
+    #[must_use]
+    pub fn for_package(package: &str) -> Self {
+        Self(BTreeMap::from([(
+            annotation_keys::PACKAGE.to_owned(),
+            package.to_owned(),
+        )]))
+    }
+}

@@ -1,0 +1,162 @@
+//! The user's configuration of a bundle: `spec.config.inline`.
+//!
+//! [`schema`] makes a JSON schema from the install modes that a bundle supports, [`check`] holds a configuration
+//! against it and says in words what is wrong, all of it at once.
+
+mod deployment;
+mod errors;
+
+use serde_json::{Value, json};
+
+use crate::install_modes::{InstallMode, InstallModes};
+use crate::render::deployment_config::{DeploymentConfig, DeploymentConfigError};
+
+/// A namespace's name.
+const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// The format of a watch namespace that must be the install namespace.
+const OWN_NAMESPACE_FORMAT: &str = "ownNamespaceInstallMode";
+/// The format of a watch namespace that must not be the install namespace.
+const SINGLE_NAMESPACE_FORMAT: &str = "singleNamespaceInstallMode";
+
+/// Whether `deploymentConfig` is part of the configuration (feature gate `DeploymentConfig`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DeploymentConfiguration {
+    /// It is.
+    #[default]
+    Allowed,
+    /// It is an unknown field.
+    Unknown,
+}
+
+/// A checked configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// The namespace to watch; `None` leaves it to the install modes.
+    pub watch_namespace: Option<String>,
+    /// What to change about the operator's Deployments.
+    pub deployment: Option<DeploymentConfig>,
+}
+
+/// A configuration is not one that the bundle accepts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It is no YAML or JSON text.
+    #[error("invalid configuration: {}", .0.kind)]
+    Text(olm_yaml::Error),
+    /// It does not fit the schema; what is wrong, in a fixed order.
+    #[error("invalid configuration: {}", one_or_several(.0))]
+    Schema(Vec<String>),
+    /// There is no schema, and it is not even an object.
+    #[error("invalid configuration: error unmarshalling configuration: input is not a valid JSON object")]
+    NotAnObject,
+    /// `deploymentConfig` has fields of wrong types.
+    #[error("invalid deploymentConfig: {0}")]
+    Deployment(#[from] DeploymentConfigError),
+    /// The schema itself is not one; a fault of the bundle, not of the user.
+    #[error("failed to compile schema: {0}")]
+    BadSchema(String),
+}
+
+fn one_or_several(messages: &[String]) -> String {
+    match messages {
+        [only] => only.clone(),
+        several => format!("multiple errors found:\n  - {}", several.join("\n  - ")),
+    }
+}
+
+/// The JSON schema of a configuration for a bundle that supports these install modes.
+#[must_use]
+pub fn schema(modes: &InstallModes, deployment: DeploymentConfiguration) -> Value {
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": "https://operator-framework.io/schemas/registry-v1-bundle-config.json",
+        "type": "object",
+        "properties": {},
+        "additionalProperties": false,
+    });
+    let all = modes.contains(InstallMode::AllNamespaces);
+    let watched = watch_namespace(modes);
+    let required = watched.is_some() && !all;
+    let described = watched.map(|mut single| {
+        let description = "The namespace that the operator should watch for custom resources";
+        if all {
+            json!({"description": description, "anyOf": [{"type": "null"}, single]})
+        } else {
+            if let Some(single) = single.as_object_mut() {
+                single.insert("description".to_owned(), description.into());
+            }
+            single
+        }
+    });
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        if let Some(watched) = described {
+            properties.insert("watchNamespace".to_owned(), watched);
+        }
+        if deployment == DeploymentConfiguration::Allowed {
+            properties.insert("deploymentConfig".to_owned(), deployment::schema());
+        }
+    }
+    if let (true, Some(schema)) = (required, schema.as_object_mut()) {
+        schema.insert("required".to_owned(), json!(["watchNamespace"]));
+    }
+    schema
+}
+
+/// What a watch namespace may be; `None` where it cannot be chosen.
+fn watch_namespace(modes: &InstallModes) -> Option<Value> {
+    let format = match (
+        modes.contains(InstallMode::OwnNamespace),
+        modes.contains(InstallMode::SingleNamespace),
+    ) {
+        (false, false) => return None,
+        (true, true) => None,
+        (true, false) => Some(OWN_NAMESPACE_FORMAT),
+        (false, true) => Some(SINGLE_NAMESPACE_FORMAT),
+    };
+    let mut name = json!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": NAMESPACE_PATTERN});
+    if let (Some(format), Some(name)) = (format, name.as_object_mut()) {
+        name.insert("format".to_owned(), format.into());
+    }
+    Some(name)
+}
+
+/// Reads a configuration from YAML or JSON text.
+///
+/// # Errors
+/// When the text is neither.
+pub fn from_text(text: &str) -> Result<Value, ConfigError> {
+    olm_yaml::to_json(text).map_err(ConfigError::Text)
+}
+
+/// Checks a configuration. None is the empty one; without a schema everything that is an object is accepted.
+///
+/// # Errors
+/// When the configuration does not fit the schema, or the schema is not one.
+pub fn check(
+    schema: Option<&Value>,
+    config: Option<&Value>,
+    install_namespace: &str,
+) -> Result<Config, ConfigError> {
+    let empty = json!({});
+    let config = config.unwrap_or(&empty);
+    if let Some(schema) = schema {
+        let messages = errors::find(schema, config, install_namespace)?;
+        if !messages.is_empty() {
+            return Err(ConfigError::Schema(messages));
+        }
+    }
+    let config = config.as_object().ok_or(ConfigError::NotAnObject)?;
+    let watch_namespace = config
+        .get("watchNamespace")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let deployment = match config.get("deploymentConfig") {
+        Some(value) => DeploymentConfig::new(value)?,
+        None => None,
+    };
+    Ok(Config {
+        watch_namespace,
+        deployment,
+    })
+}

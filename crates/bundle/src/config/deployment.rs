@@ -1,0 +1,264 @@
+//! The schema of `deploymentConfig`.
+//!
+//! Its own fields are closed. The Kubernetes types below it are open, as those of the API server's OpenAPI document
+//! are: a newer Kubernetes may know more.
+
+use serde_json::{Map, Value, json};
+
+/// The schema.
+pub(super) fn schema() -> Value {
+    let mut schema = object(
+        &[],
+        [
+            ("affinity", affinity()),
+            ("annotations", map_of(&json!({"type": "string"}))),
+            ("env", list_of(&environment_variable())),
+            ("envFrom", list_of(&environment_source())),
+            ("nodeSelector", map_of(&json!({"type": "string"}))),
+            ("resources", resources()),
+            ("tolerations", list_of(&toleration())),
+            ("volumeMounts", list_of(&volume_mount())),
+            ("volumes", list_of(&volume())),
+        ],
+    );
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    }
+    schema
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn flag() -> Value {
+    json!({"type": "boolean"})
+}
+
+fn integer() -> Value {
+    json!({"type": "integer"})
+}
+
+fn quantity() -> Value {
+    json!({"type": ["string", "number"]})
+}
+
+fn any_object() -> Value {
+    json!({"type": "object"})
+}
+
+fn list_of(items: &Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+fn map_of(values: &Value) -> Value {
+    json!({"type": "object", "additionalProperties": values})
+}
+
+fn object<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value {
+    let properties: Map<String, Value> = fields
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect();
+    let mut object = json!({"type": "object", "properties": properties});
+    if let (false, Some(object)) = (required.is_empty(), object.as_object_mut()) {
+        object.insert("required".to_owned(), json!(required));
+    }
+    object
+}
+
+/// A key in an object of the same namespace.
+fn key_reference() -> Value {
+    object(
+        &["key"],
+        [("key", text()), ("name", text()), ("optional", flag())],
+    )
+}
+
+fn environment_variable() -> Value {
+    let source = object(
+        &[],
+        [
+            ("configMapKeyRef", key_reference()),
+            ("secretKeyRef", key_reference()),
+            (
+                "fieldRef",
+                object(&["fieldPath"], [("apiVersion", text()), ("fieldPath", text())]),
+            ),
+            (
+                "resourceFieldRef",
+                object(
+                    &["resource"],
+                    [
+                        ("containerName", text()),
+                        ("divisor", quantity()),
+                        ("resource", text()),
+                    ],
+                ),
+            ),
+        ],
+    );
+    object(
+        &["name"],
+        [("name", text()), ("value", text()), ("valueFrom", source)],
+    )
+}
+
+fn environment_source() -> Value {
+    let reference = || object(&[], [("name", text()), ("optional", flag())]);
+    object(
+        &[],
+        [
+            ("prefix", text()),
+            ("configMapRef", reference()),
+            ("secretRef", reference()),
+        ],
+    )
+}
+
+fn resources() -> Value {
+    object(
+        &[],
+        [
+            (
+                "claims",
+                list_of(&object(&["name"], [("name", text()), ("request", text())])),
+            ),
+            ("limits", map_of(&quantity())),
+            ("requests", map_of(&quantity())),
+        ],
+    )
+}
+
+fn toleration() -> Value {
+    object(
+        &[],
+        [
+            ("effect", text()),
+            ("key", text()),
+            ("operator", text()),
+            ("tolerationSeconds", integer()),
+            ("value", text()),
+        ],
+    )
+}
+
+fn volume_mount() -> Value {
+    object(
+        &["mountPath", "name"],
+        [
+            ("mountPath", text()),
+            ("mountPropagation", text()),
+            ("name", text()),
+            ("readOnly", flag()),
+            ("recursiveReadOnly", text()),
+            ("subPath", text()),
+            ("subPathExpr", text()),
+        ],
+    )
+}
+
+fn volume() -> Value {
+    object(
+        &["name"],
+        [
+            ("name", text()),
+            ("configMap", any_object()),
+            ("csi", any_object()),
+            ("downwardAPI", any_object()),
+            ("emptyDir", any_object()),
+            ("ephemeral", any_object()),
+            ("hostPath", any_object()),
+            ("image", any_object()),
+            ("nfs", any_object()),
+            ("persistentVolumeClaim", any_object()),
+            ("projected", any_object()),
+            ("secret", any_object()),
+        ],
+    )
+}
+
+fn requirements() -> Value {
+    list_of(&object(
+        &["key", "operator"],
+        [
+            ("key", text()),
+            ("operator", text()),
+            ("values", list_of(&text())),
+        ],
+    ))
+}
+
+fn affinity() -> Value {
+    let term = || {
+        object(
+            &[],
+            [
+                ("matchExpressions", requirements()),
+                ("matchFields", requirements()),
+            ],
+        )
+    };
+    let nodes = object(
+        &[],
+        [
+            (
+                "preferredDuringSchedulingIgnoredDuringExecution",
+                list_of(&object(
+                    &["weight", "preference"],
+                    [("preference", term()), ("weight", integer())],
+                )),
+            ),
+            (
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                object(&["nodeSelectorTerms"], [("nodeSelectorTerms", list_of(&term()))]),
+            ),
+        ],
+    );
+    object(
+        &[],
+        [
+            ("nodeAffinity", nodes),
+            ("podAffinity", pods()),
+            ("podAntiAffinity", pods()),
+        ],
+    )
+}
+
+fn pods() -> Value {
+    let selector = || {
+        object(
+            &[],
+            [
+                ("matchExpressions", requirements()),
+                ("matchLabels", map_of(&text())),
+            ],
+        )
+    };
+    let term = || {
+        object(
+            &["topologyKey"],
+            [
+                ("labelSelector", selector()),
+                ("matchLabelKeys", list_of(&text())),
+                ("mismatchLabelKeys", list_of(&text())),
+                ("namespaceSelector", selector()),
+                ("namespaces", list_of(&text())),
+                ("topologyKey", text()),
+            ],
+        )
+    };
+    object(
+        &[],
+        [
+            (
+                "preferredDuringSchedulingIgnoredDuringExecution",
+                list_of(&object(
+                    &["weight", "podAffinityTerm"],
+                    [("podAffinityTerm", term()), ("weight", integer())],
+                )),
+            ),
+            ("requiredDuringSchedulingIgnoredDuringExecution", list_of(&term())),
+        ],
+    )
+}

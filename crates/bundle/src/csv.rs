@@ -1,0 +1,288 @@
+//! The parts of a ClusterServiceVersion that decide what is installed (requirements 3.30, 3.31).
+//!
+//! Only these are typed. What is copied into objects (pod specifications, webhook rules, selectors) stays as JSON
+//! values: a typed round trip would drop what newer Kubernetes versions know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::install_modes::InstallModes;
+
+/// Reads `null` like an absent field, as Kubernetes' own decoders do.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads a map of text in which a `null` stands for the empty text.
+fn text_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let map: BTreeMap<String, Option<String>> = or_default(deserializer)?;
+    Ok(map
+        .into_iter()
+        .map(|(key, value)| (key, value.unwrap_or_default()))
+        .collect())
+}
+
+/// A ClusterServiceVersion as far as rendering reads it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct ClusterServiceVersion {
+    /// Name, annotations.
+    #[serde(default, deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What it says.
+    #[serde(default, deserialize_with = "or_default")]
+    pub spec: Spec,
+}
+
+/// Name and annotations of a ClusterServiceVersion.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Metadata {
+    /// The bundle's name, `etcdoperator.v0.9.2` for example.
+    #[serde(default, deserialize_with = "or_default")]
+    pub name: String,
+    /// Annotations; all of them are copied to the pod templates.
+    #[serde(default, deserialize_with = "text_map")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The specification of a ClusterServiceVersion.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Spec {
+    /// The version as written; the catalog's `olm.package` property is what counts.
+    #[serde(default)]
+    pub version: Option<Value>,
+    /// Which sets of namespaces the operator can watch (requirement 3.32).
+    #[serde(default, rename = "installModes", deserialize_with = "or_default")]
+    pub install_modes: Vec<InstallModeEntry>,
+    /// How the operator is run.
+    #[serde(default, deserialize_with = "or_default")]
+    pub install: InstallStrategy,
+    /// Custom resource definitions owned and required.
+    #[serde(
+        default,
+        rename = "customresourcedefinitions",
+        deserialize_with = "or_default"
+    )]
+    pub custom_resource_definitions: ApiDescriptions,
+    /// Aggregated APIs owned and required.
+    #[serde(default, rename = "apiservicedefinitions", deserialize_with = "or_default")]
+    pub api_service_definitions: ApiDescriptions,
+    /// Webhooks served by the operator's deployments.
+    #[serde(default, rename = "webhookdefinitions", deserialize_with = "or_default")]
+    pub webhook_definitions: Vec<WebhookDefinition>,
+}
+
+/// One entry of `spec.installModes`.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct InstallModeEntry {
+    /// The mode's name.
+    #[serde(default, rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
+    /// Whether the operator supports it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub supported: bool,
+}
+
+/// `spec.install`.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct InstallStrategy {
+    /// Deployments and permissions.
+    #[serde(default, deserialize_with = "or_default")]
+    pub spec: InstallSpec,
+}
+
+/// `spec.install.spec`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallSpec {
+    /// The operator's deployments.
+    #[serde(default, deserialize_with = "or_default")]
+    pub deployments: Vec<StrategyDeployment>,
+    /// Rights needed in each target namespace.
+    #[serde(default, deserialize_with = "or_default")]
+    pub permissions: Vec<StrategyPermissions>,
+    /// Rights needed in the whole cluster.
+    #[serde(default, deserialize_with = "or_default")]
+    pub cluster_permissions: Vec<StrategyPermissions>,
+}
+
+/// One deployment of the install strategy.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct StrategyDeployment {
+    /// The Deployment's name.
+    #[serde(default, deserialize_with = "or_default")]
+    pub name: String,
+    /// The Deployment's labels; the field is called `label`.
+    #[serde(default, rename = "label", deserialize_with = "text_map")]
+    pub labels: BTreeMap<String, String>,
+    /// The Deployment's specification, untouched.
+    #[serde(default)]
+    pub spec: Value,
+}
+
+/// The rights of one service account.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StrategyPermissions {
+    /// The service account; empty means `default`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub service_account_name: String,
+    /// The rules; `None` where the field is absent, which the generated names tell apart from an empty list.
+    #[serde(default)]
+    pub rules: Option<Vec<PolicyRule>>,
+}
+
+/// One RBAC rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyRule {
+    /// Verbs; `None` where the field is absent.
+    #[serde(default)]
+    pub verbs: Option<Vec<String>>,
+    /// API groups.
+    #[serde(default, deserialize_with = "or_default")]
+    pub api_groups: Vec<String>,
+    /// Resources, with subresources as `pods/log`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub resources: Vec<String>,
+    /// Names the rule is limited to; empty means all.
+    #[serde(default, deserialize_with = "or_default")]
+    pub resource_names: Vec<String>,
+    /// Paths that are not resources.
+    #[serde(default, rename = "nonResourceURLs", deserialize_with = "or_default")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// Owned and required APIs.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct ApiDescriptions {
+    /// APIs the operator brings.
+    #[serde(default, deserialize_with = "or_default")]
+    pub owned: Vec<ApiDescription>,
+    /// APIs the operator needs from others.
+    #[serde(default, deserialize_with = "or_default")]
+    pub required: Vec<ApiDescription>,
+}
+
+/// One API.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct ApiDescription {
+    /// The custom resource definition's or API service's name.
+    #[serde(default, deserialize_with = "or_default")]
+    pub name: String,
+    /// The API group; only aggregated APIs name it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub group: String,
+    /// The API version.
+    #[serde(default, deserialize_with = "or_default")]
+    pub version: String,
+    /// The kind.
+    #[serde(default, deserialize_with = "or_default")]
+    pub kind: String,
+}
+
+/// What a webhook does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WebhookKind {
+    /// Converts custom resources between versions.
+    Conversion,
+    /// Changes objects on admission.
+    Mutating,
+    /// Accepts or rejects objects on admission.
+    Validating,
+}
+
+/// One webhook of the operator.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookDefinition {
+    /// The name; historically a prefix, therefore often ending in `-`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub generate_name: String,
+    /// `ValidatingAdmissionWebhook`, `MutatingAdmissionWebhook` or `ConversionWebhook`.
+    #[serde(default, rename = "type", deserialize_with = "or_default")]
+    pub type_name: String,
+    /// The deployment that serves it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub deployment_name: String,
+    /// The Service's port; 443 when absent or zero.
+    #[serde(default, deserialize_with = "or_default")]
+    pub container_port: i32,
+    /// The container's port, a number or a name.
+    #[serde(default)]
+    pub target_port: Option<Value>,
+    /// What the API server asks about.
+    #[serde(default)]
+    pub rules: Option<Vec<Value>>,
+    /// Copied.
+    #[serde(default)]
+    pub failure_policy: Option<Value>,
+    /// Copied.
+    #[serde(default)]
+    pub match_policy: Option<Value>,
+    /// Copied.
+    #[serde(default)]
+    pub object_selector: Option<Value>,
+    /// Copied.
+    #[serde(default)]
+    pub side_effects: Option<Value>,
+    /// Copied, seconds.
+    #[serde(default)]
+    pub timeout_seconds: Option<Value>,
+    /// Copied; for conversions the accepted review versions.
+    #[serde(default)]
+    pub admission_review_versions: Option<Value>,
+    /// Copied, mutating webhooks only.
+    #[serde(default)]
+    pub reinvocation_policy: Option<Value>,
+    /// The URL path.
+    #[serde(default)]
+    pub webhook_path: Option<String>,
+    /// The custom resource definitions it converts.
+    #[serde(default, rename = "conversionCRDs", deserialize_with = "or_default")]
+    pub conversion_crds: Vec<String>,
+}
+
+impl WebhookDefinition {
+    /// The webhook's kind; `None` for a type nobody knows.
+    #[must_use]
+    pub fn kind(&self) -> Option<WebhookKind> {
+        match self.type_name.as_str() {
+            "ConversionWebhook" => Some(WebhookKind::Conversion),
+            "MutatingAdmissionWebhook" => Some(WebhookKind::Mutating),
+            "ValidatingAdmissionWebhook" => Some(WebhookKind::Validating),
+            _ => None,
+        }
+    }
+
+    /// The port of the Service, which is also the one the API server calls.
+    ///
+    /// The reference writes 0 into webhook configurations where the bundle names no port, because the default of
+    /// 443 is one that only the API server of ClusterServiceVersions knew.
+    #[must_use]
+    pub fn service_port(&self) -> i32 {
+        if self.container_port == 0 {
+            443
+        } else {
+            self.container_port
+        }
+    }
+}
+
+impl ClusterServiceVersion {
+    /// The install modes that are supported; an omitted mode is not (requirement 3.32).
+    #[must_use]
+    pub fn install_modes(&self) -> InstallModes {
+        self.spec
+            .install_modes
+            .iter()
+            .filter(|entry| entry.supported)
+            .filter_map(|entry| entry.kind.parse().ok())
+            .collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! The whole way from files to objects, for a controller.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::admission::{Scopes, Support, Unsupported, Webhooks};
+use crate::bundle::Bundle;
+use crate::config::{self, ConfigError, DeploymentConfiguration};
+use crate::parse::{BundleFiles, ParseError, parse};
+use crate::render::{CertificateProvider, RenderError, Rendered, render_for};
+
+/// What an extension asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The namespace to install into.
+    pub install_namespace: &'a str,
+    /// `spec.config.inline`.
+    pub config: Option<&'a Value>,
+    /// Who provides certificates for webhooks; bundles with webhooks are refused without.
+    pub certificates: Option<CertificateProvider>,
+    /// Which install modes may be used.
+    pub scopes: Scopes,
+    /// Whether the user may change the operator's deployments.
+    pub deployment_configuration: DeploymentConfiguration,
+}
+
+impl<'a> Request<'a> {
+    /// An installation into a namespace, with everything on that needs nothing else.
+    #[must_use]
+    pub fn new(install_namespace: &'a str) -> Self {
+        Self {
+            install_namespace,
+            config: None,
+            certificates: None,
+            scopes: Scopes::Any,
+            deployment_configuration: DeploymentConfiguration::Allowed,
+        }
+    }
+}
+
+/// A bundle ready to be applied.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Its objects.
+    pub rendered: Rendered,
+}
+
+/// Why a bundle is not installed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It cannot be read.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// It has what is not supported here; one line each.
+    #[error("{}", lines(.0))]
+    Unsupported(Vec<Unsupported>),
+    /// The user's configuration does not fit it. Only the user can change that.
+    #[error("invalid ClusterExtension configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// It is not sound.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
+fn lines(found: &[Unsupported]) -> String {
+    found
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+impl Refusal {
+    /// A stable name of the reason, for counting. Where there are several, that of the first.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Parse(error) => error.kind(),
+            Self::Unsupported(found) => found.first().map_or("unsupported", Unsupported::kind),
+            Self::Config(_) => "config",
+            Self::Render(error) => error.kind(),
+        }
+    }
+}
+
+/// Parses, checks and renders a bundle.
+///
+/// # Errors
+/// When the bundle cannot be installed as asked, with all true reasons of the first stage that found any.
+pub fn prepare(
+    files: &BundleFiles,
+    labels: &BTreeMap<String, String>,
+    request: &Request<'_>,
+) -> Result<Prepared, Refusal> {
+    let bundle = parse(files, labels)?;
+    let webhooks = if request.certificates.is_some() {
+        Webhooks::Served
+    } else {
+        Webhooks::Refused
+    };
+    let unsupported = bundle.check_support(&Support {
+        webhooks,
+        scopes: request.scopes,
+    });
+    if !unsupported.is_empty() {
+        return Err(Refusal::Unsupported(unsupported));
+    }
+    let modes = bundle.csv().install_modes();
+    let config = if request.scopes == Scopes::Any || request.config.is_some() {
+        let schema = config::schema(&modes, request.deployment_configuration);
+        config::check(Some(&schema), request.config, request.install_namespace)?
+    } else {
+        config::Config::default()
+    };
+    let watched = config.watch_namespace.map(|namespace| vec![namespace]);
+    let rendered = render_for(
+        &bundle,
+        request.install_namespace,
+        watched.as_deref(),
+        request.certificates,
+        config.deployment,
+    )?;
+    Ok(Prepared { bundle, rendered })
+}

@@ -1,0 +1,62 @@
+//! Properties: `metadata/properties.yaml` and the annotation `olm.properties` of the ClusterServiceVersion
+//! (requirements 3.41, 3.42).
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A typed fact about a bundle. Types are open: most mean something to somebody else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Property {
+    /// What the fact is about, `olm.maxOpenShiftVersion` for example.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The fact.
+    pub value: Value,
+}
+
+/// A list of properties is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PropertyError {
+    /// The list is something else.
+    #[error("the properties are not a list")]
+    NotAList,
+    /// An entry is no mapping.
+    #[error("property {0} is not a mapping")]
+    NotAMapping(usize),
+    /// An entry has no type.
+    #[error("property {0} has no type")]
+    NoType(usize),
+}
+
+/// Reads a list of properties in the flat form `{type, value}` or wrapped as `{property: {type, value}}`
+/// (T-3E-02). Entries are counted from 1 in errors.
+pub(crate) fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
+    let entries = match list {
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(entries) => entries,
+        _ => return Err(PropertyError::NotAList),
+    };
+    entries
+        .iter()
+        .zip(1..)
+        .map(|(entry, position)| read_entry(entry, position))
+        .collect()
+}
+
+fn read_entry(entry: &Value, position: usize) -> Result<Property, PropertyError> {
+    let entry = entry.as_object().ok_or(PropertyError::NotAMapping(position))?;
+    let entry = match entry.get("property") {
+        Some(Value::Object(inner)) if !entry.contains_key("type") => inner,
+        _ => entry,
+    };
+    let kind = entry
+        .get("type")
+        .and_then(Value::as_str)
+        .filter(|kind| !kind.is_empty());
+    let kind = kind.ok_or(PropertyError::NoType(position))?.to_owned();
+    // Authors leave values out of properties that nobody reads; that is no reason not to install the operator.
+    Ok(Property {
+        kind,
+        value: entry.get("value").cloned().unwrap_or_default(),
+    })
+}

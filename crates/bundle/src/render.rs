@@ -1,0 +1,169 @@
+//! From a bundle to the objects that are applied (requirement 3.31).
+//!
+//! Each submodule makes one sort of object; [`render`] runs them in their order. Everything is made from the bundle and
+//! the [`Options`] alone, so that rendering twice gives the same.
+
+pub mod certificates;
+pub mod definitions;
+pub mod deployment_config;
+pub mod deployments;
+pub mod manifests;
+pub mod permissions;
+mod unify;
+pub mod webhooks;
+
+use serde_json::Value;
+
+pub use certificates::CertificateProvider;
+pub use deployment_config::DeploymentConfig;
+
+use crate::bundle::Bundle;
+use crate::install_modes::{TargetError, TargetNamespaces};
+use crate::validate::{Finding, validate};
+use unify::Origin;
+
+/// What a bundle is rendered for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The namespace the operator runs in.
+    pub install_namespace: String,
+    /// The namespaces the operator watches.
+    pub targets: TargetNamespaces,
+    /// Who provides certificates for webhooks.
+    pub certificates: Option<CertificateProvider>,
+    /// What the user changes about the operator's deployments.
+    pub deployment_config: Option<DeploymentConfig>,
+}
+
+/// A bundle cannot be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenderError {
+    /// The bundle breaks rules; one line each.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<Finding>),
+    /// The install modes do not allow the namespaces asked for.
+    #[error(transparent)]
+    Targets(#[from] TargetError),
+    /// A custom resource definition cannot be converted by a webhook.
+    #[error(transparent)]
+    Conversion(#[from] definitions::ConversionError),
+    /// An additional object is of a kind that is not supported.
+    #[error("bundle contains unsupported resource: Name: {name}, Kind: {kind}")]
+    UnsupportedObject {
+        /// The object's name.
+        name: String,
+        /// Its kind.
+        kind: String,
+    },
+    /// Two objects are one and say different things.
+    #[error("bundle contains {kind} \"{name}\" more than once, with different content")]
+    Conflict {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl RenderError {
+    /// A stable name of the reason, for counting.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid",
+            Self::Targets(_) => "target-namespaces",
+            Self::Conversion(_) => "conversion",
+            Self::UnsupportedObject { .. } => "object-kind",
+            Self::Conflict { .. } => "object-conflict",
+        }
+    }
+}
+
+fn lines(findings: &[Finding]) -> String {
+    findings
+        .iter()
+        .map(|finding| finding.message.as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The objects of a bundle, in the order in which they are generated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rendered {
+    objects: Vec<Value>,
+}
+
+impl Rendered {
+    /// The objects.
+    #[must_use]
+    pub fn objects(&self) -> &[Value] {
+        &self.objects
+    }
+
+    /// The objects, by value.
+    #[must_use]
+    pub fn into_objects(self) -> Vec<Value> {
+        self.objects
+    }
+}
+
+/// Chooses the namespaces to watch and renders; [`render`] with the targets still to be checked.
+///
+/// # Errors
+/// As [`render`], and when the install modes do not allow the namespaces.
+pub fn render_for(
+    bundle: &Bundle,
+    install_namespace: &str,
+    watch_namespaces: Option<&[String]>,
+    certificates: Option<CertificateProvider>,
+    deployment_config: Option<DeploymentConfig>,
+) -> Result<Rendered, RenderError> {
+    check(bundle)?;
+    let modes = bundle.csv.install_modes();
+    let targets = TargetNamespaces::choose(&modes, install_namespace, watch_namespaces)?;
+    let options = Options {
+        install_namespace: install_namespace.to_owned(),
+        targets,
+        certificates,
+        deployment_config,
+    };
+    generate(bundle, &options)
+}
+
+/// Validates the bundle and makes its objects.
+///
+/// # Errors
+/// When the bundle breaks a rule, or when a custom resource definition cannot be converted as the bundle says.
+pub fn render(bundle: &Bundle, options: &Options) -> Result<Rendered, RenderError> {
+    check(bundle)?;
+    generate(bundle, options)
+}
+
+fn check(bundle: &Bundle) -> Result<(), RenderError> {
+    let findings = validate(bundle);
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(RenderError::Invalid(findings))
+    }
+}
+
+fn generate(bundle: &Bundle, options: &Options) -> Result<Rendered, RenderError> {
+    let mut generated = permissions::service_accounts(bundle, options);
+    generated.extend(permissions::roles(bundle, options));
+    generated.extend(permissions::cluster_roles(bundle, options));
+    let mut brought = definitions::custom_resource_definitions(bundle, options)?;
+    brought.extend(manifests::additional(bundle, options)?);
+    let mut operator = deployments::deployments(bundle, options);
+    operator.extend(webhooks::validating(bundle, options));
+    operator.extend(webhooks::mutating(bundle, options));
+    operator.extend(webhooks::services(bundle, options));
+    operator.extend(certificates::objects(bundle, options));
+    let objects = unify::unify([
+        (Origin::Generated, generated),
+        (Origin::Brought, brought),
+        (Origin::Generated, operator),
+    ])?;
+    Ok(Rendered { objects })
+}

@@ -1,0 +1,214 @@
+//! Who makes the certificates of webhooks, and what objects have to say so.
+
+use serde_json::{Map, Value, json};
+
+use super::Options;
+use super::manifests::child;
+use super::webhooks::service_name;
+use crate::bundle::Bundle;
+use crate::names::join_name;
+
+/// Who makes the certificates with which an operator serves its webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateProvider {
+    /// cert-manager.
+    CertManager,
+    /// The service CA operator of OpenShift.
+    OpenShiftServiceCa,
+}
+
+/// The volume from which webhooks read their certificate, and where it is mounted.
+const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
+/// The volume from which aggregated API servers read theirs, and where it is mounted.
+const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
+
+/// The name of the certificate for a deployment's webhooks, which is also that of its Secret.
+#[must_use]
+pub fn certificate_name(deployment: &str) -> String {
+    join_name(&service_name(deployment), "cert")
+}
+
+fn annotate(object: &mut Value, key: &str, value: String) {
+    let Some(metadata) = child(object, "metadata") else {
+        return;
+    };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(key.to_owned(), value.into());
+        annotations.sort_keys();
+    }
+}
+
+/// Has the provider write its certificate authority into a webhook configuration or custom resource definition.
+pub(super) fn inject_authority(
+    provider: CertificateProvider,
+    object: &mut Value,
+    deployment: &str,
+    install_namespace: &str,
+) {
+    match provider {
+        CertificateProvider::CertManager => {
+            let source = format!("{install_namespace}/{}", certificate_name(deployment));
+            annotate(object, "cert-manager.io/inject-ca-from", source);
+        }
+        CertificateProvider::OpenShiftServiceCa => {
+            annotate(
+                object,
+                "service.beta.openshift.io/inject-cabundle",
+                "true".to_owned(),
+            );
+        }
+    }
+}
+
+/// Has the provider make a certificate for a Service.
+pub(super) fn annotate_service(provider: CertificateProvider, service: &mut Value, deployment: &str) {
+    match provider {
+        CertificateProvider::CertManager => {}
+        CertificateProvider::OpenShiftServiceCa => {
+            annotate(
+                service,
+                "service.beta.openshift.io/serving-cert-secret-name",
+                certificate_name(deployment),
+            );
+        }
+    }
+}
+
+/// Puts the certificate's Secret into a pod that serves webhooks, in place of whatever the bundle put there.
+pub(super) fn mount_certificates(_: CertificateProvider, pod: &mut Map<String, Value>, deployment: &str) {
+    let replaced = replaced_volumes(pod);
+    let secret = certificate_name(deployment);
+    let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
+    if let Some(volumes) = volumes.as_array_mut() {
+        volumes.retain(|volume| !named_one_of(volume, &replaced));
+        volumes.push(secret_volume(WEBHOOK_VOLUME.0, &secret, ["tls.crt", "tls.key"]));
+        volumes.push(secret_volume(
+            APISERVER_VOLUME.0,
+            &secret,
+            ["apiserver.crt", "apiserver.key"],
+        ));
+    }
+    for container in containers_mut(pod, "containers") {
+        let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
+        let Some(mounts) = mounts.as_array_mut() else {
+            continue;
+        };
+        mounts.retain(|mount| !named_one_of(mount, &replaced));
+        for (name, path) in [WEBHOOK_VOLUME, APISERVER_VOLUME] {
+            mounts.push(json!({"name": name, "mountPath": path}));
+        }
+    }
+    // A mount of a volume that is gone would make the pod invalid.
+    let kept = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0];
+    let gone: Vec<String> = replaced
+        .into_iter()
+        .filter(|name| !kept.contains(&name.as_str()))
+        .collect();
+    for container in containers_mut(pod, "initContainers") {
+        if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+            mounts.retain(|mount| !named_one_of(mount, &gone));
+        }
+    }
+}
+
+fn containers_mut<'a>(
+    pod: &'a mut Map<String, Value>,
+    list: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
+    pod.get_mut(list)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+fn named_one_of(value: &Value, names: &[String]) -> bool {
+    let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
+    names.iter().any(|candidate| candidate == name)
+}
+
+/// The two volumes by name, and every volume that a container mounts where one of the two belongs.
+fn replaced_volumes(pod: &Map<String, Value>) -> Vec<String> {
+    let text = |mount: &Value, field: &str| {
+        mount
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut names: Vec<String> = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0].map(str::to_owned).to_vec();
+    let containers = pod
+        .get("containers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let mounts = containers
+        .filter_map(|container| container.get("volumeMounts").and_then(Value::as_array))
+        .flatten();
+    for mount in mounts {
+        let path = text(mount, "mountPath");
+        if [WEBHOOK_VOLUME.1, APISERVER_VOLUME.1].contains(&path.as_str()) {
+            names.push(text(mount, "name"));
+        }
+    }
+    names
+}
+
+fn secret_volume(name: &str, secret: &str, [certificate, key]: [&str; 2]) -> Value {
+    json!({
+        "name": name,
+        "secret": {
+            "secretName": secret,
+            "items": [{"key": "tls.crt", "path": certificate}, {"key": "tls.key", "path": key}],
+        },
+    })
+}
+
+/// The provider's own objects: for cert-manager an Issuer and a Certificate for each deployment with webhooks.
+#[must_use]
+pub fn objects(bundle: &Bundle, options: &Options) -> Vec<Value> {
+    match options.certificates {
+        Some(CertificateProvider::CertManager) => {}
+        Some(CertificateProvider::OpenShiftServiceCa) | None => return Vec::new(),
+    }
+    let webhooks = &bundle.csv.spec.webhook_definitions;
+    let deployments = bundle.csv.spec.install.spec.deployments.iter();
+    deployments
+        .filter(|deployment| {
+            webhooks
+                .iter()
+                .any(|webhook| webhook.deployment_name == deployment.name)
+        })
+        .flat_map(|deployment| issued(&deployment.name, &options.install_namespace))
+        .collect()
+}
+
+fn issued(deployment: &str, namespace: &str) -> [Value; 2] {
+    let certificate = certificate_name(deployment);
+    let issuer = join_name(&certificate, "selfsigned-issuer");
+    let host = format!("{}.{namespace}", service_name(deployment));
+    [
+        json!({
+            "apiVersion": "cert-manager.io/v1",
+            "kind": "Issuer",
+            "metadata": {"name": issuer, "namespace": namespace},
+            "spec": {"selfSigned": {}},
+        }),
+        json!({
+            "apiVersion": "cert-manager.io/v1",
+            "kind": "Certificate",
+            "metadata": {"name": certificate, "namespace": namespace},
+            "spec": {
+                "commonName": host,
+                "dnsNames": [host, format!("{host}.svc"), format!("{host}.svc.cluster.local")],
+                // Two years, renewed a day before the end.
+                "duration": "17520h0m0s",
+                "renewBefore": "24h0m0s",
+                "issuerRef": {"name": issuer},
+                "secretName": certificate,
+                "usages": ["server auth"],
+            },
+        }),
+    ]
+}

@@ -1,0 +1,215 @@
+//! What a user changes about the operator's Deployments: `spec.config.inline.deploymentConfig`.
+//!
+//! It applies to every Deployment of the bundle and, where it concerns containers, to each of its regular ones.
+
+use serde_json::{Map, Value, json};
+
+use super::manifests::child;
+
+/// The part of an affinity that may be replaced by itself.
+const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
+
+/// A checked `deploymentConfig`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeploymentConfig(Map<String, Value>);
+
+/// A `deploymentConfig` has fields of wrong types.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("failed to unmarshal deploymentConfig: {field} must be {wanted}")]
+pub struct DeploymentConfigError {
+    field: String,
+    wanted: &'static str,
+}
+
+impl DeploymentConfig {
+    /// Reads a `deploymentConfig`; null is none.
+    ///
+    /// # Errors
+    /// When a field has a type it cannot have.
+    pub fn new(value: &Value) -> Result<Option<Self>, DeploymentConfigError> {
+        let wrong = |field: &str, wanted| DeploymentConfigError {
+            field: field.to_owned(),
+            wanted,
+        };
+        let fields = match value {
+            Value::Null => return Ok(None),
+            Value::Object(fields) => fields.clone(),
+            _ => return Err(wrong("deploymentConfig", "an object")),
+        };
+        for list in ["env", "envFrom", "volumes", "volumeMounts", "tolerations"] {
+            match fields.get(list) {
+                None | Some(Value::Null) => {}
+                Some(Value::Array(entries)) if entries.iter().all(Value::is_object) => {}
+                Some(_) => return Err(wrong(list, "a list of objects")),
+            }
+        }
+        for map in ["annotations", "nodeSelector"] {
+            match fields.get(map) {
+                None | Some(Value::Null) => {}
+                Some(Value::Object(entries)) if entries.values().all(Value::is_string) => {}
+                Some(_) => return Err(wrong(map, "a mapping of text to text")),
+            }
+        }
+        for object in ["affinity", "resources"] {
+            match fields.get(object) {
+                None | Some(Value::Null | Value::Object(_)) => {}
+                Some(_) => return Err(wrong(object, "an object")),
+            }
+        }
+        Ok(Some(Self(fields)))
+    }
+
+    /// The configuration as JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        Value::Object(self.0.clone())
+    }
+
+    fn list(&self, field: &str) -> &[Value] {
+        self.0
+            .get(field)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    /// Changes a Deployment accordingly.
+    pub(super) fn apply(&self, deployment: &mut Value) {
+        self.annotate(deployment);
+        let Some(template) = deployment.pointer_mut("/spec/template") else {
+            return;
+        };
+        self.annotate(template);
+        let Some(pod) = child(template, "spec") else {
+            return;
+        };
+        merge(pod, "volumes", self.list("volumes"), Merge::ByName);
+        merge(pod, "tolerations", self.list("tolerations"), Merge::Distinct);
+        if let Some(selector @ Value::Object(_)) = self.0.get("nodeSelector") {
+            pod.insert("nodeSelector".to_owned(), selector.clone());
+        }
+        if let Some(Value::Object(affinity)) = self.0.get("affinity") {
+            set_affinity(pod, affinity);
+        }
+        let containers = pod
+            .get_mut("containers")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            merge(container, "env", self.list("env"), Merge::ByName);
+            merge(container, "envFrom", self.list("envFrom"), Merge::Distinct);
+            merge(
+                container,
+                "volumeMounts",
+                self.list("volumeMounts"),
+                Merge::ByLastName,
+            );
+            if let Some(resources @ Value::Object(_)) = self.0.get("resources") {
+                container.insert("resources".to_owned(), resources.clone());
+            }
+        }
+    }
+
+    /// Adds the annotations that the object does not have yet.
+    fn annotate(&self, object: &mut Value) {
+        let Some(Value::Object(wanted)) = self.0.get("annotations") else {
+            return;
+        };
+        if wanted.is_empty() {
+            return;
+        }
+        let Some(metadata) = child(object, "metadata") else {
+            return;
+        };
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        let Some(annotations) = annotations.as_object_mut() else {
+            return;
+        };
+        for (key, value) in wanted {
+            annotations.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        annotations.sort_keys();
+    }
+}
+
+/// How entries find their predecessors in a list.
+#[derive(Clone, Copy)]
+enum Merge {
+    /// The first entry of the same name is replaced.
+    ByName,
+    /// The last entry of the same name is replaced.
+    ByLastName,
+    /// An equal entry is enough; others are appended.
+    Distinct,
+}
+
+fn merge(owner: &mut Map<String, Value>, field: &str, additions: &[Value], how: Merge) {
+    if additions.is_empty() {
+        return;
+    }
+    let entry = owner.entry(field).or_insert_with(|| json!([]));
+    if entry.is_null() {
+        *entry = json!([]);
+    }
+    let Some(list) = entry.as_array_mut() else { return };
+    // Only what the bundle brought is replaced, never an entry that was just appended.
+    let brought = list.len();
+    for addition in additions {
+        let same_name = |existing: &Value| existing.get("name") == addition.get("name");
+        let head = list.get(..brought).unwrap_or_default();
+        let position = match how {
+            Merge::ByName => head.iter().position(same_name),
+            Merge::ByLastName => head.iter().rposition(same_name),
+            Merge::Distinct => {
+                if list.contains(addition) {
+                    continue;
+                }
+                None
+            }
+        };
+        match position.and_then(|position| list.get_mut(position)) {
+            Some(existing) => *existing = addition.clone(),
+            None => list.push(addition.clone()),
+        }
+    }
+}
+
+/// An empty affinity clears all, an empty part clears that part, any other part replaces it.
+fn set_affinity(pod: &mut Map<String, Value>, wanted: &Map<String, Value>) {
+    let mut affinity = match pod.shift_remove("affinity") {
+        Some(Value::Object(affinity)) => affinity,
+        _ => Map::new(),
+    };
+    let named: Vec<(&str, &Value)> = AFFINITIES
+        .iter()
+        .filter_map(|part| Some((*part, wanted.get(*part).filter(|v| !v.is_null())?)))
+        .collect();
+    if named.is_empty() {
+        return;
+    }
+    for (part, value) in named {
+        if says_nothing(value) {
+            affinity.shift_remove(part);
+        } else {
+            affinity.insert(part.to_owned(), value.clone());
+        }
+    }
+    if !affinity.is_empty() {
+        pod.insert("affinity".to_owned(), Value::Object(affinity));
+    }
+}
+
+/// Whether a value holds nothing but empty mappings, empty lists and nulls.
+fn says_nothing(value: &Value) -> bool {
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Null => {}
+            Value::Object(map) => open.extend(map.values()),
+            Value::Array(items) => open.extend(items),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,126 @@
+//! The operator's Deployments.
+
+use serde_json::{Map, Value, json};
+
+use super::Options;
+use super::certificates::mount_certificates;
+use super::manifests::child;
+use crate::bundle::Bundle;
+use crate::csv::StrategyDeployment;
+
+/// The annotation that tells an operator which namespaces to watch (requirement 3.34).
+const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
+/// The annotation that tells an operator where it runs.
+const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
+
+/// A Deployment for each deployment of the install strategy.
+#[must_use]
+pub fn deployments(bundle: &Bundle, options: &Options) -> Vec<Value> {
+    bundle
+        .csv
+        .spec
+        .install
+        .spec
+        .deployments
+        .iter()
+        .map(|strategy| deployment(bundle, strategy, options))
+        .collect()
+}
+
+fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options) -> Value {
+    let mut metadata = json!({"name": strategy.name, "namespace": options.install_namespace});
+    if !strategy.labels.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.insert("labels".to_owned(), json!(strategy.labels));
+    }
+    let mut deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": strategy.spec,
+    });
+    if let Some(spec) = child(&mut deployment, "spec") {
+        spec.insert("revisionHistoryLimit".to_owned(), 1.into());
+        spec.entry("strategy").or_insert_with(|| json!({}));
+        let template = spec.entry("template").or_insert(Value::Null);
+        if !template.is_object() {
+            *template = json!({});
+        }
+        annotate_template(bundle, template, options);
+        if let Some(pod) = child(template, "spec") {
+            drop_nulls(pod);
+            complete_containers(pod);
+            if let Some(provider) = options.certificates
+                && bundle
+                    .csv
+                    .spec
+                    .webhook_definitions
+                    .iter()
+                    .any(|w| w.deployment_name == strategy.name)
+            {
+                mount_certificates(provider, pod, &strategy.name);
+            }
+        }
+    }
+    if let Some(config) = &options.deployment_config {
+        config.apply(&mut deployment);
+    }
+    deployment
+}
+
+/// The annotations of the ClusterServiceVersion, over them those of the template, over them the two that say where
+/// the operator runs and what it watches.
+fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
+    let Some(metadata) = child(template, "metadata") else {
+        return;
+    };
+    if metadata.get("creationTimestamp") == Some(&Value::Null) {
+        metadata.shift_remove("creationTimestamp");
+    }
+    let mut annotations: Map<String, Value> = Map::new();
+    for (key, value) in &bundle.csv.metadata.annotations {
+        annotations.insert(key.clone(), value.clone().into());
+    }
+    if let Some(Value::Object(own)) = metadata.shift_remove("annotations") {
+        annotations.extend(own);
+    }
+    annotations.insert(TARGET_NAMESPACES.to_owned(), options.targets.joined().into());
+    annotations.insert(
+        OPERATOR_NAMESPACE.to_owned(),
+        options.install_namespace.clone().into(),
+    );
+    annotations.sort_keys();
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+}
+
+/// Removes fields that are null, which for a pod means the same as leaving them out.
+fn drop_nulls(pod: &mut Map<String, Value>) {
+    pod.retain(|_, value| !value.is_null());
+    let mut open: Vec<&mut Value> = pod.values_mut().collect();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                map.retain(|_, value| !value.is_null());
+                open.extend(map.values_mut());
+            }
+            Value::Array(items) => open.extend(items.iter_mut()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+/// Writes the empty resource requirements that every container has in the reference's objects, so that the objects
+/// of a cluster that moves over stay the same to the byte.
+fn complete_containers(pod: &mut Map<String, Value>) {
+    for list in ["initContainers", "containers"] {
+        let containers = pod
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            container.entry("resources").or_insert_with(|| json!({}));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Makes one object of two that have the same name.
+//!
+//! Bundles do bring the ServiceAccount or Service that is generated for them too. Applying both would let the second undo
+//! the first.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use serde_json::Value;
+
+use super::RenderError;
+use crate::parse::object_name;
+
+/// Where an object comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Made from the ClusterServiceVersion.
+    Generated,
+    /// A manifest of the bundle.
+    Brought,
+}
+
+/// The objects in their order, each once. What is generated is laid over what the bundle brings.
+pub(super) fn unify<const N: usize>(groups: [(Origin, Vec<Value>); N]) -> Result<Vec<Value>, RenderError> {
+    let mut objects: Vec<(Origin, Value)> = Vec::new();
+    let mut places: BTreeMap<[String; 4], usize> = BTreeMap::new();
+    let all = groups
+        .into_iter()
+        .flat_map(|(origin, group)| group.into_iter().map(move |object| (origin, object)));
+    for (origin, object) in all {
+        match places.entry(key(&object)) {
+            Entry::Vacant(place) => {
+                place.insert(objects.len());
+                objects.push((origin, object));
+            }
+            Entry::Occupied(place) => {
+                let Some((first_origin, first)) = objects.get_mut(*place.get()) else {
+                    continue;
+                };
+                match (*first_origin, origin) {
+                    _ if *first == object => {}
+                    (Origin::Brought, Origin::Generated) => overlay(first, object),
+                    (Origin::Generated, Origin::Brought) => {
+                        let generated = std::mem::replace(first, object);
+                        overlay(first, generated);
+                    }
+                    (Origin::Generated, Origin::Generated) | (Origin::Brought, Origin::Brought) => {
+                        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+                        return Err(RenderError::Conflict {
+                            kind: kind.to_owned(),
+                            name: object_name(&object).to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(objects.into_iter().map(|(_, object)| object).collect())
+}
+
+/// Group, kind, namespace and name: what an object is, whatever its version.
+fn key(object: &Value) -> [String; 4] {
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+    [
+        group,
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+    ]
+    .map(str::to_owned)
+}
+
+/// Sets the fields of `upper` in `lower`: labels and annotations one by one, everything else below `metadata` and
+/// `spec` field by field.
+fn overlay(lower: &mut Value, upper: Value) {
+    let (Value::Object(lower), Value::Object(upper)) = (lower, upper) else {
+        return;
+    };
+    for (field, value) in upper {
+        match (field.as_str(), lower.get_mut(&field), value) {
+            ("metadata" | "spec", Some(Value::Object(below)), Value::Object(above)) => {
+                for (field, value) in above {
+                    match (field.as_str(), below.get_mut(&field), value) {
+                        ("labels" | "annotations", Some(Value::Object(entries)), Value::Object(added)) => {
+                            entries.extend(added);
+                        }
+                        (_, _, value) => {
+                            below.insert(field, value);
+                        }
+                    }
+                }
+            }
+            (_, _, value) => {
+                lower.insert(field, value);
+            }
+        }
+    }
+}

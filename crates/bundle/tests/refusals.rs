@@ -1,0 +1,366 @@
+//! What is refused, and why.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use olm_bundle::config::DeploymentConfiguration;
+use olm_bundle::{BundleFiles, Request, Scopes, prepare};
+use serde_json::{Value, json};
+use support::{fixture, with};
+
+const CSV: &str = "manifests/kettle.clusterserviceversion.yaml";
+const ANNOTATIONS: &str = "metadata/annotations.yaml";
+
+fn check_request(files: &BundleFiles, request: &Request<'_>, kind: &str, message: &str) {
+    let refusal = prepare(files, &BTreeMap::new(), request)
+        .err()
+        .map(|refusal| (refusal.kind(), refusal.to_string()));
+    assert_eq!(refusal, Some((kind, message.to_owned())));
+}
+
+fn check(files: &BundleFiles, kind: &str, message: &str) {
+    check_request(files, &Request::new("kitchen"), kind, message);
+}
+
+fn plus(mut files: BundleFiles, path: &str, text: &str) -> BundleFiles {
+    files.insert(path.to_owned(), text.as_bytes().to_vec());
+    files
+}
+
+fn minus(mut files: BundleFiles, path: &str) -> BundleFiles {
+    files.remove(path).expect("the file is there");
+    files
+}
+
+/// T-3A-01: no ClusterServiceVersion, two of them, an owned definition that is not there, no channel.
+#[test]
+fn t_3a_01_each_fault_of_a_bundle_has_its_own_message() {
+    let kettle = || fixture("kettle");
+    check(
+        &minus(kettle(), CSV),
+        "no-csv",
+        "no ClusterServiceVersion found in \"manifests\"",
+    );
+    let other =
+        "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: other}\n";
+    check(
+        &plus(kettle(), "manifests/z.yaml", other),
+        "several-csvs",
+        "a bundle has exactly one ClusterServiceVersion, found 2: kettle.v1.2.0, other",
+    );
+    check(
+        &minus(kettle(), "manifests/kettles.crd.yaml"),
+        "invalid",
+        "cluster service definition references owned custom resource definition 'kettles.kitchen.example.com' not \
+         found in bundle",
+    );
+    check(
+        &with(
+            kettle(),
+            ANNOTATIONS,
+            "operators.operatorframework.io.bundle.channels.v1: beta, stable",
+            "a: b",
+        ),
+        "no-channel",
+        "unsupported bundle: metadata/annotations.yaml names no channel in \
+         operators.operatorframework.io.bundle.channels.v1",
+    );
+}
+
+/// T-3B-03: a bundle of another format.
+#[test]
+fn t_3b_03_another_media_type_is_refused() {
+    check(
+        &with(fixture("kettle"), ANNOTATIONS, "registry+v1", "helm"),
+        "media-type",
+        "bundle media type \"helm\" is not supported, only \"registry+v1\" is",
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let kettle = || fixture("kettle");
+    check(
+        &minus(kettle(), ANNOTATIONS),
+        "file-missing",
+        "open metadata/annotations.yaml: file does not exist",
+    );
+    check(
+        &kettle()
+            .into_iter()
+            .filter(|(path, _)| path == ANNOTATIONS)
+            .collect(),
+        "file-missing",
+        "open manifests: file does not exist",
+    );
+    check(
+        &plus(kettle(), "manifests/more/deep.yaml", "a: b"),
+        "subdirectory",
+        "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \
+         \"manifests/more\"",
+    );
+    check(
+        &plus(kettle(), "manifests/z.yaml", "---\na: b\n"),
+        "manifest-unreadable",
+        "error parsing objects in \"manifests/z.yaml\": the object of line 2 has no kind",
+    );
+    check(
+        &plus(kettle(), "manifests/z.yaml", "kind: Role\nmetadata: {name: x}\n"),
+        "manifest-unreadable",
+        "error parsing objects in \"manifests/z.yaml\": the object of line 1 (Role \"x\") has no apiVersion",
+    );
+    check(
+        &plus(kettle(), "metadata/properties.yaml", "properties: [{value: 1}]"),
+        "properties-unreadable",
+        "failed to unmarshal metadata/properties.yaml: property 1 has no type",
+    );
+    check(
+        &with(
+            kettle(),
+            CSV,
+            "app: kettle\n          spec",
+            "app: [kettle]\n          spec",
+        ),
+        "csv-unreadable",
+        "the ClusterServiceVersion cannot be read: invalid type: sequence, expected a string",
+    );
+}
+
+#[test]
+fn kinds_that_a_bundle_may_not_bring_are_named() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: boil}\n";
+    check(
+        &plus(fixture("kettle"), "manifests/z.yaml", job),
+        "invalid",
+        "unsupported resource \"boil\" with kind \"Job\"",
+    );
+}
+
+#[test]
+fn definitions_for_an_api_that_is_gone_are_named() {
+    let path = "manifests/kettles.crd.yaml";
+    check(
+        &with(
+            fixture("kettle"),
+            path,
+            "apiextensions.k8s.io/v1",
+            "apiextensions.k8s.io/v1beta1",
+        ),
+        "definition-version",
+        "unsupported bundle: custom resource definition \"kettles.kitchen.example.com\" is of \
+         apiextensions.k8s.io/v1beta1, which Kubernetes serves no longer: only apiextensions.k8s.io/v1 can be applied",
+    );
+}
+
+#[test]
+fn webhooks_without_a_certificate_provider_are_named() {
+    check(
+        &fixture("sieve"),
+        "webhooks",
+        "unsupported bundle: webhookDefinitions are not supported: no certificate provider is configured for \
+         ValidatingAdmissionWebhook \"vsieve.kitchen.example.com\", MutatingAdmissionWebhook \
+         \"msieve.kitchen.example.com\", ConversionWebhook \"csieve.kitchen.example.com\"",
+    );
+}
+
+/// Requirement 3.55: dependencies are never ignored, wherever they are declared.
+#[test]
+fn dependencies_are_named_wherever_they_are_declared() {
+    let refused = |declared: &str, needed: &str| {
+        format!(
+            "bundle \"kettle.v1.2.0\" has a dependency declared via {declared} which is currently not supported: \
+             {needed}"
+        )
+    };
+    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
+                   - type: olm.constraint\n  value: {failureMessage: needs gas, cel: {rule: 'true'}}\n";
+    check(
+        &plus(fixture("kettle"), "metadata/dependencies.yaml", in_file),
+        "dependency",
+        &format!(
+            "{}\n{}",
+            refused(
+                "\"olm.package\" in metadata/dependencies.yaml",
+                "package stove (>0.27.0)"
+            ),
+            refused("\"olm.constraint\" in metadata/dependencies.yaml", "needs gas")
+        ),
+    );
+    let property =
+        "properties:\n- type: olm.package.required\n  value: {packageName: stove, versionRange: 1.x}\n";
+    check(
+        &plus(fixture("kettle"), "metadata/properties.yaml", property),
+        "dependency",
+        &refused("property \"olm.package.required\"", "package stove (1.x)"),
+    );
+    let required = "customresourcedefinitions:\n    required:\n      \
+                    - {name: stoves.kitchen.example.com, version: v1, kind: Stove}";
+    check(
+        &with(fixture("kettle"), CSV, "customresourcedefinitions:", required),
+        "dependency",
+        &refused(
+            "a required API of its ClusterServiceVersion",
+            "API Stove kitchen.example.com/v1",
+        ),
+    );
+    check(
+        &plus(
+            fixture("kettle"),
+            "metadata/dependencies.yaml",
+            "dependencies: [{value: 1}]",
+        ),
+        "dependencies-unreadable",
+        "metadata/dependencies.yaml cannot be read: dependency 1 has no type",
+    );
+    let none = plus(
+        fixture("kettle"),
+        "metadata/dependencies.yaml",
+        "dependencies: []",
+    );
+    assert!(prepare(&none, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+}
+
+#[test]
+fn all_reasons_are_given_at_once() {
+    let files = with(
+        fixture("kettle"),
+        CSV,
+        "customresourcedefinitions:",
+        "webhookdefinitions: [{type: x}]\n  customresourcedefinitions:",
+    );
+    let files = with(files, CSV, "supported: true", "supported: false");
+    let owned = "install:\n    strategy: deployment";
+    let files = with(
+        files,
+        CSV,
+        owned,
+        &format!("apiservicedefinitions: {{owned: [{{name: a, version: v1, group: g}}]}}\n  {owned}"),
+    );
+    let refusal = prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).expect_err("four reasons");
+    let text = refusal.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[0].contains("apiServiceDefintions are not supported: \"v1.g\""),
+        "{text}"
+    );
+    assert!(
+        lines[1].contains("webhookDefinitions are not supported"),
+        "{text}"
+    );
+    assert!(
+        lines[2].contains("at least one of [AllNamespaces SingleNamespace OwnNamespace]"),
+        "{text}"
+    );
+}
+
+#[test]
+fn operators_that_cannot_watch_everything_are_refused_where_nothing_else_is_allowed() {
+    let files = with(
+        fixture("kettle"),
+        CSV,
+        "AllNamespaces, supported: true",
+        "AllNamespaces, supported: false",
+    );
+    check_request(
+        &files,
+        &Request {
+            scopes: Scopes::AllNamespacesOnly,
+            ..Request::new("kitchen")
+        },
+        "not-all-namespaces",
+        "unsupported bundle: bundle does not support AllNamespaces install mode",
+    );
+}
+
+#[test]
+fn configurations_that_do_not_fit_are_explained() {
+    let check = |config: Value, deployment_configuration, message: &str| {
+        let request = Request {
+            config: Some(&config),
+            deployment_configuration,
+            ..Request::new("kitchen")
+        };
+        let message = format!("invalid ClusterExtension configuration: invalid configuration: {message}");
+        check_request(&fixture("kettle"), &request, "config", &message);
+    };
+    let allowed = DeploymentConfiguration::Allowed;
+    check(json!({"colour": "red"}), allowed, "unknown field \"colour\"");
+    check(json!([]), allowed, "invalid type: got array, want object");
+    check(
+        json!({"deploymentConfig": {"env": [{"value": 1}]}}),
+        allowed,
+        "multiple errors found:\n  - required field \"name\" is missing\n  - invalid type for field \
+         \"deploymentConfig.env.0.value\": got number, want string",
+    );
+    check(
+        json!({"deploymentConfig": {"selector": {}}, "watchNamespace": "UP"}),
+        allowed,
+        "multiple errors found:\n  - unknown field \"selector\"\n  - invalid value for field \"watchNamespace\"\n  - \
+         invalid type for field \"watchNamespace\": got string, want null\n  - field \"watchNamespace\" must match \
+         pattern \"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$\"",
+    );
+    check(
+        json!({"deploymentConfig": {}}),
+        DeploymentConfiguration::Unknown,
+        "unknown field \"deploymentConfig\"",
+    );
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn json_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-zA-Z./'\" -]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 5, |inner| {
+            let key = prop_oneof![
+                Just("watchNamespace".to_owned()),
+                Just("deploymentConfig".to_owned()),
+                Just("env".to_owned()),
+                Just("affinity".to_owned()),
+                Just("nodeAffinity".to_owned()),
+                Just("volumes".to_owned()),
+                "[a-z]{1,4}",
+            ];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((key, inner), 0..5).prop_map(|fields| fields.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_configuration_is_refused_or_rendered_the_same_twice(config in json_value()) {
+            let files = fixture("kettle");
+            let request = Request { config: Some(&config), ..Request::new("kitchen") };
+            let attempt = || prepare(&files, &BTreeMap::new(), &request)
+                .map(|prepared| prepared.rendered.into_objects())
+                .map_err(|refusal| refusal.to_string());
+            prop_assert_eq!(attempt(), attempt());
+        }
+
+        #[test]
+        fn any_text_in_a_manifest_is_refused_or_rendered(text in "[a-zA-Z0-9:{}\\[\\],'\"\n -]{0,80}") {
+            let files = plus(fixture("kettle"), "manifests/z.yaml", &text);
+            let attempt = || prepare(&files, &BTreeMap::new(), &Request::new("kitchen"))
+                .map(|prepared| prepared.rendered.into_objects())
+                .map_err(|refusal| refusal.to_string());
+            prop_assert_eq!(attempt(), attempt());
+        }
+    }
+}
