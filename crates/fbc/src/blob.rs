@@ -2,7 +2,7 @@
 
 use crate::decode::ShapeError;
 use crate::{
-    Bundle, Channel, Deprecations, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
+    Bundle, Channel, Deprecations, Icon, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
     SCHEMA_PACKAGE,
 };
 
@@ -77,21 +77,25 @@ impl Blob {
 }
 
 impl Blob {
-    /// The blob again, when the manifests it carries can be read.
+    /// Looks into what the blob carries as base64: the icon of a package, the manifests of a bundle.
     ///
     /// # Errors
-    /// When the blob is a bundle and the data of one of its manifests is not base64.
-    pub fn with_readable_objects(self) -> Result<Self, BlobError> {
-        let Self::Bundle(bundle) = &self else {
-            return Ok(self);
-        };
-        match bundle.objects() {
-            Ok(_) => Ok(self),
-            Err(error) => Err(BlobError::BundleObject {
-                package: bundle.package.clone(),
-                bundle: bundle.name.clone(),
-                error,
-            }),
+    /// When it is not base64.
+    pub fn check_contents(&self) -> Result<(), BlobError> {
+        match self {
+            Self::Package(package) => match package.icon.as_ref().map(Icon::data) {
+                Some(Err(error)) => Err(BlobError::Package(error.within("icon"))),
+                _ => Ok(()),
+            },
+            Self::Bundle(bundle) => match bundle.objects() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(BlobError::BundleObject {
+                    package: bundle.package.clone(),
+                    bundle: bundle.name.clone(),
+                    error,
+                }),
+            },
+            Self::Channel(_) | Self::Deprecations(_) | Self::Other => Ok(()),
         }
     }
 }

@@ -296,14 +296,21 @@ fn write_letter(letter: char, out: &mut String) {
     }
 }
 
-/// Whether the string token can have a shorter or safer spelling.
+/// Whether the string token can have a shorter or safer spelling. `\n`, `\"` and their like have none.
 fn needs_rewriting(token: &[u8]) -> bool {
-    token.iter().enumerate().any(|(at, byte)| match byte {
-        b'\\' => true,
-        // The two line separators that JavaScript does not allow in strings.
-        0xe2 => matches!(token.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
-        _ => false,
-    })
+    let mut rest = token;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        if let Some(b'u' | b'/') = rest.get(at + 1) {
+            return true;
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    has_separator(token)
+}
+
+/// Whether there is one of the two line separators that JavaScript does not allow in strings.
+fn has_separator(token: &[u8]) -> bool {
+    memchr::memchr_iter(0xe2, token).any(|at| matches!(token.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])))
 }
 
 fn write_token(token: &str, out: &mut String) {
@@ -325,12 +332,14 @@ fn inside_quotes(token: &str) -> &str {
 /// Where the string that begins at `start` ends, its closing quote included.
 fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
+    while let Some(found) = bytes
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
+        if bytes.get(at + found) == Some(&b'"') {
+            return at + found + 1;
         }
+        at += found + 2;
     }
     bytes.len()
 }

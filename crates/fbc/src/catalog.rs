@@ -68,7 +68,7 @@ impl Catalog {
     /// When the blob has no schema or not the shape of its schema.
     pub fn add(&mut self, meta: Meta) -> Result<(), LoadError> {
         let blob = Blob::from_json(&meta.schema, meta.json())
-            .and_then(Blob::with_readable_objects)
+            .and_then(|blob| blob.check_contents().map(|()| blob))
             .map_err(|error| LoadError::Blob {
                 line: meta.position,
                 error,

@@ -4,6 +4,7 @@
 //! keys are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 
@@ -178,16 +179,29 @@ impl<T: Decode> Decode for List<T> {
     }
 }
 
+impl<T: Decode> Decode for HashMap<String, T> {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let entry = |(key, value): (Cow<'_, str>, &RawValue)| match decode(value.get()) {
+            Ok(value) => Ok((key.into_owned(), value)),
+            Err(error) => Err(error.within(&key)),
+        };
+        read_members(raw)?.0.into_iter().map(entry).collect()
+    }
+}
+
+fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
+    if !raw.starts_with('{') {
+        return Err(ShapeError::mismatch("an object", raw));
+    }
+    serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))
+}
+
 /// Calls `field` for every member of the object `raw`, in order, with its folded key.
 pub(crate) fn members(
     raw: &str,
     mut field: impl FnMut(&str, &str) -> Result<(), ShapeError>,
 ) -> Result<(), ShapeError> {
-    if !raw.starts_with('{') {
-        return Err(ShapeError::mismatch("an object", raw));
-    }
-    let members: Members<'_> =
-        serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))?;
+    let members = read_members(raw)?;
     members
         .0
         .into_iter()

@@ -20,6 +20,7 @@ pub mod bundle;
 pub mod canonical;
 pub mod catalog;
 pub mod channel;
+pub mod check;
 pub mod decode;
 pub mod deprecation;
 pub mod graph;
@@ -32,6 +33,7 @@ pub mod write;
 
 mod base64_text;
 mod fold;
+mod versions;
 mod walk;
 
 pub use blob::{Blob, BlobError};
@@ -39,6 +41,7 @@ pub use bundle::{Bundle, RelatedImage};
 pub use canonical::canonical;
 pub use catalog::{Catalog, LoadError};
 pub use channel::{Channel, ChannelEntry};
+pub use check::{Checker, Finding, Report};
 pub use decode::{List, ShapeError};
 pub use deprecation::{DeprecationEntry, Deprecations, Reference};
 pub use ignore::Ignore;
@@ -46,6 +49,7 @@ pub use index::{Filter, Index, IndexBuilder};
 pub use meta::{Meta, MetaError, metas};
 pub use package::{Icon, Package};
 pub use property::{Gvk, PackageProperty, PackageRequired, Property};
+pub use versions::BundleVersionError;
 pub use walk::walk_order;
 
 /// The schema of a package blob.

@@ -1,7 +1,7 @@
 //! `olm.package`: what users choose from a catalog.
 
 use crate::base64_text;
-use crate::decode::{Decode, List, ShapeError, decode, decode_object};
+use crate::decode::{List, ShapeError, decode, decode_object};
 use crate::property::Property;
 
 /// An `olm.package` blob (requirement 2.21).
@@ -30,7 +30,7 @@ impl Package {
     /// Reads a package from the JSON text of its blob.
     ///
     /// # Errors
-    /// When a field has the wrong type or the icon is not base64.
+    /// When a field has the wrong type.
     pub fn from_json(text: &str) -> Result<Self, ShapeError> {
         decode(text)
     }
@@ -39,26 +39,20 @@ impl Package {
 /// A picture.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Icon {
-    /// The bytes of the image.
-    pub data: Vec<u8>,
+    /// The bytes of the image as base64; see [`Icon::data`].
+    pub base64_data: String,
     /// The media type, such as `image/svg+xml`; empty when it was not given.
     pub media_type: String,
 }
+decode_object!(Icon { "base64data" => base64_data, "mediatype" => media_type });
 
-impl Decode for Icon {
-    fn decode(raw: &str) -> Result<Self, ShapeError> {
-        let mut icon = Self::default();
-        crate::decode::members(raw, |key, value| {
-            match key {
-                "base64data" => {
-                    icon.data = base64_text::decode(&decode::<String>(value)?)
-                        .map_err(|error| ShapeError::new(format!("must be base64: {error}")))?;
-                }
-                "mediatype" => icon.media_type = decode(value)?,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(icon)
+impl Icon {
+    /// The bytes of the image.
+    ///
+    /// # Errors
+    /// When they are not base64.
+    pub fn data(&self) -> Result<Vec<u8>, ShapeError> {
+        base64_text::decode(&self.base64_data)
+            .map_err(|error| ShapeError::new(format!("must be base64: {error}")).within("base64data"))
     }
 }

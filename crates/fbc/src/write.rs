@@ -175,7 +175,12 @@ fn package(package: &Package) -> String {
         Some(icon) => object.raw(
             "icon",
             &Object::new()
-                .string("base64data", &base64_text::encode(&icon.data))
+                .string(
+                    "base64data",
+                    &icon
+                        .data()
+                        .map_or_else(|_| icon.base64_data.clone(), |data| base64_text::encode(&data)),
+                )
                 .string("mediatype", &icon.media_type)
                 .finish(),
         ),

@@ -1,0 +1,223 @@
+//! The rules of a whole catalog.
+//!
+//! A [`Checker`] is fed the blobs of a catalog one at a time and keeps only what the rules between blobs need: names,
+//! edges and versions, no manifests. It reports everything it finds, never only the first fault, each with the
+//! object and the place it is about.
+
+mod blob;
+mod bundle;
+mod catalog;
+mod deprecation;
+mod image_reference;
+mod label;
+mod rule;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::channel::Channel;
+use crate::deprecation::Deprecations;
+use crate::meta::{Meta, MetaError};
+
+pub use rule::{Rule, Severity, Stage};
+
+/// How many findings are kept; more are only counted.
+pub const MAX_FINDINGS: usize = 10_000;
+
+/// One fault of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule that is broken.
+    pub rule: Rule,
+    /// What it is about.
+    pub object: Object,
+    /// Where it stands, when it stands somewhere.
+    pub place: Option<Place>,
+    /// What is wrong, without the object and the place.
+    pub message: String,
+}
+
+/// The package, and the channel or bundle in it, that a finding is about. Empty names are not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Object {
+    /// The package.
+    pub package: String,
+    /// The channel.
+    pub channel: String,
+    /// The bundle.
+    pub bundle: String,
+}
+
+impl Object {
+    fn package(package: &str) -> Self {
+        Self {
+            package: package.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn channel(package: &str, channel: &str) -> Self {
+        Self {
+            channel: channel.to_owned(),
+            ..Self::package(package)
+        }
+    }
+
+    fn bundle(package: &str, bundle: &str) -> Self {
+        Self {
+            bundle: bundle.to_owned(),
+            ..Self::package(package)
+        }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            ("package", &self.package),
+            ("channel", &self.channel),
+            ("bundle", &self.bundle),
+        ];
+        let mut separator = "";
+        for (kind, name) in parts.into_iter().filter(|(_, name)| !name.is_empty()) {
+            write!(formatter, "{separator}{kind} {name}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// Where a blob stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, relative to the root of the catalog.
+    pub file: Arc<str>,
+    /// The line where the blob begins, counted from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What a check came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The findings in the order of the catalog; those about no place come last.
+    pub findings: Vec<Finding>,
+    /// How many more there were than [`MAX_FINDINGS`].
+    pub omitted: usize,
+}
+
+impl Report {
+    /// Whether the catalog is valid: warnings do not count.
+    pub fn is_valid(&self) -> bool {
+        self.omitted == 0 && self.errors().next().is_none()
+    }
+
+    /// The findings that make the catalog invalid.
+    pub fn errors(&self) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(|finding| finding.rule.severity() == Severity::Error)
+    }
+}
+
+/// A check in progress.
+#[derive(Debug, Default)]
+pub struct Checker {
+    report: Report,
+    file: Option<Arc<str>>,
+    packages: HashMap<String, PackageFacts>,
+    /// Packages of which not all channels are known.
+    unreadable_channels: HashSet<String>,
+    channels: Vec<ChannelFacts>,
+    bundles: Vec<BundleFacts>,
+    deprecations: Vec<DeprecationFacts>,
+}
+
+#[derive(Debug)]
+struct PackageFacts {
+    default_channel: String,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct ChannelFacts {
+    channel: Channel,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct BundleFacts {
+    package: String,
+    name: String,
+    /// Version and release as one text, when they can be read.
+    version: Option<String>,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct DeprecationFacts {
+    deprecations: Deprecations,
+    place: Place,
+}
+
+impl Checker {
+    /// A check of a catalog of which nothing has been read.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next blob, which stands in `file`.
+    pub fn add(&mut self, file: &str, meta: &Meta) {
+        let place = self.place(file, meta.position);
+        self.add_blob(meta, place);
+    }
+
+    /// Takes note of a file that cannot be read to its end.
+    pub fn add_failure(&mut self, file: &str, error: &MetaError) {
+        let place = self.place(file, error.line);
+        self.find(Rule::Syntax, Object::default(), Some(place), error.to_string());
+    }
+
+    /// Applies the rules between blobs and returns what was found.
+    pub fn finish(mut self) -> Report {
+        self.check_catalog();
+        self.check_deprecations();
+        // The sort is stable: within a blob the findings stay in the order of the rules.
+        self.report
+            .findings
+            .sort_by(|left, right| match (&left.place, &right.place) {
+                (Some(left), Some(right)) => {
+                    crate::walk_order(&left.file, &right.file).then(left.line.cmp(&right.line))
+                }
+                (left, right) => left.is_none().cmp(&right.is_none()),
+            });
+        self.report
+    }
+
+    fn place(&mut self, file: &str, line: usize) -> Place {
+        let file = match &self.file {
+            Some(current) if **current == *file => Arc::clone(current),
+            _ => Arc::clone(self.file.insert(Arc::from(file))),
+        };
+        Place { file, line }
+    }
+
+    fn find(&mut self, rule: Rule, object: Object, place: Option<Place>, message: impl Into<String>) {
+        if self.report.findings.len() < MAX_FINDINGS {
+            self.report.findings.push(Finding {
+                rule,
+                object,
+                place,
+                message: message.into(),
+            });
+        } else {
+            self.report.omitted += 1;
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What can be said of a blob by itself.
+
+use crate::blob::{Blob, BlobError};
+use crate::check::label::{is_group, is_version};
+use crate::check::{BundleFacts, Checker, DeprecationFacts, Object, PackageFacts, Place, Rule};
+use crate::decode::{List, decode, decode_object};
+use crate::meta::Meta;
+use crate::package::Package;
+use crate::property::{self, Property};
+use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
+
+use olm_version::quoted;
+
+use super::{ChannelFacts, label::label_faults};
+
+/// What any blob may have, whatever its schema.
+#[derive(Default)]
+struct Envelope {
+    package: Option<String>,
+    properties: List<Property>,
+}
+decode_object!(Envelope { "package" => package, "properties" => properties });
+
+impl Checker {
+    pub(super) fn add_blob(&mut self, meta: &Meta, place: Place) {
+        let blob = match Blob::from_json(&meta.schema, shown(meta)) {
+            Ok(blob) => blob,
+            Err(error) => {
+                let rule = if matches!(error, BlobError::NoSchema(_)) {
+                    Rule::Schema
+                } else {
+                    Rule::Shape
+                };
+                self.find(rule, object(meta), Some(place.clone()), error.to_string());
+                self.add_unreadable(meta, place);
+                return;
+            }
+        };
+        if let Err(error) = blob.check_contents() {
+            self.find(Rule::Shape, object(meta), Some(place.clone()), error.to_string());
+        }
+        match blob {
+            Blob::Package(package) => self.add_package(package, place),
+            Blob::Channel(channel) => {
+                let object = Object::channel(&channel.package, &channel.name);
+                self.check_properties(&channel.properties, &object, &place);
+                self.channels.push(ChannelFacts { channel, place });
+            }
+            Blob::Bundle(bundle) => self.add_bundle(&bundle, place),
+            Blob::Deprecations(deprecations) => {
+                self.deprecations.push(DeprecationFacts { deprecations, place });
+            }
+            Blob::Other => self.add_other(meta, &place),
+        }
+    }
+
+    /// What is known of a blob that cannot be read keeps others from being reported for its sake.
+    fn add_unreadable(&mut self, meta: &Meta, place: Place) {
+        match meta.schema.as_str() {
+            SCHEMA_PACKAGE => {
+                self.unreadable_channels.insert(meta.name.clone());
+                self.packages.entry(meta.name.clone()).or_insert(PackageFacts {
+                    default_channel: String::new(),
+                    place,
+                });
+            }
+            SCHEMA_CHANNEL => {
+                self.unreadable_channels.insert(meta.package.clone());
+            }
+            SCHEMA_BUNDLE => self.bundles.push(BundleFacts {
+                package: meta.package.clone(),
+                name: meta.name.clone(),
+                version: None,
+                place,
+            }),
+            _ => {}
+        }
+    }
+
+    fn add_other(&mut self, meta: &Meta, place: &Place) {
+        let object = Object::package(&meta.package);
+        match decode::<Envelope>(meta.json()) {
+            Ok(envelope) => {
+                if envelope.package.as_deref() == Some("") {
+                    let message = "package must not be empty when it is given";
+                    self.find(Rule::BlobPackage, object.clone(), Some(place.clone()), message);
+                }
+                self.check_properties(&envelope.properties, &object, place);
+            }
+            Err(error) => self.find(Rule::Properties, object, Some(place.clone()), error.to_string()),
+        }
+    }
+
+    fn add_package(&mut self, package: Package, place: Place) {
+        if package.name.is_empty() {
+            let message = "config contains package with no name";
+            self.find(Rule::PackageName, Object::default(), Some(place), message);
+            return;
+        }
+        let object = Object::package(&package.name);
+        let faults = label_faults(&package.name);
+        if !faults.is_empty() {
+            let message = format!(
+                "invalid package name {}: [{}]",
+                quoted(&package.name),
+                faults.join(" ")
+            );
+            self.find(Rule::PackageLabel, object.clone(), Some(place.clone()), message);
+        }
+        if package.default_channel.is_empty() {
+            self.find(
+                Rule::DefaultChannel,
+                object.clone(),
+                Some(place.clone()),
+                "default channel must be set",
+            );
+        }
+        self.check_properties(&package.properties, &object, &place);
+        if self.packages.contains_key(&package.name) {
+            let message = format!("duplicate package {}", quoted(&package.name));
+            self.find(Rule::PackageDuplicate, object, Some(place), message);
+            return;
+        }
+        self.packages.insert(
+            package.name,
+            PackageFacts {
+                default_channel: package.default_channel,
+                place,
+            },
+        );
+    }
+
+    /// The rules for the properties of any blob.
+    pub(super) fn check_properties(&mut self, properties: &[Property], object: &Object, place: &Place) {
+        for (index, property) in properties.iter().enumerate() {
+            if property.kind.is_empty() {
+                let message = format!("property[{index}] must have a type");
+                self.find(Rule::PropertyType, object.clone(), Some(place.clone()), message);
+            }
+            if &*property.value == "null" {
+                let message = format!(
+                    "property[{index}] of type {} must not be null",
+                    quoted(&property.kind)
+                );
+                self.find(Rule::PropertyNull, object.clone(), Some(place.clone()), message);
+            }
+            match fault(property) {
+                Err(Fault::Shape(problem)) => {
+                    let bundle = if object.bundle.is_empty() {
+                        String::new()
+                    } else {
+                        format!("parse properties for bundle {}: ", quoted(&object.bundle))
+                    };
+                    let message = format!(
+                        "{bundle}parse property[{index}] of type {}: {problem}",
+                        quoted(&property.kind)
+                    );
+                    self.find(Rule::PropertyValue, object.clone(), Some(place.clone()), message);
+                }
+                Err(Fault::Rule(rule, problem)) => {
+                    let message = format!("property[{index}] of type {} {problem}", quoted(&property.kind));
+                    self.find(rule, object.clone(), Some(place.clone()), message);
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+/// What the blob says it is about.
+fn object(meta: &Meta) -> Object {
+    match meta.schema.as_str() {
+        SCHEMA_PACKAGE => Object::package(&meta.name),
+        SCHEMA_CHANNEL => Object::channel(&meta.package, &meta.name),
+        SCHEMA_BUNDLE => Object::bundle(&meta.package, &meta.name),
+        _ => Object::package(&meta.package),
+    }
+}
+
+/// The JSON of the blob, shortened where it is only shown and not read.
+fn shown(meta: &Meta) -> &str {
+    if !meta.schema.is_empty() {
+        return meta.json();
+    }
+    let end = meta
+        .json()
+        .char_indices()
+        .nth(200)
+        .map_or(meta.json().len(), |(at, _)| at);
+    meta.json().get(..end).unwrap_or_default()
+}
+
+enum Fault {
+    Shape(String),
+    Rule(Rule, String),
+}
+
+impl From<crate::ShapeError> for Fault {
+    fn from(error: crate::ShapeError) -> Self {
+        Self::Shape(error.to_string())
+    }
+}
+
+/// What is wrong with the value of a property of a known type.
+fn fault(property: &Property) -> Result<(), Fault> {
+    property.well_formed()?;
+    match property.kind.as_str() {
+        property::TYPE_PACKAGE => drop(property.package()?),
+        property::TYPE_PACKAGE_REQUIRED => {
+            let required = property.package_required()?;
+            if required.package_name.is_empty() {
+                return Err(Fault::Rule(
+                    Rule::PackageRequired,
+                    "must name a package".to_owned(),
+                ));
+            }
+            olm_version::blang::Range::parse(&required.version_range).map_err(|error| {
+                let range = quoted(&required.version_range);
+                Fault::Rule(
+                    Rule::PackageRequired,
+                    format!("has an invalid version range {range}: {error}"),
+                )
+            })?;
+        }
+        property::TYPE_GVK => check_gvk(property, Rule::Gvk)?,
+        property::TYPE_GVK_REQUIRED => check_gvk(property, Rule::GvkRequired)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check_gvk(property: &Property, rule: Rule) -> Result<(), Fault> {
+    let gvk = property.gvk()?;
+    let parts = [
+        ("group", &gvk.group, is_group(&gvk.group)),
+        ("version", &gvk.version, is_version(&gvk.version)),
+        ("kind", &gvk.kind, is_version(&gvk.kind.to_ascii_lowercase())),
+    ];
+    match parts.into_iter().find(|(_, _, valid)| !valid) {
+        Some((part, text, _)) if text.is_empty() => Err(Fault::Rule(rule, format!("must have a {part}"))),
+        Some((part, text, _)) => Err(Fault::Rule(
+            rule,
+            format!("has an invalid {part} {}", quoted(text)),
+        )),
+        None => Ok(()),
+    }
+}

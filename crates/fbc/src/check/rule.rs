@@ -1,0 +1,211 @@
+//! The rules by name.
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; the catalog stays valid.
+    Warning,
+    /// The catalog is not valid.
+    Error,
+}
+
+impl Severity {
+    /// The name, as reports show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// When a fault shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The blob cannot be loaded by type.
+    Load,
+    /// The catalog breaks a rule.
+    Validate,
+}
+
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])+ $name:ident, $id:literal, $requirement:literal;)+) => {
+        /// A rule that a catalog can break.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Rule {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Rule {
+            /// Every rule.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name of the rule in reports; it never changes its meaning.
+            pub fn id(self) -> &'static str {
+                match self { $(Self::$name => $id,)+ }
+            }
+
+            /// The requirement behind the rule.
+            pub fn requirement(self) -> &'static str {
+                match self { $(Self::$name => $requirement,)+ }
+            }
+        }
+    };
+}
+
+rules! {
+    /// A file is a stream of JSON or YAML objects with unique keys.
+    Syntax, "syntax", "2.02";
+    /// A blob has a schema.
+    Schema, "schema", "2.10";
+    /// The fields of a blob have the types that its schema gives them.
+    Shape, "shape", "2.10";
+    /// A package that is given is not empty.
+    BlobPackage, "blob-package", "2.11";
+    /// Properties are a list.
+    Properties, "properties", "2.12";
+    /// A property has a type.
+    PropertyType, "property-type", "2.13";
+    /// The value of a property is not null.
+    PropertyNull, "property-null", "2.13";
+    /// The value of a property is there and fits its type.
+    PropertyValue, "property-value", "2.13";
+    /// A package has a name.
+    PackageName, "package-name", "2.21";
+    /// The name of a package is an RFC 1123 label.
+    PackageLabel, "package-label", "2.21";
+    /// A package is described once.
+    PackageDuplicate, "package-duplicate", "2.07";
+    /// A package has a default channel.
+    DefaultChannel, "default-channel", "2.21";
+    /// The default channel is one of the package's channels.
+    DefaultChannelUnknown, "default-channel-unknown", "2.22";
+    /// A package has channels.
+    PackageWithoutChannel, "package-without-channel", "2.20";
+    /// A package has bundles.
+    PackageWithoutBundle, "package-without-bundle", "2.20";
+    /// A channel belongs to a package of the catalog.
+    ChannelPackage, "channel-package", "2.30";
+    /// A channel has a name.
+    ChannelName, "channel-name", "2.30";
+    /// A channel is described once.
+    ChannelDuplicate, "channel-duplicate", "2.07";
+    /// A channel has entries.
+    ChannelEmpty, "channel-empty", "2.30";
+    /// An entry has a name.
+    EntryName, "entry-name", "2.31";
+    /// A bundle is once in a channel.
+    EntryDuplicate, "entry-duplicate", "2.34";
+    /// The bundle of an entry is in the catalog.
+    EntryBundle, "entry-bundle", "2.31";
+    /// `replaces` and `skipRange` are not empty when they are given.
+    EntryEdge, "entry-edge", "2.31";
+    /// The names in `skips` are not empty.
+    EntrySkip, "entry-skip", "2.31";
+    /// `skipRange` is a range of versions.
+    EntrySkipRange, "entry-skip-range", "2.31";
+    /// A channel has one head, no circles, and no stranded entries.
+    ChannelGraph, "channel-graph", "2.33";
+    /// A bundle names its package.
+    BundlePackage, "bundle-package", "2.40";
+    /// A bundle belongs to a package of the catalog.
+    BundlePackageUnknown, "bundle-package-unknown", "2.40";
+    /// A bundle is described once.
+    BundleDuplicate, "bundle-duplicate", "2.07";
+    /// A bundle is in some channel.
+    BundleOrphan, "bundle-orphan", "2.20";
+    /// A bundle has an image, or at least manifests.
+    BundleImage, "bundle-image", "2.40";
+    /// A bundle has an image, even when it carries its manifests.
+    BundleImageOnly, "bundle-image-only", "2.40";
+    /// Image references can be parsed.
+    ImageReference, "image-reference", "2.40";
+    /// A related image names an image.
+    RelatedImage, "related-image", "2.40";
+    /// A bundle has exactly one `olm.package` property.
+    PackageProperty, "package-property", "2.41";
+    /// The `olm.package` property names the bundle's package.
+    PackagePropertyName, "package-property-name", "2.41";
+    /// The version is a semantic version.
+    Version, "version", "2.41";
+    /// The release is a release.
+    Release, "release", "2.41";
+    /// A bundle with a release is named after its package, version and release.
+    ReleaseName, "release-name", "2.41";
+    /// A version with a release has no build metadata.
+    ReleaseBuild, "release-build", "2.41";
+    /// A version and release is there once in a package.
+    VersionDuplicate, "version-duplicate", "2.07";
+    /// A provided API is a valid group, version and kind.
+    Gvk, "gvk", "2.42";
+    /// A required package is named with a valid range.
+    PackageRequired, "package-required", "2.43";
+    /// A required API is a valid group, version and kind.
+    GvkRequired, "gvk-required", "2.44";
+    /// Deprecations belong to a package of the catalog.
+    DeprecationPackage, "deprecation-package", "2.50";
+    /// A package has its deprecations in one blob.
+    DeprecationDuplicate, "deprecation-duplicate", "2.50";
+    /// Deprecations have no name of their own.
+    DeprecationName, "deprecation-name", "2.50";
+    /// Deprecations have entries.
+    DeprecationEmpty, "deprecation-empty", "2.51";
+    /// What is deprecated is there, once, and of a schema that can be deprecated.
+    DeprecationReference, "deprecation-reference", "2.52";
+    /// A deprecation has a message.
+    DeprecationMessage, "deprecation-message", "2.53";
+}
+
+impl Rule {
+    /// How bad it is to break the rule.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::DeprecationEmpty => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+
+    /// When a fault against the rule shows.
+    pub fn stage(self) -> Stage {
+        match self {
+            Self::Syntax | Self::Schema | Self::Shape => Stage::Load,
+            _ => Stage::Validate,
+        }
+    }
+
+    /// What to do about a fault against the rule, where that is not plain from the fault.
+    pub fn hint(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Syntax => "files that are no part of the catalog are listed in .indexignore",
+            Self::Schema => "give the object a schema, or remove the empty document",
+            Self::BundleOrphan => "add an entry for the bundle to a channel, or remove the bundle",
+            Self::EntryBundle => "add the olm.bundle blob, or remove the entry",
+            Self::DefaultChannelUnknown => "add the channel, or name another one in defaultChannel",
+            Self::ChannelGraph => {
+                "every entry but one has to be replaced or skipped by another entry of the channel"
+            }
+            Self::EntrySkipRange | Self::PackageRequired => {
+                "write a range such as `>=1.0.0 <2.0.0`: blanks between its parts, no commas, full versions"
+            }
+            Self::VersionDuplicate => "give each bundle of a package its own version",
+            Self::PackageDuplicate | Self::BundleDuplicate | Self::ChannelDuplicate => {
+                "remove one of them; a directory copied into another one takes its blobs with it"
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Rule;
+
+    #[test]
+    fn every_rule_has_a_name_of_its_own() {
+        let ids: HashSet<&str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+        assert_eq!(ids.len(), Rule::ALL.len());
+    }
+}

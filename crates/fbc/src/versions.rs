@@ -1,0 +1,202 @@
+//! The version and release of a bundle.
+
+use std::collections::HashMap;
+
+use olm_version::{Release, Version, VersionRelease, VersionReleaseError, blang, quoted};
+
+use crate::bundle::Bundle;
+use crate::decode::{ShapeError, decode, decode_object};
+use crate::property::{PackageProperty, TYPE_CSV_METADATA, TYPE_PACKAGE};
+
+/// The annotation by which a bundle says that it takes the place of another one.
+const SUBSTITUTES_FOR: &str = "olm.substitutesFor";
+
+/// Why the version of a bundle is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BundleVersionError {
+    /// The bundle has no or several properties that say it.
+    #[error("must be exactly one property of type \"olm.package\"")]
+    Property,
+    /// The value of that property has the wrong shape.
+    #[error("parse property of type \"olm.package\": {0}")]
+    Shape(ShapeError),
+    /// The version is not semantic, or the release not one.
+    #[error("bundle {}: {error}", quoted(.bundle))]
+    Version {
+        /// The bundle.
+        bundle: String,
+        /// What is wrong.
+        error: VersionReleaseError,
+    },
+}
+
+impl Bundle {
+    /// The version and release of the bundle, by its `olm.package` property (requirement 2.41).
+    ///
+    /// Build metadata of the version is the release when the property names none and the bundle's
+    /// `ClusterServiceVersion` says that the bundle substitutes for another one.
+    ///
+    /// # Errors
+    /// When the property is not there exactly once or cannot be read.
+    pub fn version_release(&self) -> Result<VersionRelease, BundleVersionError> {
+        let mut properties = self
+            .properties
+            .iter()
+            .filter(|property| property.kind == TYPE_PACKAGE);
+        let (Some(property), None) = (properties.next(), properties.next()) else {
+            return Err(BundleVersionError::Property);
+        };
+        let property = property.package().map_err(BundleVersionError::Shape)?;
+        let (version, release) = self
+            .version_of(&property)
+            .map_err(|error| BundleVersionError::Version {
+                bundle: self.name.clone(),
+                error,
+            })?;
+        Ok(VersionRelease {
+            version,
+            release: Some(release).filter(|release| !release.is_empty()),
+        })
+    }
+
+    pub(crate) fn version_of(
+        &self,
+        property: &PackageProperty,
+    ) -> Result<(Version, Release), VersionReleaseError> {
+        let VersionRelease { mut version, release } =
+            VersionRelease::explicit(&property.version, &property.release)?;
+        let release = release.unwrap_or_default();
+        if release.is_empty()
+            && !version.build.is_empty()
+            && self.substitutes()
+            && let Ok(release) = Release::parse(version.build.as_str())
+        {
+            let plain = property.version.split('+').next().unwrap_or_default();
+            version = blang::parse_version(plain).unwrap_or(version);
+            return Ok((version, release));
+        }
+        Ok((version, release))
+    }
+
+    /// Whether the bundle's `ClusterServiceVersion` says that it substitutes for another bundle.
+    fn substitutes(&self) -> bool {
+        let metadata = self
+            .properties
+            .iter()
+            .filter(|property| property.kind == TYPE_CSV_METADATA);
+        let annotated = metadata.filter_map(|property| property.parse::<Annotated>().ok());
+        let carried = self.objects().unwrap_or_default();
+        let carried = carried.iter().filter_map(|object| {
+            let value = olm_yaml::to_json(object).ok()?;
+            let manifest = decode::<Manifest>(&serde_json::to_string(&value).ok()?).ok()?;
+            Some(manifest)
+                .filter(|manifest| manifest.kind == "ClusterServiceVersion")
+                .map(|manifest| manifest.metadata)
+        });
+        annotated.chain(carried).any(|annotated| {
+            annotated
+                .annotations
+                .get(SUBSTITUTES_FOR)
+                .is_some_and(|name| !name.is_empty())
+        })
+    }
+}
+
+#[derive(Default)]
+struct Manifest {
+    kind: String,
+    metadata: Annotated,
+}
+decode_object!(Manifest { "kind" => kind, "metadata" => metadata });
+
+#[derive(Default)]
+struct Annotated {
+    annotations: HashMap<String, String>,
+}
+decode_object!(Annotated { "annotations" => annotations });
+
+#[cfg(test)]
+mod tests {
+    use crate::base64_text;
+    use crate::bundle::Bundle;
+    use crate::property::Property;
+
+    fn check(properties: &[(&str, &str)], expected: Result<(&str, &str), &str>) {
+        let bundle = Bundle {
+            name: "b".to_owned(),
+            properties: properties
+                .iter()
+                .map(|(kind, value)| Property::new(*kind, *value))
+                .collect(),
+            ..Bundle::default()
+        };
+        let found = bundle
+            .version_release()
+            .map_err(|error| error.to_string())
+            .map(|found| {
+                (
+                    found.version.to_string(),
+                    found
+                        .release
+                        .map(|release| release.to_string())
+                        .unwrap_or_default(),
+                )
+            });
+        let expected = expected
+            .map(|(version, release)| (version.to_owned(), release.to_owned()))
+            .map_err(str::to_owned);
+        assert_eq!(found, expected, "{properties:?}");
+    }
+
+    const BUILD: (&str, &str) = ("olm.package", r#"{"packageName":"p","version":"1.0.0+2"}"#);
+
+    #[test]
+    fn the_release_is_what_the_property_says() {
+        check(
+            &[("olm.package", r#"{"version":"1.0.0","release":"2"}"#)],
+            Ok(("1.0.0", "2")),
+        );
+        check(&[("olm.package", r#"{"version":"1.0.0"}"#)], Ok(("1.0.0", "")));
+    }
+
+    #[test]
+    fn build_metadata_is_the_release_of_a_substitute_only() {
+        check(&[BUILD], Ok(("1.0.0+2", "")));
+        check(
+            &[
+                BUILD,
+                (
+                    "olm.csv.metadata",
+                    r#"{"annotations":{"olm.substitutesFor":"a"}}"#,
+                ),
+            ],
+            Ok(("1.0.0", "2")),
+        );
+        check(
+            &[
+                BUILD,
+                ("olm.csv.metadata", r#"{"annotations":{"olm.substitutesFor":""}}"#),
+            ],
+            Ok(("1.0.0+2", "")),
+        );
+        let carried = |kind: &str| {
+            let manifest = format!("kind: {kind}\nmetadata:\n  annotations:\n    olm.substitutesFor: a\n");
+            format!(r#"{{"data":"{}"}}"#, base64_text::encode(manifest.as_bytes()))
+        };
+        check(
+            &[BUILD, ("olm.bundle.object", &carried("ClusterServiceVersion"))],
+            Ok(("1.0.0", "2")),
+        );
+        check(
+            &[BUILD, ("olm.bundle.object", &carried("ConfigMap"))],
+            Ok(("1.0.0+2", "")),
+        );
+    }
+
+    #[test]
+    fn the_property_is_there_once() {
+        let message = "must be exactly one property of type \"olm.package\"";
+        check(&[], Err(message));
+        check(&[BUILD, BUILD], Err(message));
+    }
+}

@@ -1,0 +1,54 @@
+//! `fbc-write`: rendered catalogs.
+
+use olm_fbc::meta::limits;
+use olm_fbc::{Catalog, write};
+use serde_json::Value;
+
+use super::Outcome;
+use super::fbc_load::catalog_files;
+
+/// Loads the files of the case and compares the rendered texts.
+pub fn run(case: &Value) -> Outcome {
+    let expect = case.get("expect").unwrap_or(&Value::Null);
+    let mut catalog = Catalog::default();
+    let files = catalog_files::read(case.get("files"));
+    let failure = files
+        .iter()
+        .find_map(|(_, text)| catalog.load(text.as_bytes(), &limits()).err());
+    let expected_failure = expect.get("load_error").and_then(Value::as_str);
+    let outcome = Outcome::compare("the load fails", &expected_failure.is_some(), &failure.is_some());
+    if failure.is_some() {
+        return outcome;
+    }
+    if expect.get("nameless").and_then(Value::as_str) == Some("kept") {
+        // The reference loses blobs that name no package; without them the texts are equal.
+        let all = write::json_lines(&catalog).lines().count();
+        let read = [
+            &catalog.packages.len(),
+            &catalog.channels.len(),
+            &catalog.bundles.len(),
+        ];
+        let read = read.into_iter().sum::<usize>() + catalog.deprecations.len() + catalog.others.len();
+        if all != read {
+            return Outcome::Fail(format!("{read} blobs were read and {all} written"));
+        }
+        catalog.packages.retain(|package| !package.name.is_empty());
+        catalog.channels.retain(|channel| !channel.package.is_empty());
+        catalog.bundles.retain(|bundle| !bundle.package.is_empty());
+        catalog
+            .deprecations
+            .retain(|deprecations| !deprecations.package.is_empty());
+    }
+    let text = |key: &str| expect.get(key).and_then(Value::as_str).map(str::to_owned);
+    outcome
+        .and(|| {
+            text("json").map_or(Outcome::Pass, |json| {
+                Outcome::compare("JSON", &json, &write::json(&catalog))
+            })
+        })
+        .and(|| {
+            text("yaml").map_or(Outcome::Pass, |yaml| {
+                Outcome::compare("YAML", &yaml, &write::yaml(&catalog))
+            })
+        })
+}
