@@ -16,6 +16,9 @@ const SALUTATION: &str = "                salutation:
                   description: What stands before the name; `Hello` when absent.
                   maxLength: 100";
 
+/// The image of the sample operator on a real node; a simulated one runs anything.
+pub const OPERATOR_IMAGE: &str = "olmv1/sample-operator:v0.1.0";
+
 /// The versions of the sample operator, in the order of their release.
 pub const VERSIONS: &[&str] = &["1.0.0", "1.0.1", "1.1.0", "2.0.0"];
 

@@ -1,12 +1,15 @@
 //! `olm-test`: the proving ground from the command line.
 
+use std::future::Future;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use olm_test::cluster::command::{ClusterCommand, run};
 
-/// A real control plane, node and registry for tests.
+/// A real control plane, node and registry for tests, and the product on them.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -18,11 +21,18 @@ enum Verb {
     /// A throwaway cluster: etcd, API server, controllers, scheduler, a simulated or a real node, a registry.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
+    Run,
+    /// The managers as Pods on a real node, from the shipped manifests. Needs root.
+    E2e {
+        /// Folder with the images as OCI archives.
+        #[arg(long, default_value = "dist")]
+        images: PathBuf,
+    },
 }
 
-#[tokio::main]
 #[expect(clippy::print_stderr, reason = "the last word of a command line")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -35,10 +45,25 @@ async fn main() -> ExitCode {
         )
         .init();
     let outcome = match Arguments::parse().command {
-        Verb::Cluster(command) => run(command).await,
+        Verb::Cluster(command) => wait_for(run(command)),
+        Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
+        // It moves threads into the node's network before they become a runtime.
+        Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
     };
     outcome.unwrap_or_else(|e| {
         eprintln!("error: {e:#}");
         ExitCode::FAILURE
     })
+}
+
+fn wait_for(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    tokio::runtime::Runtime::new()?.block_on(work)
+}
+
+fn verdict(passed: bool) -> ExitCode {
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

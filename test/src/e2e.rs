@@ -1,0 +1,432 @@
+//! `olm-test e2e`: the managers as Pods on a real node, from the shipped manifests.
+//!
+//! One story in steps; each prints like a test, and what follows a failed step counts as failed too.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use olm_api::{ClusterExtension, conditions, names};
+use serde_json::json;
+
+use crate::cluster::{Cluster, Mode};
+use crate::samples;
+use crate::world::{Lab, eventually, repository};
+
+const SOON: Duration = Duration::from_secs(120);
+const MANAGERS: &[&str] = &[
+    "catalogd-controller-manager",
+    "operator-controller-controller-manager",
+];
+const STEPS: &[&str] = &[
+    "the managers become available from the shipped manifests",
+    "an extension is installed and its operator works",
+    "the extension is upgraded",
+    "a broken object is repaired",
+    "both managers restart and go on",
+    "the extension is removed and nothing is left",
+];
+
+/// Runs the story with the images in `images` (`make images` puts them there). Returns whether all of it passed.
+///
+/// # Errors
+/// When the cluster does not start.
+pub fn run(images: &Path) -> Result<bool> {
+    let starting = tokio::runtime::Runtime::new()?;
+    let cluster = starting.block_on(Cluster::start(Mode::Node))?;
+    drop(starting);
+    for entry in std::fs::read_dir(images).with_context(|| format!("no images in {}", images.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "tar") {
+            cluster.load(&path)?;
+        }
+    }
+    // Threads that start from here on are in the node's network.
+    cluster.enter()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(story(cluster))
+}
+
+async fn story(cluster: Cluster) -> Result<bool> {
+    olm_platform::crypto::install();
+    let story = Story {
+        lab: Lab::over(cluster).await?,
+        before: BTreeSet::new(),
+    };
+    let mut out = std::io::stdout();
+    writeln!(out, "\nrunning {} tests", STEPS.len())?;
+    let mut story = story;
+    let (mut passed, mut failed) = (0, 0);
+    for step in STEPS {
+        let begin = Instant::now();
+        let outcome = if failed > 0 {
+            Err(anyhow::anyhow!("an earlier step failed"))
+        } else {
+            story.step(step).await
+        };
+        match outcome {
+            Ok(()) => {
+                passed += 1;
+                writeln!(out, "test {step} ... ok ({:.1} s)", begin.elapsed().as_secs_f64())?;
+            }
+            Err(error) => {
+                failed += 1;
+                writeln!(out, "test {step} ... FAILED\n{error:?}")?;
+                if failed == 1 {
+                    story.show_managers()?;
+                }
+            }
+        }
+    }
+    writeln!(out, "\n{passed} passed, {failed} failed")?;
+    Ok(failed == 0)
+}
+
+struct Story {
+    lab: Lab,
+    before: BTreeSet<String>,
+}
+
+impl Story {
+    async fn step(&mut self, step: &str) -> Result<()> {
+        match STEPS.iter().position(|known| *known == step) {
+            Some(0) => self.deploy().await,
+            Some(1) => self.install().await,
+            Some(2) => self.upgrade().await,
+            Some(3) => self.repair().await,
+            Some(4) => self.restart().await,
+            Some(5) => self.uninstall().await,
+            _ => bail!("no such step"),
+        }
+    }
+
+    async fn deploy(&mut self) -> Result<()> {
+        let lab = &self.lab;
+        let authority = std::fs::read_to_string(lab.authorities().join("ca.crt"))?;
+        lab.apply(&[
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": names::SYSTEM_NAMESPACE } }),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "registry-ca", "namespace": names::SYSTEM_NAMESPACE },
+                "data": { "ca.crt": authority },
+            }),
+        ])?;
+        let overlay = repository().join("test/e2e").display().to_string();
+        lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", &overlay])?;
+        for manager in MANAGERS {
+            self.available(names::SYSTEM_NAMESPACE, manager).await?;
+        }
+        Ok(())
+    }
+
+    async fn install(&mut self) -> Result<()> {
+        let catalog = self
+            .lab
+            .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
+            .await?;
+        self.lab.apply(&[json!({
+            "apiVersion": "olm.operatorframework.io/v1",
+            "kind": "ClusterCatalog",
+            "metadata": { "name": "samples" },
+            "spec": { "source": { "type": "Image", "image": { "ref": catalog } } },
+        })])?;
+        eventually("the catalog is served", SOON, async || {
+            let catalogs = Api::<olm_api::ClusterCatalog>::all(self.lab.client.clone());
+            let catalog = catalogs.get("samples").await?;
+            if conditions::is_true(catalog.conditions(), conditions::SERVING) {
+                return Ok(Some(()));
+            }
+            bail!("status is {}", serde_json::to_string(&catalog.status)?)
+        })
+        .await?;
+        // Namespace, account and rights stay when the extension goes, so they are there before the list is taken.
+        self.lab.apply_file("manifests/samples/greeter.yaml")?;
+        self.extensions()
+            .delete("greeter", &DeleteParams::default())
+            .await?;
+        self.gone().await?;
+        self.before = self.everything()?;
+        self.lab.apply_file("manifests/samples/greeter.yaml")?;
+        self.at_version("1.0.1").await?;
+        self.available("greeter", "greeter-operator").await?;
+        self.greets("Ada", None, "Hello, Ada!", "1.0.1").await
+    }
+
+    async fn upgrade(&mut self) -> Result<()> {
+        let patch = json!({ "spec": { "source": { "catalog": { "version": "1.x" } } } });
+        self.extensions()
+            .patch("greeter", &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        self.at_version("1.1.0").await?;
+        self.available("greeter", "greeter-operator").await?;
+        self.greets("Grace", Some("Good day"), "Good day, Grace!", "1.1.0")
+            .await
+    }
+
+    async fn repair(&mut self) -> Result<()> {
+        let deployments = Api::<Deployment>::namespaced(self.lab.client.clone(), "greeter");
+        let broken = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "operator", "image": "nowhere.invalid/broken:v1" }] } } } });
+        deployments
+            .patch(
+                "greeter-operator",
+                &PatchParams::default(),
+                &Patch::Strategic(&broken),
+            )
+            .await?;
+        eventually("the image is repaired", SOON, async || {
+            let deployment = deployments.get("greeter-operator").await?;
+            let image = deployment
+                .spec
+                .and_then(|spec| spec.template.spec)
+                .and_then(|pod| pod.containers.into_iter().next())
+                .and_then(|container| container.image);
+            Ok((image.as_deref() == Some(samples::OPERATOR_IMAGE)).then_some(()))
+        })
+        .await?;
+        self.available("greeter", "greeter-operator").await?;
+        self.lab.kubectl(&[
+            "delete",
+            "clusterrolebinding",
+            "-l",
+            "olm.operatorframework.io/owner-name=greeter",
+        ])?;
+        eventually("the deleted binding is back", SOON, async || {
+            let found = self.lab.kubectl(&[
+                "get",
+                "clusterrolebinding",
+                "-o",
+                "name",
+                "-l",
+                "olm.operatorframework.io/owner-name=greeter",
+            ])?;
+            Ok((!found.trim().is_empty()).then_some(()))
+        })
+        .await
+    }
+
+    async fn restart(&mut self) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(self.lab.client.clone(), names::SYSTEM_NAMESPACE);
+        let old: BTreeSet<String> = pods
+            .list(&ListParams::default())
+            .await?
+            .items
+            .into_iter()
+            .filter_map(|pod| pod.metadata.name)
+            .collect();
+        for manager in MANAGERS {
+            self.lab.kubectl(&[
+                "rollout",
+                "restart",
+                "deployment",
+                manager,
+                "-n",
+                names::SYSTEM_NAMESPACE,
+            ])?;
+        }
+        for manager in MANAGERS {
+            self.lab.kubectl(&[
+                "rollout",
+                "status",
+                "deployment",
+                manager,
+                "-n",
+                names::SYSTEM_NAMESPACE,
+                "--timeout=150s",
+            ])?;
+        }
+        eventually("the old Pods are gone", SOON, async || {
+            let now = pods.list(&ListParams::default()).await?.items;
+            let left = now
+                .iter()
+                .filter_map(|pod| pod.metadata.name.as_ref())
+                .any(|name| old.contains(name));
+            Ok((!left).then_some(()))
+        })
+        .await?;
+        // The new ones do the work: what is deleted now comes back.
+        let deployments = Api::<Deployment>::namespaced(self.lab.client.clone(), "greeter");
+        deployments
+            .delete("greeter-operator", &DeleteParams::default())
+            .await?;
+        eventually("the deleted Deployment is back", SOON, async || {
+            let found = deployments.get_opt("greeter-operator").await?;
+            Ok(found
+                .filter(|deployment| deployment.metadata.deletion_timestamp.is_none())
+                .map(drop))
+        })
+        .await?;
+        self.available("greeter", "greeter-operator").await?;
+        self.at_version("1.1.0").await
+    }
+
+    async fn uninstall(&mut self) -> Result<()> {
+        self.lab.kubectl(&[
+            "delete",
+            "greetings.samples.olm.example",
+            "--all",
+            "-n",
+            "greeter",
+        ])?;
+        self.extensions()
+            .delete("greeter", &DeleteParams::default())
+            .await?;
+        self.gone().await?;
+        eventually("nothing is left", SOON, async || {
+            let after = self.everything()?;
+            let left: Vec<_> = after
+                .difference(&self.before)
+                .filter(|name| !name.contains("greeting-"))
+                .collect();
+            let lost: Vec<_> = self.before.difference(&after).collect();
+            if left.is_empty() && lost.is_empty() {
+                return Ok(Some(()));
+            }
+            bail!("left {left:?}, lost {lost:?}")
+        })
+        .await
+    }
+
+    fn extensions(&self) -> Api<ClusterExtension> {
+        Api::all(self.lab.client.clone())
+    }
+
+    async fn gone(&self) -> Result<()> {
+        eventually("the extension is gone", SOON, async || {
+            Ok(self
+                .extensions()
+                .get_opt("greeter")
+                .await?
+                .is_none()
+                .then_some(()))
+        })
+        .await
+    }
+
+    async fn at_version(&self, version: &str) -> Result<()> {
+        eventually(&format!("greeter is at {version}"), SOON, async || {
+            let extension = self.extensions().get("greeter").await?;
+            let status = extension.status.clone().unwrap_or_default();
+            let installed = status
+                .install
+                .as_ref()
+                .is_some_and(|install| install.bundle.version == version);
+            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
+                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
+            if installed && settled && conditions::is_true(extension.conditions(), conditions::INSTALLED) {
+                return Ok(Some(()));
+            }
+            bail!("status is {}", serde_json::to_string(&status)?)
+        })
+        .await
+    }
+
+    /// Waits until every replica of a Deployment's newest revision serves.
+    async fn available(&self, namespace: &str, name: &str) -> Result<()> {
+        let deployments = Api::<Deployment>::namespaced(self.lab.client.clone(), namespace);
+        eventually(&format!("{namespace}/{name} is available"), SOON, async || {
+            let deployment = deployments.get(name).await?;
+            let wanted = deployment
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.replicas)
+                .unwrap_or(1);
+            let status = deployment.status.clone().unwrap_or_default();
+            let current = status.observed_generation == deployment.metadata.generation;
+            if current && status.updated_replicas == Some(wanted) && status.available_replicas == Some(wanted)
+            {
+                return Ok(Some(()));
+            }
+            bail!("status is {}", serde_json::to_string(&status)?)
+        })
+        .await
+    }
+
+    /// Has the operator greet somebody, and checks its answer.
+    async fn greets(&self, name: &str, salutation: Option<&str>, message: &str, version: &str) -> Result<()> {
+        let object = name.to_lowercase();
+        let mut spec = json!({ "name": name });
+        if let (Some(salutation), Some(spec)) = (salutation, spec.as_object_mut()) {
+            spec.insert("salutation".to_owned(), json!(salutation));
+        }
+        self.lab.apply(&[json!({
+            "apiVersion": "samples.olm.example/v1", "kind": "Greeting",
+            "metadata": { "name": object, "namespace": "greeter" }, "spec": spec,
+        })])?;
+        let maps = Api::<ConfigMap>::namespaced(self.lab.client.clone(), "greeter");
+        let data = eventually(&format!("{name} is greeted by {version}"), SOON, async || {
+            let map = maps.get_opt(&format!("greeting-{object}")).await?;
+            let data = map.and_then(|map| map.data).unwrap_or_default();
+            Ok((data.get("operatorVersion").map(String::as_str) == Some(version)).then_some(data))
+        })
+        .await?;
+        ensure!(
+            data.get("message").map(String::as_str) == Some(message),
+            "the greeting is {data:?}"
+        );
+        Ok(())
+    }
+
+    /// Names of everything that can be listed, without what comes and goes by itself.
+    fn everything(&self) -> Result<BTreeSet<String>> {
+        everything(&self.lab)
+    }
+
+    fn show_managers(&self) -> Result<()> {
+        let mut out = std::io::stdout();
+        for arguments in [
+            vec!["get", "pods", "-A", "-o", "wide"],
+            vec!["get", "events", "-A", "--sort-by=.lastTimestamp"],
+            vec![
+                "logs",
+                "-n",
+                names::SYSTEM_NAMESPACE,
+                "-l",
+                "control-plane=catalogd-controller-manager",
+                "--tail=60",
+                "--prefix",
+            ],
+            vec![
+                "logs",
+                "-n",
+                names::SYSTEM_NAMESPACE,
+                "-l",
+                "control-plane=operator-controller-controller-manager",
+                "--tail=60",
+                "--prefix",
+            ],
+        ] {
+            let said = self
+                .lab
+                .kubectl(&arguments)
+                .unwrap_or_else(|error| format!("{error:#}"));
+            writeln!(out, "--- kubectl {}\n{said}", arguments.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Names of everything in a cluster that can be listed, without what comes and goes by itself.
+///
+/// # Errors
+/// When the cluster cannot be asked.
+pub fn everything(lab: &Lab) -> Result<BTreeSet<String>> {
+    const TRANSIENT: &[&str] = &[
+        "events",
+        "events.events.k8s.io",
+        "leases.coordination.k8s.io",
+        "endpoints",
+        "endpointslices.discovery.k8s.io",
+        "pods",
+        "replicasets.apps",
+    ];
+    let kinds = lab.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| !TRANSIENT.contains(kind)).collect();
+    let listed = lab.kubectl(&["get", &kinds.join(","), "-A", "-o", "name", "--ignore-not-found"])?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}

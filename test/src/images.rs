@@ -1,0 +1,237 @@
+//! `olm-test images …`: the managers' images, made without a container engine and without a base image.
+//!
+//! An image holds its program, the libraries that the program is linked with, the certificate authorities of this
+//! machine and a user without rights. Equal programs and libraries give equal bytes, hence equal digests.
+
+mod libraries;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use olm_image::{
+    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Limits, Options, Pinned, Platform,
+    Reference, Registries,
+};
+use tracing::info;
+
+use self::libraries::libraries;
+
+/// The programs that become images.
+const PROGRAMS: [&str; 2] = ["catalogd", "operator-controller"];
+/// What the shipped manifests call the images, before the slash.
+const REPOSITORY: &str = "olmv1";
+/// The user the managers run as: neither root nor anybody on the node.
+const USER: &str = "65532:65532";
+const USERS: &str = "root:x:0:0::/root:/sbin/nologin\nnonroot:x:65532:65532::/:/sbin/nologin\n";
+const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
+/// Where the TLS library looks for certificate authorities first.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Where this machine may keep them.
+const AUTHORITIES_HERE: [&str; 4] = [
+    AUTHORITIES,
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The sub-commands of `images`.
+#[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "the arguments are described where they are defined")]
+pub enum ImagesCommand {
+    /// Write both managers as OCI archives, from the programs beside this one.
+    Build {
+        /// The folder to write `NAME.tar` to.
+        #[arg(long, default_value = "dist")]
+        out: PathBuf,
+        #[command(flatten)]
+        source: Source,
+    },
+    /// Push both managers to a registry.
+    Push {
+        /// Registry and path above the images' names, for example `localhost:5000/olmv1`.
+        prefix: String,
+        /// Speak plain HTTP to this registry.
+        #[arg(long)]
+        plain_http: bool,
+        /// Folder with further certificate authorities, PEM.
+        #[arg(long)]
+        authorities: Option<PathBuf>,
+        /// File with the credentials, as `docker login` writes it.
+        #[arg(long)]
+        credentials: Option<PathBuf>,
+        #[command(flatten)]
+        source: Source,
+    },
+}
+
+/// What the images are made of.
+#[derive(Debug, Clone, Args)]
+pub struct Source {
+    /// The folder with the programs; where this program lies when not given.
+    #[arg(long)]
+    pub programs: Option<PathBuf>,
+    /// The images' tag.
+    #[arg(long, default_value = concat!("v", env!("CARGO_PKG_VERSION")))]
+    pub tag: String,
+}
+
+/// Runs a sub-command.
+///
+/// # Errors
+/// When a program is missing, or an image cannot be written or pushed.
+pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
+    match command {
+        ImagesCommand::Build { out, source } => {
+            tokio::task::spawn_blocking(move || write_archives(&out, &source)).await??;
+        }
+        ImagesCommand::Push {
+            prefix,
+            plain_http,
+            authorities,
+            credentials,
+            source,
+        } => {
+            olm_platform::crypto::install();
+            let options = Options {
+                authorities,
+                ..Options::new("olm-test")
+            };
+            let access = access(&prefix, plain_http, credentials.as_deref())?;
+            for pinned in push(&Images::new(options), &prefix, &access, source).await? {
+                info!("pushed {pinned}");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an archive per manager and returns their paths.
+///
+/// # Errors
+/// When a program is missing or an archive cannot be written.
+pub fn write_archives(out: &Path, source: &Source) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    let mut archives = Vec::new();
+    for name in PROGRAMS {
+        let image = image(name, source)?;
+        let archive = out.join(format!("{name}.tar"));
+        // The kubelet asks for the long form of a short name.
+        let reference = Reference::parse_familiar(&format!("{REPOSITORY}/{name}:{}", source.tag))?;
+        image.write_archive(&archive, Some(&reference.to_string()))?;
+        info!(
+            "{} ({:.1} MB compressed, {})",
+            archive.display(),
+            megabytes(image.transfer_bytes()),
+            image.digest()
+        );
+        archives.push(archive);
+    }
+    Ok(archives)
+}
+
+/// Pushes both managers and returns what they are now.
+///
+/// # Errors
+/// When a program is missing or the registry does not take an image.
+pub async fn push(images: &Images, prefix: &str, access: &Access, source: Source) -> Result<Vec<Pinned>> {
+    let mut pushed = Vec::new();
+    for name in PROGRAMS {
+        let reference = Reference::parse_familiar(&format!("{prefix}/{name}:{}", source.tag))?;
+        let source = source.clone();
+        let image = tokio::task::spawn_blocking(move || image(name, &source)).await??;
+        pushed.push(images.push(&reference, &image, access).await?);
+        // What cannot be pulled again is of no use.
+        if let Some(pinned) = pushed.last() {
+            images.image(pinned, access, &Limits::catalog()).await?;
+        }
+    }
+    Ok(pushed)
+}
+
+fn access(prefix: &str, plain_http: bool, credentials: Option<&Path>) -> Result<Access> {
+    let mut registries = Registries::default();
+    if plain_http {
+        let reference = Reference::parse_familiar(&format!("{prefix}/any"))?;
+        registries = registries.plain_http(reference.registry());
+    }
+    let credentials = match credentials {
+        Some(file) => {
+            let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            Credentials::parse_dockerconfigjson(&text)?
+        }
+        None => Credentials::default(),
+    };
+    Ok(Access {
+        credentials: Arc::new(credentials),
+        registries: Arc::new(registries),
+    })
+}
+
+/// The image of one program.
+fn image(name: &str, source: &Source) -> Result<BuiltImage> {
+    let program = match &source.programs {
+        Some(folder) => folder.join(name),
+        None => std::env::current_exe()?.with_file_name(name),
+    };
+    if !program.is_file() {
+        bail!("{} is not built yet", program.display());
+    }
+    let mut system = LayerBuilder::new();
+    for library in libraries(&program)? {
+        let path = library
+            .to_str()
+            .context("the path of a library is not text")?
+            .to_owned();
+        // Links on this machine lead to the same content in the image.
+        system.file(&path, library, 0o755)?;
+    }
+    match AUTHORITIES_HERE.iter().find(|path| Path::new(path).is_file()) {
+        Some(path) => system.file(AUTHORITIES, path, 0o644)?,
+        None => bail!("this machine has no certificate authorities: install ca-certificates"),
+    }
+    system.bytes("/etc/passwd", USERS, 0o644)?;
+    system.bytes("/etc/group", GROUPS, 0o644)?;
+    system.bytes("/etc/nsswitch.conf", "hosts: files dns\n", 0o644)?;
+    system.directory("/tmp", 0o1777)?;
+
+    let mut own = LayerBuilder::new();
+    own.bytes(&format!("/{name}"), stripped(&program)?, 0o755)?;
+
+    Ok(ImageBuilder::new(Platform::host())
+        .label("org.opencontainers.image.title", name)
+        .label(
+            "org.opencontainers.image.version",
+            source.tag.trim_start_matches('v'),
+        )
+        .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"))
+        .environment("SSL_CERT_FILE", AUTHORITIES)
+        .entrypoint([format!("/{name}")])
+        .user(USER)
+        .working_directory("/")
+        .layer(system.build()?)
+        .layer(own.build()?)
+        .build())
+}
+
+/// The program without what only a debugger needs.
+fn stripped(program: &Path) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join("program");
+    let output = Command::new("strip")
+        .arg("-o")
+        .args([&copy, program])
+        .output()
+        .context("cannot run `strip`; install binutils")?;
+    if !output.status.success() {
+        bail!("strip: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(std::fs::read(copy)?)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size to look at")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

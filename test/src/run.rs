@@ -1,0 +1,89 @@
+//! `olm-test run`: the main job, to look at and to type along with.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use kube::Api;
+use olm_api::cluster_extension::ClusterExtension;
+use olm_api::conditions;
+use serde_json::json;
+
+use crate::samples;
+use crate::world::{Options, World};
+
+/// Starts everything, installs the sample operator, says how to go on, and stays up until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When a part does not start or the extension is not installed within two minutes.
+pub async fn run() -> Result<()> {
+    let mut out = std::io::stderr();
+    let begin = Instant::now();
+    writeln!(
+        out,
+        "starting a cluster, a registry, catalogd and operator-controller …"
+    )?;
+    let world = World::start(Options::default()).await?;
+    writeln!(
+        out,
+        "all up after {:.1} s; pushing the sample catalog",
+        begin.elapsed().as_secs_f64()
+    )?;
+    let catalog = world
+        .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
+        .await?;
+    world.apply(&[json!({
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterCatalog",
+        "metadata": { "name": "samples" },
+        "spec": { "source": { "type": "Image", "image": { "ref": catalog, "pollIntervalMinutes": 1 } } },
+    })])?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    let extensions = Api::<ClusterExtension>::all(world.client.clone());
+    world
+        .eventually(
+            "the sample operator is installed",
+            Duration::from_secs(120),
+            async || {
+                let extension = extensions.get("greeter").await?;
+                Ok(conditions::is_true(extension.conditions(), conditions::INSTALLED).then_some(()))
+            },
+        )
+        .await?;
+    writeln!(out, "installed after {:.1} s\n", begin.elapsed().as_secs_f64())?;
+    writeln!(
+        out,
+        "{}",
+        world.kubectl(&["get", "clusterextensions,clusterobjectsets,clustercatalogs"])?
+    )?;
+    let info = world.cluster.info();
+    let programs = info
+        .path
+        .split(':')
+        .next()
+        .context("the cluster has no programs")?;
+    writeln!(out, "In another terminal:\n")?;
+    writeln!(
+        out,
+        "  export KUBECONFIG={} PATH={programs}:$PATH",
+        info.kubeconfig.display()
+    )?;
+    writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
+    writeln!(
+        out,
+        "  curl -k {}/catalogs/samples/api/v1/metas?schema=olm.channel\n",
+        world.catalogs
+    )?;
+    writeln!(out, "registry            https://{}", world.registry()?)?;
+    writeln!(out, "catalogd logs       {}", world.catalogd.log.display())?;
+    writeln!(
+        out,
+        "controller logs     {}",
+        world.operator_controller.log.display()
+    )?;
+    writeln!(out, "\nUp until Ctrl-C.")?;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! { _ = tokio::signal::ctrl_c() => {}, _ = terminate.recv() => {} }
+    writeln!(out, "stopping")?;
+    Ok(())
+}

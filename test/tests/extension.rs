@@ -1,0 +1,552 @@
+//! The main job on real parts: a ClusterExtension is installed under its account, upgraded, rolled back, repaired and
+//! removed without leftovers, by the shipped binaries with the rights of the shipped manifests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use olm_api::{ClusterExtension, ClusterObjectSet, conditions, names};
+use olm_test::e2e::everything;
+use olm_test::samples;
+use olm_test::world::{Options, World};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Starts everything and publishes the sample catalog in these versions under ClusterCatalog `samples`.
+async fn world_with(versions: &[&str]) -> Result<World> {
+    let world = World::start(Options::default()).await?;
+    let reference = world.publish_greeter(versions, samples::OPERATOR_IMAGE).await?;
+    world.apply(&[catalog("samples", &reference)])?;
+    Ok(world)
+}
+
+fn catalog(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterCatalog",
+        "metadata": { "name": name },
+        "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
+    })
+}
+
+fn extensions(world: &World) -> Api<ClusterExtension> {
+    Api::all(world.client.clone())
+}
+
+fn revisions(world: &World) -> Api<ClusterObjectSet> {
+    Api::all(world.client.clone())
+}
+
+fn installed_version(extension: &ClusterExtension) -> Option<&str> {
+    Some(
+        extension
+            .status
+            .as_ref()?
+            .install
+            .as_ref()?
+            .bundle
+            .version
+            .as_str(),
+    )
+}
+
+/// Waits until this version is installed and nothing is under way any longer.
+async fn await_version(world: &World, name: &str, version: &str) -> Result<ClusterExtension> {
+    world
+        .eventually(&format!("{name} is at {version}"), SOON, async || {
+            let extension = extensions(world).get(name).await?;
+            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
+                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
+            let there = installed_version(&extension) == Some(version)
+                && conditions::is_true(extension.conditions(), conditions::INSTALLED)
+                && settled;
+            if there {
+                return Ok(Some(extension));
+            }
+            anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?)
+        })
+        .await
+}
+
+/// Waits until `Progressing` has this reason and its message this part, and returns the message.
+async fn await_progressing(world: &World, name: &str, reason: &str, part: &str) -> Result<String> {
+    world
+        .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
+            let extension = extensions(world).get(name).await?;
+            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING).cloned();
+            match progressing {
+                Some(found) if found.reason == reason && found.message.contains(part) => {
+                    Ok(Some(found.message))
+                }
+                _ => anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?),
+            }
+        })
+        .await
+}
+
+async fn patch(world: &World, name: &str, catalog_source: Value) -> Result<()> {
+    let patch = json!({ "spec": { "source": { "catalog": catalog_source } } });
+    extensions(world)
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+async fn operator(world: &World) -> Result<Option<Deployment>> {
+    Ok(Api::<Deployment>::namespaced(world.client.clone(), "greeter")
+        .get_opt("greeter-operator")
+        .await?)
+}
+
+fn operator_version(deployment: &Deployment) -> Option<&str> {
+    let container = deployment
+        .spec
+        .as_ref()?
+        .template
+        .spec
+        .as_ref()?
+        .containers
+        .first()?;
+    container
+        .env
+        .as_ref()?
+        .iter()
+        .find(|env| env.name == "OPERATOR_VERSION")?
+        .value
+        .as_deref()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_without_leftovers() -> Result<()>
+{
+    let world = world_with(samples::VERSIONS).await?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    // What stays when the extension goes: the account and its rights.
+    extensions(&world)
+        .delete("greeter", &DeleteParams::default())
+        .await?;
+    world
+        .eventually("the extension is gone", SOON, async || {
+            Ok(extensions(&world)
+                .get_opt("greeter")
+                .await?
+                .is_none()
+                .then_some(()))
+        })
+        .await?;
+    let before = everything(&world)?;
+
+    // Install: the newest in the range, under the account that the extension names.
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    let extension = await_version(&world, "greeter", "1.0.1").await?;
+    assert_eq!(
+        extension
+            .status
+            .context("status")?
+            .install
+            .context("install")?
+            .bundle
+            .name,
+        "greeter.v1.0.1"
+    );
+    let deployment = operator(&world).await?.context("the operator's Deployment")?;
+    assert_eq!(operator_version(&deployment), Some("1.0.1"));
+    let audit = std::fs::read_to_string(world.cluster.audit_log())?;
+    let by_account = audit.lines().any(|line| {
+        line.contains("\"system:serviceaccount:greeter:greeter-installer\"")
+            && line.contains("/namespaces/greeter/deployments")
+            && line.contains("\"verb\":\"patch\"") | line.contains("\"verb\":\"create\"")
+    });
+    assert!(
+        by_account,
+        "the Deployment was not written by the extension's account"
+    );
+
+    // A wider range: an edge leads to 1.1.0.
+    patch(&world, "greeter", json!({ "version": "1.x" })).await?;
+    await_version(&world, "greeter", "1.1.0").await?;
+
+    // A major version has an edge in another channel (requirement 12.01).
+    patch(
+        &world,
+        "greeter",
+        json!({ "channels": ["candidate"], "version": "2.0.0" }),
+    )
+    .await?;
+    await_version(&world, "greeter", "2.0.0").await?;
+
+    // Back: refused without an edge, done when forced (T-1C-07).
+    patch(
+        &world,
+        "greeter",
+        json!({ "channels": ["stable"], "version": "1.1.0" }),
+    )
+    .await?;
+    let refusal = await_progressing(&world, "greeter", conditions::reason::RETRYING, "2.0.0").await?;
+    assert!(
+        refusal.contains("error upgrading from currently installed version \"2.0.0\""),
+        "{refusal}"
+    );
+    assert_eq!(
+        installed_version(&extensions(&world).get("greeter").await?),
+        Some("2.0.0")
+    );
+    patch(
+        &world,
+        "greeter",
+        json!({ "upgradeConstraintPolicy": "SelfCertified" }),
+    )
+    .await?;
+    await_version(&world, "greeter", "1.1.0").await?;
+    assert_eq!(
+        operator_version(&operator(&world).await?.context("Deployment")?),
+        Some("1.1.0")
+    );
+
+    // Drift is corrected: a changed field and a deleted object.
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "greeter");
+    let drift = json!({ "spec": { "replicas": 3 } });
+    deployments
+        .patch("greeter-operator", &PatchParams::default(), &Patch::Merge(&drift))
+        .await?;
+    world
+        .eventually("the changed Deployment is repaired", SOON, async || {
+            let replicas = operator(&world).await?.and_then(|found| found.spec?.replicas);
+            Ok((replicas == Some(1)).then_some(()))
+        })
+        .await?;
+    deployments
+        .delete("greeter-operator", &DeleteParams::default())
+        .await?;
+    world
+        .eventually("the deleted Deployment is back", SOON, async || {
+            Ok(operator(&world)
+                .await?
+                .filter(|found| found.metadata.deletion_timestamp.is_none())
+                .map(drop))
+        })
+        .await?;
+    await_version(&world, "greeter", "1.1.0").await?;
+
+    // Gone, with everything it made and nothing else.
+    extensions(&world)
+        .delete("greeter", &DeleteParams::default())
+        .await?;
+    world
+        .eventually("the extension is gone", SOON, async || {
+            Ok(extensions(&world)
+                .get_opt("greeter")
+                .await?
+                .is_none()
+                .then_some(()))
+        })
+        .await?;
+    world
+        .eventually("nothing is left", SOON, async || {
+            let after = everything(&world)?;
+            let left: Vec<_> = after.difference(&before).collect();
+            let lost: Vec<_> = before.difference(&after).collect();
+            if left.is_empty() && lost.is_empty() {
+                return Ok(Some(()));
+            }
+            anyhow::bail!("left {left:?}, lost {lost:?}")
+        })
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_cannot_get_what_its_account_may_not_do_and_heals_when_it_may() -> Result<()> {
+    let world = world_with(&["1.0.0"]).await?;
+    let text = std::fs::read_to_string(olm_test::world::repository().join("manifests/samples/greeter.yaml"))?;
+    // The same account without the rights to roles and CRDs.
+    let limited = text
+        .replace(
+            "resources: [clusterroles, clusterrolebindings, roles, rolebindings]",
+            "resources: [roles]",
+        )
+        .replace("resources: [customresourcedefinitions]", "resources: [nothing]");
+    assert_ne!(limited, text);
+    let path = world.folder().join("limited.yaml");
+    std::fs::write(&path, limited)?;
+    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+
+    let message = await_progressing(&world, "greeter", conditions::reason::RETRYING, "clusterroles").await?;
+    for missing in ["clusterrolebindings", "customresourcedefinitions"] {
+        assert!(
+            message.contains(missing),
+            "all that is missing is said at once: {message}"
+        );
+    }
+    assert!(
+        message.contains("greeter/greeter-installer") || message.contains("greeter:greeter-installer"),
+        "{message}"
+    );
+    assert!(
+        operator(&world).await?.is_none(),
+        "nothing is applied before everything may be"
+    );
+    let accounts = world.kubectl(&["get", "serviceaccounts", "-n", "greeter", "-o", "name"])?;
+    assert!(
+        !accounts.contains("greeter-operator"),
+        "nothing is applied before everything may be: {accounts}"
+    );
+
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version_within(&world, "greeter", "1.0.0", Duration::from_secs(90)).await
+}
+
+async fn await_version_within(world: &World, name: &str, version: &str, limit: Duration) -> Result<()> {
+    world
+        .eventually(&format!("{name} is at {version}"), limit, async || {
+            let extension = extensions(world).get(name).await?;
+            Ok((installed_version(&extension) == Some(version)).then_some(()))
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_account_or_namespace_is_said_and_waited_for() -> Result<()> {
+    let world = world_with(&["1.0.0"]).await?;
+    let extension = json!({
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterExtension",
+        "metadata": { "name": "greeter" },
+        "spec": {
+            "namespace": "greeter",
+            "serviceAccount": { "name": "greeter-installer" },
+            "source": { "sourceType": "Catalog", "catalog": { "packageName": "greeter" } },
+        },
+    });
+    world.apply(&[extension])?;
+    let message = await_progressing(&world, "greeter", conditions::reason::RETRYING, "greeter").await?;
+    assert!(
+        message.contains("namespace"),
+        "the namespace is missing, too, and that comes first: {message}"
+    );
+    world.kubectl(&["create", "namespace", "greeter"])?;
+    let message = await_progressing(
+        &world,
+        "greeter",
+        conditions::reason::RETRYING,
+        "greeter-installer",
+    )
+    .await?;
+    assert!(
+        message.contains("not found") || message.contains("does not exist"),
+        "{message}"
+    );
+    world.apply_file("manifests/samples/greeter.yaml").or_else(|_| {
+        // The range of the sample is another manager's field by now; the account is what matters here.
+        world
+            .kubectl(&[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "-f",
+                &olm_test::world::repository()
+                    .join("manifests/samples/greeter.yaml")
+                    .display()
+                    .to_string(),
+            ])
+            .map(drop)
+    })?;
+    await_version_within(&world, "greeter", "1.0.0", Duration::from_secs(90)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_without_an_account_is_blocked_and_a_default_account_installs_it() -> Result<()> {
+    let mut world = world_with(&["1.0.0"]).await?;
+    world.kubectl(&["create", "namespace", "greeter"])?;
+    let extension = json!({
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterExtension",
+        "metadata": { "name": "greeter" },
+        "spec": {
+            "namespace": "greeter",
+            "source": { "sourceType": "Catalog", "catalog": { "packageName": "greeter" } },
+        },
+    });
+    world.apply(&[extension])?;
+    let message = await_progressing(&world, "greeter", conditions::reason::BLOCKED, "serviceAccount").await?;
+    assert!(
+        message.contains("default-service-account"),
+        "what to do is said: {message}"
+    );
+
+    world.kubectl(&[
+        "create",
+        "serviceaccount",
+        "default-installer",
+        "-n",
+        names::SYSTEM_NAMESPACE,
+    ])?;
+    world.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "default-installer",
+        "--clusterrole=cluster-admin",
+        &format!("--serviceaccount={}:default-installer", names::SYSTEM_NAMESPACE),
+    ])?;
+    world.operator_controller.stop().await?;
+    world.operator_controller.add_argument(format!(
+        "--default-service-account={}/default-installer",
+        names::SYSTEM_NAMESPACE
+    ));
+    world.start_operator_controller()?;
+    await_version(&world, "greeter", "1.0.0").await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_installed_is_kept_and_repaired_while_no_catalog_answers_and_managers_restart() -> Result<()>
+{
+    let mut world = world_with(&["1.0.0", "1.0.1"]).await?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version(&world, "greeter", "1.0.1").await?;
+    world.catalogd.kill();
+    world.operator_controller.kill();
+    world.start_operator_controller()?;
+    world.operator_controller.ready().await?;
+    // Without any catalog, and with a range in the spec, a deleted object comes back.
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "greeter");
+    deployments
+        .delete("greeter-operator", &DeleteParams::default())
+        .await?;
+    world
+        .eventually("the deleted Deployment is back", SOON, async || {
+            Ok(operator(&world)
+                .await?
+                .filter(|found| found.metadata.deletion_timestamp.is_none())
+                .map(drop))
+        })
+        .await?;
+    let extension = extensions(&world).get("greeter").await?;
+    assert!(conditions::is_true(extension.conditions(), conditions::INSTALLED));
+    assert_eq!(installed_version(&extension), Some("1.0.1"));
+    // catalogd serves from disk again, and the next edit is followed.
+    world.start_catalogd()?;
+    world.catalogd.ready().await?;
+    patch(
+        &world,
+        "greeter",
+        json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" }),
+    )
+    .await?;
+    await_version(&world, "greeter", "1.0.0").await.map(drop)
+}
+
+/// T-1C-05, T-1C-12 and T-2H-03: a pin holds, a channel is followed when the catalog changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn t_1c_05_t_1c_12_a_pin_holds_and_a_channel_is_followed_when_the_catalog_changes() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let reference = world.publish_greeter(&["1.0.0"], samples::OPERATOR_IMAGE).await?;
+    let mut polled = catalog("samples", &reference);
+    polled["spec"]["source"]["image"]["pollIntervalMinutes"] = json!(1);
+    world.apply(&[polled])?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version(&world, "greeter", "1.0.0").await?;
+    patch(&world, "greeter", json!({ "version": "1.0.0" })).await?;
+
+    world
+        .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
+        .await?;
+    let (first, _) = await_new_content(&world).await?;
+    assert_eq!(
+        installed_version(&extensions(&world).get("greeter").await?),
+        Some("1.0.0"),
+        "{first}"
+    );
+    // The pin is taken away: the channel alone decides now.
+    patch(&world, "greeter", json!({ "version": null })).await?;
+    await_version(&world, "greeter", "1.1.0").await.map(drop)
+}
+
+/// Waits until catalogd serves 1.1.0, at most two polls.
+async fn await_new_content(world: &World) -> Result<(String, ())> {
+    world
+        .eventually(
+            "the new catalog is served",
+            Duration::from_secs(150),
+            async || {
+                let text = world.kubectl(&["get", "clustercatalog", "samples", "-o", "json"])?;
+                let object: Value = serde_json::from_str(&text)?;
+                let reference = object
+                    .pointer("/status/resolvedSource/image/ref")
+                    .and_then(Value::as_str);
+                let body = get_insecure(&format!("{}/catalogs/samples/api/v1/all", world.catalogs)).await?;
+                Ok(body
+                    .contains("greeter.v1.1.0")
+                    .then(|| (reference.unwrap_or_default().to_owned(), ())))
+            },
+        )
+        .await
+}
+
+async fn get_insecure(url: &str) -> Result<String> {
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .build()?;
+    Ok(client.get(url).send().await?.error_for_status()?.text().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crd_of_another_extension_is_not_taken_over() -> Result<()> {
+    let world = world_with(&["1.0.0"]).await?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version(&world, "greeter", "1.0.0").await?;
+    // The same content as another package, for another extension.
+    let files: BTreeMap<String, Vec<u8>> = samples::bundle("1.0.0", "sample-operator:v1")
+        .into_iter()
+        .map(|(path, content)| {
+            let text = String::from_utf8_lossy(&content)
+                .replace("package.v1: greeter", "package.v1: welcomer")
+                .replace("name: greeter.v", "name: welcomer.v")
+                .replace("greeter-operator", "welcomer-operator");
+            (path, text.into_bytes())
+        })
+        .collect();
+    let image = world.push_bundle("welcomer-bundle:v1.0.0", &files).await?;
+    let blobs = samples::catalog(&["1.0.0"], |_| image.clone())
+        .replace("greeter", "welcomer")
+        .replace("welcomer-bundle", "welcomer-bundle");
+    let reference = world.push_catalog("welcomer-catalog:latest", &blobs).await?;
+    world.apply(&[
+        catalog("others", &reference),
+        json!({
+            "apiVersion": "olm.operatorframework.io/v1",
+            "kind": "ClusterExtension",
+            "metadata": { "name": "welcomer" },
+            "spec": {
+                "namespace": "greeter",
+                "serviceAccount": { "name": "greeter-installer" },
+                "source": { "sourceType": "Catalog", "catalog": { "packageName": "welcomer" } },
+            },
+        }),
+    ])?;
+    let message = await_progressing(
+        &world,
+        "welcomer",
+        conditions::reason::RETRYING,
+        "greetings.samples.olm.example",
+    )
+    .await?;
+    assert!(message.contains("greeter"), "the owner is named: {message}");
+    // The first extension did not lose anything.
+    let crd = world.kubectl(&["get", "crd", "greetings.samples.olm.example", "-o", "json"])?;
+    let crd: Value = serde_json::from_str(&crd)?;
+    let owner = crd
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(names::label::OWNER_NAME));
+    assert_eq!(owner.and_then(Value::as_str), Some("greeter"));
+    let sets = revisions(&world).list(&kube::api::ListParams::default()).await?;
+    assert!(
+        sets.items.iter().any(|set| set.name() == "greeter-1"),
+        "{:?}",
+        sets.items.iter().map(ClusterObjectSet::name).collect::<Vec<_>>()
+    );
+    Ok(())
+}
