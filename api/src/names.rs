@@ -126,18 +126,6 @@ pub mod lease {
     pub const CATALOGD: &str = "catalogd-operator-lock";
 }
 
-/// Objects in the managers' namespace that hold the certificates they make for themselves.
-pub mod certificate {
-    /// Secret with catalogd's authority, serving certificate and keys, shared by its replicas.
-    pub const CATALOGD_SECRET: &str = "catalogd-self-signed";
-    /// ConfigMap with catalogd's authority under `ca.crt`, for those who fetch catalogs.
-    pub const CATALOGD_AUTHORITY: &str = "catalogd-ca";
-    /// Secret with operator-controller's authority, serving certificate and keys.
-    pub const OPERATOR_CONTROLLER_SECRET: &str = "operator-controller-self-signed";
-    /// ConfigMap with operator-controller's authority under `ca.crt`, for those who scrape its metrics.
-    pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
-}
-
 /// Types of properties that bundles carry.
 pub mod property {
     /// Package, version and release.
