@@ -17,9 +17,7 @@ mod route;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{
-    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use olm_api::serving::Endpoint;
 
