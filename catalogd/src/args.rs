@@ -1,0 +1,128 @@
+//! The command line: flag = environment variable.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use olm_platform::args::CommonArgs;
+
+/// Unpacks the catalog images that ClusterCatalogs name and serves their content over HTTPS.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "catalogd")]
+pub struct Args {
+    /// Flags that both managers have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Address of the port that serves catalogs.
+    #[arg(long, env = "OLM_CATALOGS_SERVER_ADDR", default_value = ":8443")]
+    pub catalogs_server_addr: String,
+    /// Host name, and port unless it is 443, under which clients reach that port; it becomes part of `status.urls`.
+    #[arg(
+        long,
+        env = "OLM_EXTERNAL_ADDRESS",
+        default_value = "catalogd-service.olmv1-system.svc"
+    )]
+    pub external_address: String,
+    /// Directory that holds the content of catalogs. What it holds is served at once after a restart.
+    #[arg(long, env = "OLM_CACHE_DIR", default_value = "/var/cache/catalogd")]
+    pub cache_dir: PathBuf,
+    /// Time between two rounds of freeing space that belongs to no ClusterCatalog, such as `12h` or `30m`.
+    #[arg(long, env = "OLM_GC_INTERVAL", default_value = "12h", value_parser = duration)]
+    pub gc_interval: Duration,
+    /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
+    #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
+    pub plain_http_registries: Vec<String>,
+    /// Accepted for compatibility; there is no webhook.
+    #[arg(long, env = "OLM_WEBHOOK_SERVER_PORT", default_value_t = 9443, hide = true)]
+    pub webhook_server_port: u16,
+    /// What to do instead of running.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do instead of running.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum Command {
+    /// Print the version.
+    Version,
+}
+
+impl Args {
+    /// Whether only the version is asked for.
+    pub fn wants_version(&self) -> bool {
+        matches!(self.command, Some(Command::Version))
+    }
+}
+
+/// Reads a time as Go writes it: numbers with units, `1h30m`, `90s`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let malformed = || format!("`{text}` is no time such as `12h`, `30m` or `90s`");
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(malformed)?;
+        let (number, after) = rest.split_at(digits);
+        let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let seconds = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 0.001,
+            _ => return Err(malformed()),
+        };
+        let number: f64 = number.parse().map_err(|_| malformed())?;
+        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| malformed())?;
+        rest = after;
+    }
+    if total.is_zero() {
+        Err(malformed())
+    } else {
+        Ok(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_go_writes_them() {
+        for (text, seconds) in [
+            ("12h", 43_200),
+            ("1h30m", 5_400),
+            ("90s", 90),
+            ("1.5h", 5_400),
+            ("1m1s", 61),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "12", "h", "1d", "-1h", "0s", "1h ", "9999999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_of_the_reference_is_understood() {
+        let args = Args::parse_from([
+            "catalogd",
+            "--leader-elect",
+            "--metrics-bind-address=:7443",
+            "--external-address=catalogd-service.olmv1-system.svc",
+            "--tls-cert=/var/certs/tls.crt",
+            "--tls-key=/var/certs/tls.key",
+            "--pull-cas-dir=/var/ca-certs",
+            "--global-pull-secret=openshift-config/pull-secret",
+            "--feature-gates=APIV1MetasHandler=true",
+            "--webhook-server-port=9443",
+            "--gc-interval=1h",
+            "--v=4",
+        ]);
+        assert_eq!(args.gc_interval, Duration::from_secs(3600));
+        assert_eq!(args.catalogs_server_addr, ":8443");
+        assert!(!args.wants_version());
+        assert!(Args::parse_from(["catalogd", "version"]).wants_version());
+    }
+}

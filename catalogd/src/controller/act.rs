@@ -1,0 +1,383 @@
+//! Doing what the plan says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use olm_api::ClusterCatalog;
+use olm_api::cluster_catalog::ClusterCatalogStatus;
+use olm_api::names::{field_manager, finalizer, label};
+use olm_image::Pinned;
+use olm_platform::log::chain;
+use olm_platform::queue::Outcome;
+use olm_serve::{Origin, Snapshot};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::observe::{Memory, Observed, Refused, Running, Stored, Written};
+use super::plan::{Content, Plan};
+use super::report::{Done, Failure, Remedy};
+use crate::content::{CatalogImage, ContentError, Destination};
+
+/// Why something could not be written to the API server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// Labels and finalizers.
+    #[error("error updating finalizers")]
+    Metadata(#[source] Box<kube::Error>),
+    /// Status.
+    #[error("error updating status")]
+    Status(#[source] Box<kube::Error>),
+}
+
+/// What follows from a failed write: somebody else was faster, or the API server has a problem.
+pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
+    let (WriteError::Metadata(cause) | WriteError::Status(cause)) = error;
+    match &**cause {
+        kube::Error::Api(status) if status.code == 404 => Outcome::Done,
+        kube::Error::Api(status) if status.code == 409 => Outcome::After(Duration::from_millis(200)),
+        _ => {
+            tracing::warn!(
+                catalog = name,
+                error = chain(error),
+                "cannot write to the API server"
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+/// The object is gone: so is all that belongs to it.
+pub(super) async fn forget(context: &Context, name: &str) -> Outcome {
+    context.memories.forget(name);
+    context.counts.forget(name);
+    remove(context, name).await;
+    Outcome::Done
+}
+
+async fn remove(context: &Context, name: &str) {
+    let (store, catalog) = (Arc::clone(&context.store), name.to_owned());
+    let removed = tokio::task::spawn_blocking(move || store.remove(&catalog)).await;
+    if let Ok(Err(error)) = removed {
+        // It is not served any more, and the next collection of garbage tries again.
+        tracing::warn!(
+            catalog = name,
+            error = chain(&error),
+            "cannot free the catalog's space"
+        );
+    }
+}
+
+/// Writes labels and finalizers that have to be there before anything else.
+pub(super) async fn prepare(
+    context: &Context,
+    observed: Observed,
+    plan: &Plan,
+) -> Result<Observed, WriteError> {
+    let Some(metadata) = plan.metadata else {
+        return Ok(observed);
+    };
+    let catalog = &observed.catalog;
+    let mut patch = json!({});
+    if metadata.set_label {
+        patch["labels"] = json!({ label::METADATA_NAME: catalog.name() });
+    }
+    if metadata.add_finalizer {
+        let mut finalizers = catalog.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.push(finalizer::DELETE_SERVER_CACHE.to_owned());
+        patch["finalizers"] = json!(finalizers);
+    }
+    let catalog = write_metadata(context, catalog, patch).await?;
+    Ok(Observed { catalog, ..observed })
+}
+
+async fn write_metadata(
+    context: &Context,
+    catalog: &ClusterCatalog,
+    mut metadata: Value,
+) -> Result<Arc<ClusterCatalog>, WriteError> {
+    metadata["resourceVersion"] = json!(catalog.metadata.resource_version);
+    let api = Api::<ClusterCatalog>::all(context.client.clone());
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let written = api.patch(catalog.name(), &parameters(), &patch).await;
+    let written = written.map_err(|error| WriteError::Metadata(Box::new(error)))?;
+    Ok(remember(context, catalog, written))
+}
+
+/// Writes the status, then takes the finalizer away when all is done.
+pub(super) async fn publish(
+    context: &Context,
+    observed: Observed,
+    plan: &Plan,
+    status: Option<ClusterCatalogStatus>,
+) -> Result<(), WriteError> {
+    let mut catalog = observed.catalog;
+    if let Some(status) = status {
+        // What is absent has to be said: a merge leaves alone what it does not name.
+        let patch = json!({
+            "metadata": { "resourceVersion": catalog.metadata.resource_version },
+            "status": {
+                "conditions": status.conditions,
+                "resolvedSource": status.resolved_source,
+                "urls": status.urls,
+                "lastUnpacked": status.last_unpacked,
+            },
+        });
+        let api = Api::<ClusterCatalog>::all(context.client.clone());
+        let written = api
+            .patch_status(catalog.name(), &parameters(), &Patch::Merge(patch))
+            .await;
+        let written = written.map_err(|error| WriteError::Status(Box::new(error)))?;
+        catalog = remember(context, &catalog, written);
+    }
+    if plan.release {
+        let finalizers = catalog.metadata.finalizers.iter().flatten();
+        let left: Vec<&String> = finalizers
+            .filter(|f| *f != finalizer::DELETE_SERVER_CACHE)
+            .collect();
+        write_metadata(context, &catalog, json!({ "finalizers": left })).await?;
+    }
+    Ok(())
+}
+
+fn parameters() -> PatchParams {
+    PatchParams {
+        field_manager: Some(field_manager::CATALOGD.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Keeps what was written until the watch has seen it, so that no pass starts from an older state.
+fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog) -> Arc<ClusterCatalog> {
+    let object = Arc::new(written);
+    context.memories.change(before.name(), |memory| {
+        let mut replaced: BTreeSet<String> = before.metadata.resource_version.iter().cloned().collect();
+        // One write on top of another: the watch may still be before the first.
+        if let Some(earlier) = memory.written.take()
+            && earlier.object.metadata.resource_version == before.metadata.resource_version
+        {
+            replaced.extend(earlier.replaced);
+        }
+        memory.written = Some(Written {
+            object: Arc::clone(&object),
+            replaced,
+        });
+    });
+    object
+}
+
+/// Does what is planned about content.
+pub(super) async fn content(context: &Context, observed: &Observed, content: &Content) -> Done {
+    let name = observed.catalog.name();
+    let (done, error) = match content {
+        Content::Keep => return Done::Nothing,
+        Content::Remove(why) => {
+            context.memories.change(name, Memory::forget_content);
+            context.counts.forget(name);
+            remove(context, name).await;
+            return Done::Removed(*why);
+        }
+        Content::Refuse(message) => {
+            return Done::Failed(Failure {
+                message: message.clone(),
+                remedy: Remedy::Change,
+            });
+        }
+        Content::Follow { reference } => match follow(context, observed, reference).await {
+            Ok(done) => return done,
+            Err(failed) => failed,
+        },
+        Content::Copy {
+            resolved,
+            requested,
+            modified,
+        } => {
+            let origin = Origin {
+                requested: requested.clone(),
+                resolved: resolved.clone(),
+            };
+            match copy(context, observed, origin, *modified).await {
+                Ok(done) => return done,
+                Err(error) => (failure(&error, Remedy::Retry), error),
+            }
+        }
+    };
+    if matches!(error, ContentError::Stopped) {
+        return Done::Superseded;
+    }
+    context.counts.failed(name, error.label());
+    tracing::warn!(
+        catalog = name,
+        error = done.message,
+        "what is wanted is not served"
+    );
+    if done.remedy == Remedy::Change {
+        context.memories.change(name, |memory| {
+            memory.blocked = Some(observed.catalog.generation())
+        });
+    }
+    Done::Failed(done)
+}
+
+/// Finds out what the reference means, and fetches it if it is not here.
+async fn follow(
+    context: &Context,
+    observed: &Observed,
+    reference: &str,
+) -> Result<Done, (Failure, ContentError)> {
+    let name = observed.catalog.name();
+    let retry = |error: ContentError| (failure(&error, Remedy::Retry), error);
+    let image = CatalogImage::parse(reference).map_err(|error| (failure(&error, Remedy::Change), error))?;
+    let stop = running(context, observed);
+    let resolved = tokio::select! {
+        resolved = context.contents.resolve(&image) => resolved,
+        () = stop.cancelled() => Err(ContentError::Stopped),
+    };
+    let pinned = resolved.map_err(retry)?;
+    let text = pinned.to_string();
+    context
+        .memories
+        .change(name, |memory| memory.polled = Some(Timestamp::now()));
+    if let Some(stored) = observed.stored.as_ref().filter(|stored| stored.resolved == text) {
+        context
+            .memories
+            .change(name, |memory| memory.confirmed = Some(reference.to_owned()));
+        return Ok(Done::Served(stored.clone()));
+    }
+    // A digest in the spec cannot come to mean something else; a tag can.
+    let remedy = if text == reference {
+        Remedy::Change
+    } else {
+        Remedy::Retry
+    };
+    if let Some(refused) = observed
+        .memory
+        .refused
+        .as_ref()
+        .filter(|refused| refused.resolved == text)
+    {
+        return Ok(Done::Failed(Failure {
+            message: refused.message.clone(),
+            remedy,
+        }));
+    }
+    let origin = Origin {
+        requested: reference.to_owned(),
+        resolved: text,
+    };
+    match fetch(context, name, &pinned, origin, None, &stop).await {
+        Ok(stored) => Ok(Done::Served(stored)),
+        Err(error) if error.is_about_content() => Err((failure(&error, remedy), error)),
+        Err(error) => Err(retry(error)),
+    }
+}
+
+/// Fetches what the leader serves.
+async fn copy(
+    context: &Context,
+    observed: &Observed,
+    origin: Origin,
+    modified: Option<Timestamp>,
+) -> Result<Done, ContentError> {
+    let pinned = Pinned::parse(&origin.resolved).map_err(|source| ContentError::Reference {
+        reference: origin.resolved.clone(),
+        source,
+    })?;
+    let stop = running(context, observed);
+    fetch(context, observed.catalog.name(), &pinned, origin, modified, &stop)
+        .await
+        .map(Done::Served)
+}
+
+/// Fetches and stores; what cannot be served is remembered, so that it is not fetched again.
+async fn fetch(
+    context: &Context,
+    name: &str,
+    pinned: &Pinned,
+    origin: Origin,
+    modified: Option<Timestamp>,
+    stop: &tokio_util::sync::CancellationToken,
+) -> Result<Stored, ContentError> {
+    let began = Instant::now();
+    let resolved = origin.resolved.clone();
+    let destination = Destination {
+        catalog: name.to_owned(),
+        origin,
+        modified,
+    };
+    match context.contents.fetch(pinned, destination, stop).await {
+        Ok(snapshot) => {
+            let record = snapshot.record();
+            context.counts.unpacked(name, began.elapsed());
+            context.counts.serves(record);
+            context.memories.change(name, |memory| {
+                memory.refused = None;
+                memory.confirmed = None;
+            });
+            tracing::info!(
+                catalog = name,
+                image = resolved,
+                bytes = record.bytes,
+                blobs = record.blobs,
+                findings = record.findings.total,
+                took = ?began.elapsed(),
+                "serving new content"
+            );
+            let stored = record.into();
+            compress(context, snapshot);
+            Ok(stored)
+        }
+        Err(error) => {
+            if error.is_about_content() {
+                let message = failure(&error, Remedy::Retry).message;
+                context.memories.change(name, |memory| {
+                    memory.refused = Some(Refused { resolved, message })
+                });
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Makes the coded variant, after the content is served.
+pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
+    let stop = context.stop.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = snapshot.compress(|| !stop.is_cancelled()) {
+            let catalog = &snapshot.record().catalog;
+            tracing::warn!(
+                catalog,
+                error = chain(&error),
+                "cannot store the compressed variant; serving plain"
+            );
+        }
+    });
+}
+
+/// A token that is cancelled when another generation of the object appears, or the process ends.
+fn running(context: &Context, observed: &Observed) -> tokio_util::sync::CancellationToken {
+    let stop = context.stop.child_token();
+    let running = Running {
+        generation: observed.catalog.generation(),
+        stop: stop.clone(),
+    };
+    context
+        .memories
+        .change(observed.catalog.name(), |memory| memory.running = Some(running));
+    stop
+}
+
+fn failure(error: &ContentError, remedy: Remedy) -> Failure {
+    let stage = if error.is_about_storing() {
+        "error storing fbc"
+    } else {
+        "source catalog content"
+    };
+    Failure {
+        message: format!("{stage}: {}", chain(error)),
+        remedy,
+    }
+}

@@ -1,0 +1,187 @@
+//! What is known of a catalog: possibly stale, never guessed.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
+use olm_api::ClusterCatalog;
+use olm_serve::{Findings, Lookup, Record};
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+
+/// Everything that a plan follows from.
+#[derive(Debug, Clone)]
+pub(super) struct Observed {
+    pub(super) catalog: Arc<ClusterCatalog>,
+    /// The content that this process serves.
+    pub(super) stored: Option<Stored>,
+    /// Whether requests for it are answered with anything but 404.
+    pub(super) known: bool,
+    pub(super) memory: Memory,
+    pub(super) role: Role,
+    pub(super) now: Timestamp,
+}
+
+/// Whether this process writes to the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It does: it follows the spec and reports.
+    Leader,
+    /// It does not: it follows what the leader reports.
+    Follower,
+}
+
+/// Content that is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// The reference that was asked for; empty when only its digest was known.
+    pub(super) requested: String,
+    /// The reference by digest.
+    pub(super) resolved: String,
+    pub(super) stored: Timestamp,
+    pub(super) findings: Findings,
+}
+
+impl From<&Record> for Stored {
+    fn from(record: &Record) -> Self {
+        Self {
+            requested: record.origin.requested.clone(),
+            resolved: record.origin.resolved.clone(),
+            stored: record.stored,
+            findings: record.findings.clone(),
+        }
+    }
+}
+
+/// What is remembered of earlier passes. Losing it costs a question to the registry, nothing else.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Memory {
+    /// The reference that was last found to mean the stored content, when it is not the one it was stored for.
+    pub(super) confirmed: Option<String>,
+    /// When the registry last said what the reference means.
+    pub(super) polled: Option<Timestamp>,
+    /// The generation for which only another spec helps.
+    pub(super) blocked: Option<i64>,
+    /// Content that cannot be served, and why.
+    pub(super) refused: Option<Refused>,
+    /// The object as we last wrote it, until the watch has seen it.
+    pub(super) written: Option<Written>,
+    /// The work on content that is under way.
+    pub(super) running: Option<Running>,
+}
+
+impl Memory {
+    /// What is remembered of content goes with it.
+    pub(super) fn forget_content(&mut self) {
+        *self = Self {
+            written: self.written.take(),
+            ..Self::default()
+        };
+    }
+}
+
+/// Content that cannot be served: the same digest fails in the same way again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) resolved: String,
+    pub(super) message: String,
+}
+
+/// An object that we wrote, and the versions it replaced.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub(super) object: Arc<ClusterCatalog>,
+    pub(super) replaced: BTreeSet<String>,
+}
+
+/// Work that is given up when its generation is.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    pub(super) generation: i64,
+    pub(super) stop: CancellationToken,
+}
+
+/// Gathers the facts; nothing when the object is gone.
+pub(super) fn observe(context: &Context, name: &str) -> Option<Observed> {
+    let seen = context.catalogs.get(&ObjectRef::new(name))?;
+    let memory = context.memories.of(name);
+    let catalog = match &memory.written {
+        Some(written) if is_outdated(&seen, written) => Arc::clone(&written.object),
+        _ => seen,
+    };
+    let stored = context
+        .store
+        .snapshot(name)
+        .map(|snapshot| snapshot.record().into());
+    let role = if *context.leading.borrow() {
+        Role::Leader
+    } else {
+        Role::Follower
+    };
+    let claimed = catalog
+        .status
+        .as_ref()
+        .is_some_and(|status| status.resolved_source.is_some());
+    if claimed && stored.is_none() {
+        context.store.expect(name);
+    }
+    let known = !matches!(context.store.get(name), Lookup::Unknown);
+    Some(Observed {
+        catalog,
+        stored,
+        known,
+        memory,
+        role,
+        now: Timestamp::now(),
+    })
+}
+
+/// Whether the watch has not yet seen what we wrote.
+fn is_outdated(seen: &ClusterCatalog, written: &Written) -> bool {
+    seen.metadata.uid == written.object.metadata.uid
+        && seen
+            .metadata
+            .resource_version
+            .as_ref()
+            .is_some_and(|version| written.replaced.contains(version))
+}
+
+/// The catalogs that have to be here, or to have been tried, before this process counts as ready.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Starting(Arc<Mutex<Option<BTreeSet<String>>>>);
+
+impl Starting {
+    /// Names what has to be tried; called once, when the catalogs are known.
+    pub(crate) fn begin(&self, names: impl IntoIterator<Item = String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(names.into_iter().collect());
+    }
+
+    /// One of them is here or was tried.
+    pub(super) fn tried(&self, name: &str) {
+        if let Some(names) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            names.remove(name);
+        }
+    }
+
+    /// Whether the catalogs are known.
+    pub(super) fn is_known(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// What is missing for readiness.
+    ///
+    /// # Errors
+    /// The text says what.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            None => Err("the ClusterCatalogs are not known yet".to_owned()),
+            Some(names) if names.is_empty() => Ok(()),
+            Some(names) => Err(format!(
+                "not here yet: {}",
+                Vec::from_iter(names.iter().cloned()).join(", ")
+            )),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What to do about a catalog: a pure function of what is known.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use olm_api::ClusterCatalog;
+use olm_api::cluster_catalog::{AvailabilityMode, SourceType};
+use olm_api::conditions::{self, reason};
+use olm_api::names::{finalizer, label, user};
+
+use super::observe::{Observed, Role};
+
+/// What to do, in this order: metadata, content, status, finalizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Labels and finalizers to write before anything else; nothing when they are right.
+    pub(super) metadata: Option<Metadata>,
+    pub(super) content: Content,
+    /// Whether our finalizer goes once all is done.
+    pub(super) release: bool,
+    /// The time until the next look at the tag, should this pass succeed.
+    pub(super) poll: Option<Duration>,
+}
+
+/// The labels and finalizers that differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) set_label: bool,
+    pub(super) add_finalizer: bool,
+}
+
+/// What to do about content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What is here is right, or nothing can be done.
+    Keep,
+    /// Find out what the reference means and fetch it if it is not here.
+    Follow { reference: String },
+    /// Fetch exactly this, which the leader serves.
+    Copy {
+        resolved: String,
+        requested: String,
+        modified: Option<Timestamp>,
+    },
+    /// Stop serving it.
+    Remove(Why),
+    /// The object asks for something that does not exist.
+    Refuse(String),
+}
+
+/// Why content is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The object is being deleted.
+    Deleted,
+    /// `availabilityMode` says so.
+    Unavailable,
+}
+
+/// Plans. A plan made of its own result asks for nothing.
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let catalog = &*observed.catalog;
+    let mut plan = Plan {
+        metadata: None,
+        content: Content::Keep,
+        release: false,
+        poll: None,
+    };
+    let removal = if catalog.is_deleting() {
+        Some(Why::Deleted)
+    } else if catalog.spec.availability_mode == AvailabilityMode::Unavailable {
+        Some(Why::Unavailable)
+    } else {
+        None
+    };
+    match observed.role {
+        Role::Follower => {
+            plan.content = match removal {
+                None => copy(observed),
+                Some(why) if observed.known => Content::Remove(why),
+                Some(_) => Content::Keep,
+            };
+            return plan;
+        }
+        Role::Leader => {}
+    }
+    let finalized = has_finalizer(catalog);
+    if removal == Some(Why::Deleted) {
+        // With other finalizers left our part is done already, and nothing is left to say.
+        if finalized {
+            plan.content = Content::Remove(Why::Deleted);
+            plan.release = true;
+        }
+        return plan;
+    }
+    match paused(catalog) {
+        Ok(false) => {}
+        Ok(true) => return plan,
+        Err(message) => {
+            plan.content = Content::Refuse(message);
+            return plan;
+        }
+    }
+    let metadata = Metadata {
+        set_label: catalog.label(label::METADATA_NAME) != Some(catalog.name()),
+        add_finalizer: removal.is_none() && !finalized,
+    };
+    plan.metadata = (metadata.set_label || metadata.add_finalizer).then_some(metadata);
+    if removal.is_some() {
+        let said = conditions::find(catalog.conditions(), conditions::SERVING).is_some_and(|condition| {
+            condition.reason == reason::USER_SPECIFIED_UNAVAILABLE
+                && condition.observed_generation == Some(catalog.generation())
+        });
+        if observed.known || !said {
+            plan.content = Content::Remove(Why::Unavailable);
+        }
+        plan.release = finalized;
+        return plan;
+    }
+    follow(observed, &mut plan);
+    plan
+}
+
+/// The leader's way: from the spec to the registry.
+fn follow(observed: &Observed, plan: &mut Plan) {
+    let catalog = &*observed.catalog;
+    let (SourceType::Image, Some(image)) = (catalog.spec.source.source_type, &catalog.spec.source.image)
+    else {
+        let name = catalog.name();
+        plan.content = Content::Refuse(format!(
+            "error parsing ClusterCatalog {name:?}, image source is nil"
+        ));
+        return;
+    };
+    let interval = image
+        .poll_interval_minutes
+        .and_then(|minutes| u64::try_from(minutes).ok());
+    let interval =
+        interval.map(|minutes| spread(Duration::from_secs(minutes.saturating_mul(60)), catalog.name()));
+    plan.poll = interval;
+    if observed.memory.blocked == Some(catalog.generation()) {
+        return;
+    }
+    let here = observed.stored.as_ref().is_some_and(|stored| {
+        stored.requested == image.reference || observed.memory.confirmed.as_ref() == Some(&image.reference)
+    });
+    let settled = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
+        condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
+    });
+    let due = interval.map(|interval| match observed.memory.polled {
+        None => Duration::ZERO,
+        Some(polled) => {
+            let age = Duration::try_from(observed.now.duration_since(polled)).unwrap_or_default();
+            interval.saturating_sub(age)
+        }
+    });
+    if here && settled && due.is_none_or(|due| !due.is_zero()) {
+        plan.poll = due;
+    } else {
+        plan.content = Content::Follow {
+            reference: image.reference.clone(),
+        };
+    }
+}
+
+/// A follower's way: to what the leader reports.
+fn copy(observed: &Observed) -> Content {
+    let catalog = &*observed.catalog;
+    let status = catalog.status.as_ref();
+    let resolved = status.and_then(|status| status.resolved_source.as_ref()?.image.as_ref());
+    let Some(resolved) = resolved.map(|image| image.reference.clone()) else {
+        return Content::Keep;
+    };
+    let here = observed
+        .stored
+        .as_ref()
+        .is_some_and(|stored| stored.resolved == resolved);
+    let refused = observed
+        .memory
+        .refused
+        .as_ref()
+        .is_some_and(|refused| refused.resolved == resolved);
+    if here || refused {
+        return Content::Keep;
+    }
+    // The spec's reference belongs to this digest only if the leader has looked at this very spec.
+    let current = conditions::find(catalog.conditions(), conditions::PROGRESSING)
+        .is_some_and(|condition| condition.observed_generation == Some(catalog.generation()));
+    let requested = catalog.spec.source.image.as_ref().filter(|_| current);
+    Content::Copy {
+        resolved,
+        requested: requested.map(|image| image.reference.clone()).unwrap_or_default(),
+        modified: status
+            .and_then(|status| status.last_unpacked.as_ref())
+            .map(|time| time.0),
+    }
+}
+
+fn has_finalizer(catalog: &ClusterCatalog) -> bool {
+    let finalizers = catalog.metadata.finalizers.as_deref().unwrap_or_default();
+    finalizers.iter().any(|f| f == finalizer::DELETE_SERVER_CACHE)
+}
+
+fn paused(catalog: &ClusterCatalog) -> Result<bool, String> {
+    match catalog.annotation(user::PAUSED) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(format!(
+            "annotation {} must be \"true\" or \"false\", not {other:?}",
+            user::PAUSED
+        )),
+    }
+}
+
+/// The time lengthened by up to a hundredth, so that catalogs made together are not polled together for ever.
+fn spread(time: Duration, name: &str) -> Duration {
+    let sum = name.bytes().fold(7_u32, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
+    });
+    time + time / 100 * (sum % 100) / 100
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use olm_api::cluster_catalog::{
+    CatalogSource, ClusterCatalogSpec, ClusterCatalogStatus, ImageSource, ResolvedCatalogSource,
+    ResolvedImageSource,
+};
+use olm_api::conditions::{Report, Status, set_condition};
+use olm_serve::Findings;
+use std::sync::Arc;
+
+use super::*;
+use crate::controller::observe::{Memory, Refused, Stored};
+
+const TAG: &str = "registry.example/catalog:latest";
+const ONE: &str =
+    "registry.example/catalog@sha256:1111111111111111111111111111111111111111111111111111111111111111";
+const TWO: &str =
+    "registry.example/catalog@sha256:2222222222222222222222222222222222222222222222222222222222222222";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A leader's view of a catalog that is settled: labelled, finalized, stored and reported.
+fn settled() -> Observed {
+    let image = ImageSource {
+        reference: TAG.to_owned(),
+        poll_interval_minutes: None,
+    };
+    let source = CatalogSource {
+        source_type: SourceType::Image,
+        image: Some(image),
+    };
+    let mut catalog = ClusterCatalog::new(
+        "cat",
+        ClusterCatalogSpec {
+            source,
+            ..ClusterCatalogSpec::default()
+        },
+    );
+    catalog.metadata.generation = Some(3);
+    catalog.metadata.labels = Some([(label::METADATA_NAME.to_owned(), "cat".to_owned())].into());
+    catalog.metadata.finalizers = Some(vec![finalizer::DELETE_SERVER_CACHE.to_owned()]);
+    let image = Some(ResolvedImageSource {
+        reference: ONE.to_owned(),
+    });
+    catalog.status = Some(ClusterCatalogStatus {
+        resolved_source: Some(ResolvedCatalogSource {
+            source_type: SourceType::Image,
+            image,
+        }),
+        last_unpacked: Some(Time(at(500))),
+        ..ClusterCatalogStatus::default()
+    });
+    let stored = Stored {
+        requested: TAG.to_owned(),
+        resolved: ONE.to_owned(),
+        stored: at(500),
+        findings: Findings::default(),
+    };
+    let mut observed = Observed {
+        catalog: Arc::new(catalog),
+        stored: Some(stored),
+        known: true,
+        memory: Memory {
+            polled: Some(at(1000)),
+            ..Memory::default()
+        },
+        role: Role::Leader,
+        now: at(1000),
+    };
+    progress(&mut observed, reason::SUCCEEDED, 3);
+    observed
+}
+
+fn progress(observed: &mut Observed, reason: &str, generation: i64) {
+    let report = Report {
+        condition_type: conditions::PROGRESSING,
+        status: Status::True,
+        reason,
+        message: "",
+        observed_generation: generation,
+    };
+    change(observed, |catalog| {
+        set_condition(
+            &mut catalog.status.get_or_insert_default().conditions,
+            report,
+            at(0),
+        );
+    });
+}
+
+fn change(observed: &mut Observed, change: impl FnOnce(&mut ClusterCatalog)) {
+    change(Arc::make_mut(&mut observed.catalog));
+}
+
+fn image(catalog: &mut ClusterCatalog) -> &mut ImageSource {
+    catalog.spec.source.image.get_or_insert_default()
+}
+
+fn check(change: impl FnOnce(&mut Observed), expected: &Content) {
+    let mut observed = settled();
+    change(&mut observed);
+    assert_eq!(plan(&observed).content, *expected);
+}
+
+#[test]
+fn nothing_is_planned_for_a_catalog_that_is_settled() {
+    let idle = Plan {
+        metadata: None,
+        content: Content::Keep,
+        release: false,
+        poll: None,
+    };
+    assert_eq!(plan(&settled()), idle);
+    let mut follower = settled();
+    follower.role = Role::Follower;
+    assert_eq!(plan(&follower), idle);
+}
+
+#[test]
+fn the_leader_follows_the_spec() {
+    let follow = |reference: &str| Content::Follow {
+        reference: reference.to_owned(),
+    };
+    check(|o| o.stored = None, &follow(TAG));
+    check(
+        |o| change(o, |c| image(c).reference = TWO.to_owned()),
+        &follow(TWO),
+    );
+    check(|o| change(o, |c| c.metadata.generation = Some(4)), &follow(TAG));
+    check(|o| progress(o, reason::RETRYING, 3), &follow(TAG));
+    check(|o| change(o, |c| c.status = None), &follow(TAG));
+    // The digest in the spec is what is stored already, under the name of a tag.
+    check(
+        |o| {
+            change(o, |c| image(c).reference = ONE.to_owned());
+            o.memory.confirmed = Some(ONE.to_owned());
+        },
+        &Content::Keep,
+    );
+}
+
+#[test]
+fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
+    let polled = |second| {
+        move |o: &mut Observed| {
+            change(o, |c| image(c).poll_interval_minutes = Some(10));
+            o.now = at(second);
+        }
+    };
+    let follow = Content::Follow {
+        reference: TAG.to_owned(),
+    };
+    check(polled(1000), &Content::Keep);
+    check(polled(1000 + 599), &Content::Keep);
+    check(polled(1000 + 607), &follow);
+    // After a restart nobody knows when it was looked at.
+    check(
+        |o| {
+            polled(1001)(o);
+            o.memory.polled = None;
+        },
+        &follow,
+    );
+    let mut observed = settled();
+    polled(1000 + 100)(&mut observed);
+    let left = plan(&observed).poll.unwrap().as_secs();
+    assert!((500..=506).contains(&left), "{left}");
+}
+
+#[test]
+fn what_only_another_spec_helps_against_is_left_alone() {
+    let blocked = |generation| {
+        move |o: &mut Observed| {
+            progress(o, reason::BLOCKED, 3);
+            o.memory.blocked = Some(generation);
+        }
+    };
+    check(blocked(3), &Content::Keep);
+    check(
+        blocked(2),
+        &Content::Follow {
+            reference: TAG.to_owned(),
+        },
+    );
+}
+
+#[test]
+fn a_follower_copies_what_the_leader_serves() {
+    let follow = |then: fn(&mut Observed)| {
+        move |o: &mut Observed| {
+            o.role = Role::Follower;
+            then(o);
+        }
+    };
+    let copy = |requested: &str| Content::Copy {
+        resolved: ONE.to_owned(),
+        requested: requested.to_owned(),
+        modified: Some(at(500)),
+    };
+    check(follow(|o| o.stored = None), &copy(TAG));
+    check(
+        follow(|o| o.stored.as_mut().unwrap().resolved = TWO.to_owned()),
+        &copy(TAG),
+    );
+    // The leader has not looked at this spec yet, so nobody knows what its reference means.
+    check(
+        follow(|o| {
+            o.stored = None;
+            change(o, |c| c.metadata.generation = Some(4));
+        }),
+        &copy(""),
+    );
+    // What the leader serves and this replica cannot is not fetched again and again.
+    check(
+        follow(|o| {
+            o.stored = None;
+            o.memory.refused = Some(Refused {
+                resolved: ONE.to_owned(),
+                message: String::new(),
+            });
+        }),
+        &Content::Keep,
+    );
+    check(follow(|o| change(o, |c| c.status = None)), &Content::Keep);
+    check(
+        follow(|o| change(o, |c| c.metadata.labels = None)),
+        &Content::Keep,
+    );
+}
+
+#[test]
+fn the_label_and_the_finalizer_are_restored() {
+    let check = |then: fn(&mut ClusterCatalog), expected: Option<(bool, bool)>| {
+        let mut observed = settled();
+        change(&mut observed, then);
+        let expected = expected.map(|(set_label, add_finalizer)| Metadata {
+            set_label,
+            add_finalizer,
+        });
+        assert_eq!(plan(&observed).metadata, expected);
+    };
+    check(|_| {}, None);
+    check(|c| c.metadata.labels = None, Some((true, false)));
+    check(
+        |c| c.metadata.labels = Some([(label::METADATA_NAME.to_owned(), "x".to_owned())].into()),
+        Some((true, false)),
+    );
+    check(|c| c.metadata.finalizers = None, Some((false, true)));
+    check(
+        |c| {
+            c.spec.availability_mode = AvailabilityMode::Unavailable;
+            c.metadata.finalizers = None;
+            c.metadata.labels = None;
+        },
+        Some((true, false)),
+    );
+}
+
+#[test]
+fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
+    let unavailable = |c: &mut ClusterCatalog| c.spec.availability_mode = AvailabilityMode::Unavailable;
+    let deleted = |c: &mut ClusterCatalog| c.metadata.deletion_timestamp = Some(Time(at(0)));
+    for role in [Role::Leader, Role::Follower] {
+        check(
+            |o| {
+                o.role = role;
+                change(o, unavailable);
+            },
+            &Content::Remove(Why::Unavailable),
+        );
+        check(
+            |o| {
+                o.role = role;
+                change(o, deleted);
+            },
+            &Content::Remove(Why::Deleted),
+        );
+    }
+    let mut observed = settled();
+    change(&mut observed, deleted);
+    assert!(plan(&observed).release);
+    // Others' finalizers are others' business.
+    change(&mut observed, |c| {
+        c.metadata.finalizers = Some(vec!["other".to_owned()])
+    });
+    assert_eq!(
+        plan(&observed),
+        Plan {
+            metadata: None,
+            content: Content::Keep,
+            release: false,
+            poll: None
+        }
+    );
+}
+
+#[test]
+fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
+    let pause = |value: &'static str| {
+        move |o: &mut Observed| {
+            o.stored = None;
+            change(o, |c| {
+                c.metadata.annotations = Some([(user::PAUSED.to_owned(), value.to_owned())].into())
+            });
+        }
+    };
+    check(pause("true"), &Content::Keep);
+    check(
+        pause("false"),
+        &Content::Follow {
+            reference: TAG.to_owned(),
+        },
+    );
+    let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"";
+    check(pause("yes"), &Content::Refuse(refused.to_owned()));
+    check(
+        |o| {
+            pause("true")(o);
+            change(o, |c| c.metadata.deletion_timestamp = Some(Time(at(0))));
+        },
+        &Content::Remove(Why::Deleted),
+    );
+}
