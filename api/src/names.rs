@@ -19,15 +19,6 @@ pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data"
 /// The cluster-scoped object whose condition [`crate::conditions::UPGRADEABLE`] tells OpenShift whether to update.
 pub const CLUSTER_OPERATOR: &str = "olm";
 
-/// The ConfigMap in the managers' namespace in which catalogd publishes the certificate authority it made for itself.
-pub const CATALOGD_AUTHORITY: &str = "catalogd-ca";
-/// The Secret in the managers' namespace in which catalogd keeps the certificate it made for itself.
-pub const CATALOGD_CERTIFICATE: &str = "catalogd-self-signed";
-/// The ConfigMap in which operator-controller publishes the certificate authority it made for itself.
-pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
-/// The Secret in which operator-controller keeps the certificate it made for itself.
-pub const OPERATOR_CONTROLLER_CERTIFICATE: &str = "operator-controller-self-signed";
-
 /// Labels.
 pub mod label {
     /// Kind of the object that a managed object belongs to. On managed objects and revisions.
@@ -124,6 +115,18 @@ pub mod lease {
     pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
     /// Of catalogd.
     pub const CATALOGD: &str = "catalogd-operator-lock";
+}
+
+/// Objects in the managers' namespace that hold the certificates they make for themselves.
+pub mod certificate {
+    /// Secret with catalogd's authority, serving certificate and keys, shared by its replicas.
+    pub const CATALOGD_SECRET: &str = "catalogd-self-signed";
+    /// ConfigMap with catalogd's authority under `ca.crt`, for those who fetch catalogs.
+    pub const CATALOGD_AUTHORITY: &str = "catalogd-ca";
+    /// Secret with operator-controller's authority, serving certificate and keys.
+    pub const OPERATOR_CONTROLLER_SECRET: &str = "operator-controller-self-signed";
+    /// ConfigMap with operator-controller's authority under `ca.crt`, for those who scrape its metrics.
+    pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
 }
 
 /// Types of properties that bundles carry.
