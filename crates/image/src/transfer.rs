@@ -11,7 +11,7 @@ use crate::digest::{Digest, Hasher};
 use crate::registry::{RegistryError, Session, backoff, jitter};
 
 /// Chunks that may be under way; one is at most a few tens of kilobytes.
-const CHUNKS: usize = 32;
+const CHUNKS: usize = 8;
 
 /// A blob that a manifest names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// The longest that one question to the API server may take: a connection that died silently must not eat up the time
+/// that is left for others.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
 /// Which lease, and the times of the election.
 #[derive(Debug, Clone)]
 pub struct LeaseSettings {
@@ -85,7 +89,9 @@ pub async fn elect(
     let api = Api::<Lease>::namespaced(client, &settings.namespace);
     let mut seen: Option<Seen> = None;
     while !stop.is_cancelled() {
-        match try_acquire(&api, &settings, &mut seen).await {
+        let attempt = tokio::time::timeout(ATTEMPT, try_acquire(&api, &settings, &mut seen));
+        let attempt = tokio::select! { () = stop.cancelled() => break, attempt = attempt => attempt };
+        match attempt.unwrap_or_else(|_| Err(late())) {
             Ok(true) => {
                 tracing::info!(lease = settings.name, identity = settings.identity, "leading");
                 leading.send_replace(true);
@@ -101,6 +107,10 @@ pub async fn elect(
         tokio::select! { () = stop.cancelled() => {}, () = tokio::time::sleep(settings.look_every) => {} }
     }
     Ok(())
+}
+
+fn late() -> kube::Error {
+    kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))
 }
 
 /// What the lease looked like, and since when it has looked so.
@@ -195,14 +205,15 @@ async fn hold(api: &Api<Lease>, settings: &LeaseSettings, stop: &CancellationTok
             () = tokio::time::sleep(next) => {}
         }
         let left = settings.renew_deadline.saturating_sub(renewed.elapsed());
-        match tokio::time::timeout(left, renew(api, settings)).await {
-            Ok(Ok(Renewal::Done)) => {
+        let attempt = tokio::time::timeout(left.min(ATTEMPT), renew(api, settings)).await;
+        match attempt.unwrap_or_else(|_| Err(late())) {
+            Ok(Renewal::Done) => {
                 renewed = Instant::now();
                 next = settings.renew_every;
             }
-            Ok(Ok(Renewal::Taken)) | Err(_) => return Err(lost()),
-            Ok(Ok(Renewal::Conflict)) => next = Duration::from_millis(200),
-            Ok(Err(error)) => {
+            Ok(Renewal::Taken) => return Err(lost()),
+            Ok(Renewal::Conflict) => next = Duration::from_millis(200),
+            Err(error) => {
                 tracing::warn!(lease = settings.name, %error, "cannot renew the lease; will try again");
                 next = settings.look_every;
             }
@@ -301,6 +312,12 @@ fn held(settings: &LeaseSettings, now: Timestamp, before: Option<&LeaseSpec>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn spec(holder: &str) -> LeaseSpec {
@@ -332,5 +349,181 @@ mod tests {
         assert_eq!(held(&settings, now, Some(&spec("me"))).lease_transitions, Some(4));
         assert_eq!(held(&settings, now, None).lease_transitions, Some(0));
         assert_eq!(held(&settings, now, None).lease_duration_seconds, Some(137));
+    }
+
+    /// An API server that knows one Lease.
+    #[derive(Clone, Default)]
+    struct Server {
+        lease: Arc<Mutex<Option<Value>>>,
+        /// Requests hang while this is set.
+        silent: Arc<AtomicBool>,
+    }
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                let server = server.clone();
+                async move { Ok::<_, std::io::Error>(server.answer(request).await) }
+            });
+            Client::new(service, "ns")
+        }
+
+        async fn answer(&self, request: http::Request<Body>) -> http::Response<Body> {
+            if self.silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let mut lease = self.lease.lock().unwrap();
+            let (status, answer) = match (head.method.as_str(), lease.as_ref()) {
+                ("GET", Some(lease)) => (200, lease.clone()),
+                ("POST", None) | ("PUT", Some(_)) => {
+                    let mut new: Value = serde_json::from_slice(&body).unwrap();
+                    let version =
+                        |lease: &Value| lease["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                    let before = lease.as_ref().and_then(version);
+                    if before.is_some() && version(&new) != before {
+                        (409, failure(409, "Conflict"))
+                    } else {
+                        let next = before.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) + 1;
+                        new["metadata"]["resourceVersion"] = Value::String(next.to_string());
+                        *lease = Some(new.clone());
+                        (200, new)
+                    }
+                }
+                ("POST", Some(_)) => (409, failure(409, "AlreadyExists")),
+                _ => (404, failure(404, "NotFound")),
+            };
+            http::Response::builder()
+                .status(status)
+                .body(Body::from(answer.to_string().into_bytes()))
+                .unwrap()
+        }
+
+        fn holder(&self) -> String {
+            let lease = self.lease.lock().unwrap();
+            lease.as_ref().unwrap()["spec"]["holderIdentity"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        }
+
+        fn set(&self, field: &str, value: Value) {
+            self.lease.lock().unwrap().as_mut().unwrap()["spec"][field] = value;
+        }
+    }
+
+    fn failure(code: u16, reason: &str) -> Value {
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": ""})
+    }
+
+    struct Candidate {
+        stop: CancellationToken,
+        leading: watch::Receiver<bool>,
+        task: tokio::task::JoinHandle<Result<(), LeaseLost>>,
+    }
+
+    fn candidate(server: &Server, identity: &str) -> Candidate {
+        let (sender, leading) = watch::channel(false);
+        let stop = CancellationToken::new();
+        let settings = LeaseSettings::new("ns", "lease", identity);
+        let task = tokio::spawn(elect(server.client(), settings, stop.clone(), sender));
+        Candidate { stop, leading, task }
+    }
+
+    impl Candidate {
+        /// How long it takes until this one leads.
+        async fn leads(&mut self) -> Duration {
+            let start = Instant::now();
+            self.leading.wait_for(|leading| *leading).await.unwrap();
+            start.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_leads_and_a_released_lease_is_taken_at_once() {
+        let server = Server::default();
+        let mut first = candidate(&server, "first");
+        first.leads().await;
+        let mut second = candidate(&server, "second");
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert!(*first.leading.borrow() && !*second.leading.borrow());
+        first.stop.cancel();
+        first.task.await.unwrap().unwrap();
+        assert!(second.leads().await <= Duration::from_secs(2));
+        assert_eq!(server.holder(), "second");
+        second.stop.cancel();
+        second.task.await.unwrap().unwrap();
+        assert_eq!(server.holder(), "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_holders_lease_is_taken_after_its_duration_whatever_its_clock_said() {
+        let server = Server::default();
+        let mut first = candidate(&server, "first");
+        first.leads().await;
+        first.task.abort();
+        // A clock that is a century ahead, or behind, makes no difference.
+        server.set("renewTime", json!("2126-01-01T00:00:00.000000Z"));
+        let mut second = candidate(&server, "second");
+        let waited = second.leads().await.as_secs();
+        assert!((137..=140).contains(&waited), "{waited}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_cannot_renew_steps_down_before_another_may_lead() {
+        let server = Server::default();
+        let mut leader = candidate(&server, "leader");
+        leader.leads().await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        server.silent.store(true, Ordering::SeqCst);
+        let start = Instant::now();
+        let error = leader.task.await.unwrap().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "lost the lease `ns/lease`: not renewed for 107s"
+        );
+        assert!(
+            start.elapsed() <= Duration::from_secs(108),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_silence_costs_nobody_the_lease() {
+        let server = Server::default();
+        let mut leader = candidate(&server, "leader");
+        leader.leads().await;
+        server.silent.store(true, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(80)).await;
+        server.silent.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert!(*leader.leading.borrow());
+        leader.stop.cancel();
+        leader.task.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_somebody_else_wrote_is_lost() {
+        let server = Server::default();
+        let mut leader = candidate(&server, "leader");
+        leader.leads().await;
+        server.set("holderIdentity", json!("thief"));
+        assert!(leader.task.await.unwrap().is_err());
+        assert!(!*leader.leading.borrow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_ends_at_once_when_told_so_also_while_the_api_server_is_silent() {
+        let server = Server::default();
+        server.silent.store(true, Ordering::SeqCst);
+        let waiting = candidate(&server, "waiting");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let start = Instant::now();
+        waiting.stop.cancel();
+        waiting.task.await.unwrap().unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }

@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hash};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -106,6 +108,8 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     }
 
     /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for those under way.
+    ///
+    /// Work that panics counts as failed: one object must not take the others down.
     pub async fn run<F, Work>(&self, concurrency: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K) -> Work,
@@ -115,8 +119,14 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         loop {
             while running.len() < concurrency.max(1) && !stop.is_cancelled() {
                 let Some(key) = self.take() else { break };
-                let outcome = work(key.clone());
-                running.push(async move { (key, outcome.await) });
+                let outcome = AssertUnwindSafe(work(key.clone())).catch_unwind();
+                running.push(async move {
+                    let outcome = outcome.await.unwrap_or_else(|_| {
+                        tracing::error!(?key, "working on this object panicked; will try again");
+                        Outcome::Failed
+                    });
+                    (key, outcome)
+                });
             }
             if stop.is_cancelled() && running.is_empty() {
                 return;
@@ -276,6 +286,31 @@ mod tests {
             "{times:?}"
         );
         assert_eq!(times[3].as_secs(), 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_panics_fails_and_disturbs_no_other_key() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        queue.add("broken");
+        queue.add("sound");
+        let (broken, sound) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        queue
+            .run(1, stop.clone(), |key| {
+                let (broken, sound, stop) = (&broken, &sound, stop.clone());
+                async move {
+                    if key == "sound" {
+                        sound.fetch_add(1, Ordering::SeqCst);
+                    } else if broken.fetch_add(1, Ordering::SeqCst) == 0 {
+                        panic!("on purpose");
+                    } else {
+                        stop.cancel();
+                    }
+                    Outcome::Done
+                }
+            })
+            .await;
+        assert_eq!(broken.load(Ordering::SeqCst), 2);
+        assert_eq!(sound.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test(start_paused = true)]

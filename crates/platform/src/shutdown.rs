@@ -54,13 +54,14 @@ impl Shutdown {
     /// Runs a task that [`Shutdown::finished`] waits for. A task that ends before the process is to end stops the process:
     /// a manager that lost a part of itself must not go on looking healthy.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let token = self.token.clone();
+        // A guard, since a task also ends by a panic.
+        let ends = Ends {
+            name,
+            token: self.token.clone(),
+        };
         self.tasks.spawn(async move {
+            let _ends = ends;
             task.await;
-            if !token.is_cancelled() {
-                tracing::error!(task = name, "a task ended early; stopping");
-                token.cancel();
-            }
         });
     }
 
@@ -68,6 +69,21 @@ impl Shutdown {
     pub async fn finished(&self, limit: Duration) -> bool {
         self.tasks.close();
         tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+    }
+}
+
+/// Stops the process when a task ends before that was asked for.
+struct Ends {
+    name: &'static str,
+    token: CancellationToken,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if !self.token.is_cancelled() {
+            tracing::error!(task = self.name, "a task ended early; stopping");
+            self.token.cancel();
+        }
     }
 }
 
@@ -84,6 +100,14 @@ mod tests {
     async fn a_task_that_ends_early_stops_the_process() {
         let shutdown = Shutdown::default();
         shutdown.spawn("brief", async {});
+        shutdown.requested().await;
+        assert!(shutdown.finished(Duration::from_secs(1)).await);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_stops_the_process_too() {
+        let shutdown = Shutdown::default();
+        shutdown.spawn("broken", async { panic!("on purpose") });
         shutdown.requested().await;
         assert!(shutdown.finished(Duration::from_secs(1)).await);
     }

@@ -1,8 +1,8 @@
 //! Certificates that the manager makes for itself where nobody gives it any: an authority and a serving certificate,
 //! kept in a Secret that all replicas share, the authority's public part in a ConfigMap for those who connect.
 //!
-//! Both are renewed before they expire. A renewed authority is published beside the old one, so that nobody who
-//! trusted the old one is cut off.
+//! Both are renewed before they expire, never at the same time: a renewed authority is published beside the old one while
+//! the certificate of the old one stays in use, so that everybody has read the new one before it signs anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,15 +71,19 @@ struct Stored {
 enum Renew {
     Nothing,
     Certificate,
+    Authority,
+    /// At first, and when the authority would not outlive a certificate.
     Both,
 }
 
 fn plan(stored: Option<&Stored>, names: &[String], today: Date) -> Renew {
     let Some(stored) = stored else { return Renew::Both };
-    if due(stored.authority_expires, AUTHORITY_RENEW_DAYS, today) {
+    if due(stored.authority_expires, SERVING_DAYS, today) {
         Renew::Both
     } else if due(stored.expires, SERVING_RENEW_DAYS, today) || stored.names != names {
         Renew::Certificate
+    } else if due(stored.authority_expires, AUTHORITY_RENEW_DAYS, today) {
+        Renew::Authority
     } else {
         Renew::Nothing
     }
@@ -129,9 +133,17 @@ fn make(stored: Option<Stored>, renew: Renew, names: &[String], today: Date) -> 
             let mut all = vec![params.self_signed(&key).map_err(TlsError::Generate)?.pem()];
             all.extend(
                 before
-                    .into_iter()
-                    .flat_map(|before| before.authorities.into_iter().take(1)),
+                    .iter()
+                    .flat_map(|before| before.authorities.iter().take(1).cloned()),
             );
+            if let (Some(before), Renew::Authority) = (before, renew) {
+                return Ok(Stored {
+                    authorities: all,
+                    authority_key: key.serialize_pem(),
+                    authority_expires: expires,
+                    ..before
+                });
+            }
             (all, key, expires)
         }
     };
@@ -399,12 +411,17 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_authority_is_published_beside_the_old_one() {
+    fn a_renewed_authority_signs_only_after_everybody_could_read_it() {
         let first = make(None, Renew::Both, &names(), day("2026-01-01")).unwrap();
-        let renewed = make(Some(first.clone()), Renew::Both, &names(), day("2035-06-01")).unwrap();
+        let fresh = make(Some(first), Renew::Certificate, &names(), day("2035-01-01")).unwrap();
+        let renewed = make(Some(fresh.clone()), Renew::Authority, &names(), day("2035-01-01")).unwrap();
         assert_eq!(renewed.authorities.len(), 2);
-        assert_eq!(renewed.authorities[1], first.authorities[0]);
-        assert_eq!(trusted(&renewed, &renewed.authorities[0], "2035-06-01"), Ok(()));
+        assert_eq!(renewed.authorities[1], fresh.authorities[0]);
+        assert_eq!(renewed.certificate, fresh.certificate);
+        assert_eq!(trusted(&renewed, &fresh.authorities[0], "2035-02-01"), Ok(()));
+        let later = make(Some(renewed), Renew::Certificate, &names(), day("2035-03-05")).unwrap();
+        assert_eq!(trusted(&later, &later.authorities[0], "2035-03-05"), Ok(()));
+        assert!(trusted(&later, &fresh.authorities[0], "2035-03-05").is_err());
     }
 
     #[test]
@@ -414,7 +431,18 @@ mod tests {
         assert_eq!(at("2026-01-01"), Renew::Nothing);
         assert_eq!(at("2026-03-01"), Renew::Nothing);
         assert_eq!(at("2026-03-02"), Renew::Certificate);
-        assert_eq!(at("2035-01-01"), Renew::Both);
+        let fresh = make(
+            Some(made.clone()),
+            Renew::Certificate,
+            &names(),
+            day("2035-01-01"),
+        )
+        .unwrap();
+        assert_eq!(at("2035-01-01"), Renew::Certificate);
+        assert_eq!(plan(Some(&fresh), &names(), day("2035-01-01")), Renew::Authority);
+        let renewed = make(Some(fresh), Renew::Authority, &names(), day("2035-01-01")).unwrap();
+        assert_eq!(plan(Some(&renewed), &names(), day("2035-01-01")), Renew::Nothing);
+        assert_eq!(at("2035-11-01"), Renew::Both);
         assert_eq!(
             plan(Some(&made), &["other".to_owned()], day("2026-01-01")),
             Renew::Certificate
