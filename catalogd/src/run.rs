@@ -225,8 +225,8 @@ async fn certificate(
     let own = SelfSigned {
         client: client.clone(),
         namespace: namespace.to_owned(),
-        secret: names::CATALOGD_CERTIFICATE.to_owned(),
-        config_map: names::CATALOGD_AUTHORITY.to_owned(),
+        secret: names::certificate::CATALOGD_SECRET.to_owned(),
+        config_map: names::certificate::CATALOGD_AUTHORITY.to_owned(),
         dns_names,
     };
     let certificate = own.load().await.context("cannot make a serving certificate")?;

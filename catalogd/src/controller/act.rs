@@ -170,9 +170,9 @@ fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog)
 }
 
 /// Does what is planned about content.
-pub(super) async fn content(context: &Context, observed: &Observed, content: &Content) -> Done {
+pub(super) async fn content(context: &Context, observed: &Observed, planned: &Content) -> Done {
     let name = observed.catalog.name();
-    let (done, error) = match content {
+    let (done, error) = match planned {
         Content::Keep => return Done::Nothing,
         Content::Remove(why) => {
             context.memories.change(name, Memory::forget_content);
