@@ -1,0 +1,126 @@
+//! The best bundle of a catalog, and the best catalog.
+
+use std::cmp::Ordering;
+
+use olm_version::masterminds::Constraint;
+
+use crate::catalog::Selected;
+use crate::channels;
+use crate::package::Candidate;
+use crate::range::{Fit, fit};
+use crate::refusal::{Reason, Refusal};
+use crate::request::{Installed, Request, UpgradeConstraintPolicy};
+use crate::successors::{Current, Edge, Successors};
+
+/// A request whose texts have been read.
+pub(crate) struct Context<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) range: Option<Constraint>,
+    pub(crate) installed: Option<Installed<'a>>,
+    /// What is installed, where edges bind.
+    pub(crate) current: Option<Current<'a>>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, installed: Option<&Installed<'a>>) -> Result<Self, Refusal> {
+        if let Some(selector) = request.selector {
+            selector
+                .validate()
+                .map_err(|fault| Refusal::new(Reason::Selector(fault)))?;
+        }
+        let range = request.version.map(|text| {
+            Constraint::parse(text).map_err(|fault| {
+                Refusal::new(Reason::Range {
+                    range: text.to_owned(),
+                    fault,
+                })
+                .with_hint(
+                    "correct spec.source.catalog.version; examples: 1.2.3, 1.x, >=1.2 <2, ~1.4 || ^2.1",
+                )
+            })
+        });
+        Ok(Self {
+            request,
+            range: range.transpose()?,
+            installed: installed.copied(),
+            current: None,
+        })
+    }
+
+    /// Reads the version of what is installed, where edges bind.
+    pub(crate) fn with_current(mut self) -> Result<Self, Refusal> {
+        let binds = self.request.policy == UpgradeConstraintPolicy::CatalogProvided;
+        if let Some(installed) = self.installed.filter(|_| binds) {
+            self.current = Some(Current::read(&installed)?);
+        }
+        Ok(self)
+    }
+}
+
+/// The best bundle of a catalog.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    pub(crate) catalog: Selected<'a>,
+    pub(crate) candidate: &'a Candidate,
+    pub(crate) edge: Option<Edge>,
+}
+
+/// What is not deprecated before what is; then the highest version and release; what has no readable version last.
+fn rank(left: &Candidate, right: &Candidate) -> Ordering {
+    right
+        .is_deprecated
+        .cmp(&left.is_deprecated)
+        .then_with(|| compare_versions(left, right))
+}
+
+/// By version and release; what has no readable version is lowest.
+pub(crate) fn compare_versions(left: &Candidate, right: &Candidate) -> Ordering {
+    match (&left.version, &right.version) {
+        (Ok(left), Ok(right)) => left.compare(right),
+        (left, right) => left.is_ok().cmp(&right.is_ok()),
+    }
+}
+
+/// The bundle of a catalog that passes every filter and ranks highest; of equals the first (requirement 1.20).
+pub(crate) fn best_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Option<Choice<'a>> {
+    let package = catalog.package;
+    let members = channels::members(package, context.request);
+    let successors = context
+        .current
+        .as_ref()
+        .map(|current| Successors::new(package, context.request, current));
+    let mut best: Option<Choice<'a>> = None;
+    for candidate in package.candidates() {
+        let edge = successors
+            .as_ref()
+            .and_then(|successors| successors.to(candidate));
+        let passes = members
+            .as_ref()
+            .is_none_or(|members| members.contains(candidate.name.as_str()))
+            && (successors.is_none() || edge.is_some())
+            && best.is_none_or(|best| rank(candidate, best.candidate).is_gt())
+            && fit(candidate, context.range.as_ref()) == Fit::Inside;
+        if passes {
+            best = Some(Choice {
+                catalog: *catalog,
+                candidate,
+                edge,
+            });
+        }
+    }
+    best
+}
+
+/// The one catalog whose bundle is taken: what is not deprecated anywhere first, then the highest priority
+/// (requirement 5.10). The error holds the contenders: none, or all that share the highest priority.
+pub(crate) fn between(mut choices: Vec<Choice<'_>>) -> Result<Choice<'_>, Vec<Choice<'_>>> {
+    if choices.iter().any(|choice| !choice.candidate.is_deprecated) {
+        choices.retain(|choice| !choice.candidate.is_deprecated);
+    }
+    let highest = choices.iter().map(|choice| choice.catalog.priority).max();
+    choices.retain(|choice| Some(choice.catalog.priority) == highest);
+    match choices.as_slice() {
+        [chosen] => Ok(*chosen),
+        _ => Err(choices),
+    }
+}

@@ -1,0 +1,291 @@
+//! What there was, what excluded it, and what the user can change.
+
+use olm_version::quoted;
+
+use crate::catalog::{Availability, Catalog, Content, Selected};
+use crate::channels;
+use crate::choose::{Choice, Context, compare_versions};
+use crate::package::Candidate;
+use crate::range::{Fit, fit};
+use crate::refusal::{NoBundle, Reason, Refusal};
+use crate::successors::{self, Edge, Successors};
+
+/// How many names a list shows before it only counts.
+const SHOWN: usize = 3;
+
+/// Which filter excludes a bundle; the first that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exclusion {
+    Channel,
+    Version,
+    Prerelease,
+    Unreadable,
+    Edge,
+}
+
+/// The bundles of one catalog that one filter excludes, highest version first.
+type Excluded<'a> = (Exclusion, Vec<&'a Candidate>);
+
+/// The refusal when no catalog, or more than one, has the bundle.
+pub(crate) fn no_choice(
+    catalogs: &[Catalog<'_>],
+    selected: &[Selected<'_>],
+    contenders: &[Choice<'_>],
+    context: &Context<'_>,
+) -> Refusal {
+    let request = context.request;
+    let mut names: Vec<String> = contenders
+        .iter()
+        .map(|choice| choice.catalog.name.to_owned())
+        .collect();
+    names.sort_unstable();
+    let mut refusal = Refusal::new(Reason::NoBundle(NoBundle {
+        installed: context.installed.map(|installed| installed.version.to_owned()),
+        package: request.package.to_owned(),
+        range: request.version.map(str::to_owned),
+        channels: request.channels.to_vec(),
+        contenders: names,
+    }));
+    if contenders.is_empty() {
+        nothing(&mut refusal, catalogs, selected, context);
+    } else {
+        ambiguous(&mut refusal, contenders);
+    }
+    refusal
+}
+
+fn ambiguous(refusal: &mut Refusal, contenders: &[Choice<'_>]) {
+    let mut contenders: Vec<_> = contenders.iter().collect();
+    contenders.sort_unstable_by_key(|choice| choice.catalog.name);
+    for choice in contenders {
+        let catalog = &choice.catalog;
+        refusal.add(format!(
+            "catalog {} (priority {}) offers {}",
+            quoted(catalog.name),
+            catalog.priority,
+            choice.candidate.name
+        ));
+    }
+    refusal.hint(
+        "select one catalog by spec.source.catalog.selector, e.g. by its label \
+         olm.operatorframework.io/metadata.name, or give one ClusterCatalog a higher spec.priority",
+    );
+}
+
+fn nothing(
+    refusal: &mut Refusal,
+    catalogs: &[Catalog<'_>],
+    selected: &[Selected<'_>],
+    context: &Context<'_>,
+) {
+    let mut excluded = Vec::new();
+    for catalog in selected {
+        let groups = exclusions(catalog, context);
+        refusal.add(describe(catalog, &groups));
+        excluded.extend(groups);
+    }
+    let mut left_out: Vec<&str> = Vec::new();
+    for catalog in catalogs {
+        let is_selected = context
+            .request
+            .selector
+            .is_none_or(|selector| selector.matches(catalog.labels));
+        match (is_selected, catalog.availability, catalog.content) {
+            (true, Availability::Available, Content::Absent) => {
+                refusal.add(format!(
+                    "catalog {} does not have the package",
+                    quoted(catalog.name)
+                ));
+            }
+            (true, Availability::Available, _) => {}
+            (true, Availability::Unavailable, _) => {
+                refusal.add(format!(
+                    "catalog {} is not used: its availabilityMode is Unavailable",
+                    quoted(catalog.name)
+                ));
+            }
+            (false, ..) => left_out.push(catalog.name),
+        }
+    }
+    if !left_out.is_empty() {
+        refusal.add(format!(
+            "not selected: {}",
+            list("catalog", left_out.iter().map(|name| quoted(name)).collect())
+        ));
+    }
+    if catalogs.is_empty() {
+        refusal.hint("create a ClusterCatalog: the cluster has none");
+    } else if selected.is_empty() {
+        refusal.hint("check spec.source.catalog.packageName and spec.source.catalog.selector");
+    }
+    hints(refusal, selected, &excluded, context);
+}
+
+fn exclusions<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Excluded<'a>> {
+    let package = catalog.package;
+    let members = channels::members(package, context.request);
+    let successors = context
+        .current
+        .as_ref()
+        .map(|current| Successors::new(package, context.request, current));
+    let mut groups: Vec<Excluded<'a>> = Vec::new();
+    for candidate in package.candidates() {
+        let fits = fit(candidate, context.range.as_ref());
+        let exclusion = if members
+            .as_ref()
+            .is_some_and(|members| !members.contains(candidate.name.as_str()))
+        {
+            Exclusion::Channel
+        } else if fits == Fit::Outside {
+            Exclusion::Version
+        } else if fits == Fit::Prerelease {
+            Exclusion::Prerelease
+        } else if fits == Fit::Unknown {
+            Exclusion::Unreadable
+        } else if successors
+            .as_ref()
+            .is_some_and(|successors| successors.to(candidate).is_none())
+        {
+            Exclusion::Edge
+        } else {
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| *known == exclusion) {
+            Some((_, candidates)) => candidates.push(candidate),
+            None => groups.push((exclusion, vec![candidate])),
+        }
+    }
+    for (_, candidates) in &mut groups {
+        candidates.sort_by(|left, right| compare_versions(right, left));
+    }
+    groups
+}
+
+/// `2 bundles (a, b)`, `5 bundles (a, b, c and 2 more)`.
+fn list(noun: &str, names: Vec<String>) -> String {
+    let count = names.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let more = count.saturating_sub(SHOWN);
+    let shown = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
+    let rest = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!("{count} {noun}{plural} ({shown}{rest})")
+}
+
+fn bundles(candidates: &[&Candidate]) -> String {
+    let name = |candidate: &&Candidate| candidate.name.chars().take(80).collect();
+    list("bundle", candidates.iter().map(name).collect())
+}
+
+fn describe(catalog: &Selected<'_>, groups: &[Excluded<'_>]) -> String {
+    let parts: Vec<String> = groups
+        .iter()
+        .map(|(exclusion, candidates)| {
+            let why = match exclusion {
+                Exclusion::Channel => "not in the requested channels",
+                Exclusion::Version => "outside the version range",
+                Exclusion::Prerelease => "pre-releases, which the version range does not admit",
+                Exclusion::Unreadable => "without a readable version",
+                Exclusion::Edge => "not an update of the installed bundle",
+            };
+            format!("{} {why}", bundles(candidates))
+        })
+        .collect();
+    let parts = if parts.is_empty() {
+        "no bundles of the package".to_owned()
+    } else {
+        parts.join("; ")
+    };
+    format!(
+        "catalog {} (priority {}): {parts}",
+        quoted(catalog.name),
+        catalog.priority
+    )
+}
+
+fn first<'a>(excluded: &[Excluded<'a>], wanted: Exclusion) -> Option<&'a Candidate> {
+    let candidates = excluded
+        .iter()
+        .filter(|(exclusion, _)| *exclusion == wanted)
+        .flat_map(|(_, all)| all);
+    candidates
+        .copied()
+        .max_by(|left, right| compare_versions(left, right))
+}
+
+fn hints(refusal: &mut Refusal, selected: &[Selected<'_>], excluded: &[Excluded<'_>], context: &Context<'_>) {
+    let request = context.request;
+    let mut known: Vec<&str> = selected
+        .iter()
+        .flat_map(|catalog| catalog.package.channels())
+        .collect();
+    known.sort_unstable();
+    known.dedup();
+    for channel in request
+        .channels
+        .iter()
+        .filter(|name| !known.contains(&name.as_str()))
+    {
+        if !selected.is_empty() {
+            let channels = known.iter().map(|name| quoted(name)).collect();
+            refusal.hint(format!(
+                "channel {} does not exist; there are {}",
+                quoted(channel),
+                list("channel", channels)
+            ));
+        }
+    }
+    if let Some(candidate) = first(excluded, Exclusion::Prerelease) {
+        refusal.hint(format!(
+            "to admit pre-releases such as {} name one in spec.source.catalog.version, e.g. >=1.2.3-0",
+            candidate.name
+        ));
+    }
+    if let (Some(candidate), Some(current)) = (first(excluded, Exclusion::Edge), &context.current) {
+        let next = next_steps(selected, context);
+        if !next.is_empty() {
+            refusal.hint(format!(
+                "from {} the catalogs lead to {}",
+                current.name,
+                list("bundle", next)
+            ));
+        }
+        refusal.hint(format!(
+            "no catalog says that {} may follow {} (replaces, skips or skipRange): choose another version, or force it \
+             with spec.source.catalog.upgradeConstraintPolicy: SelfCertified, which is not verified by anybody and can \
+             lose data",
+            candidate.name, current.name
+        ));
+    } else if let (None, Some(candidate)) = (
+        first(excluded, Exclusion::Prerelease),
+        first(excluded, Exclusion::Version),
+    ) {
+        refusal.hint(format!(
+            "the highest version outside the range is that of {}",
+            candidate.name
+        ));
+    }
+}
+
+/// The updates that the catalogs do offer, highest first.
+fn next_steps(selected: &[Selected<'_>], context: &Context<'_>) -> Vec<String> {
+    let Some(current) = &context.current else {
+        return Vec::new();
+    };
+    let all = selected
+        .iter()
+        .flat_map(|catalog| successors::within(catalog.package, context.request, current));
+    let mut steps: Vec<_> = all
+        .filter(|(_, edge)| *edge != Edge::Current)
+        .map(|(candidate, _)| candidate)
+        .collect();
+    steps.sort_by(|left, right| compare_versions(right, left));
+    steps.dedup_by(|left, right| left.name == right.name);
+    steps
+        .into_iter()
+        .map(|candidate| candidate.name.chars().take(80).collect())
+        .collect()
+}

@@ -1,0 +1,31 @@
+//! The version range of a request (requirements 1.14 to 1.16).
+
+use olm_version::masterminds::{Constraint, Prereleases};
+
+use crate::package::Candidate;
+
+/// Whether a bundle's version is in the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Inside,
+    /// The range would hold the version if it admitted pre-releases.
+    Prerelease,
+    Outside,
+    /// The bundle's version is not known.
+    Unknown,
+}
+
+/// Releases of one version are all inside or all outside.
+pub(crate) fn fit(candidate: &Candidate, range: Option<&Constraint>) -> Fit {
+    let Some(range) = range else { return Fit::Inside };
+    let Ok(version) = &candidate.version else {
+        return Fit::Unknown;
+    };
+    if range.check(&version.version) {
+        Fit::Inside
+    } else if !version.version.pre.is_empty() && range.check_with(&version.version, Prereleases::Everywhere) {
+        Fit::Prerelease
+    } else {
+        Fit::Outside
+    }
+}

@@ -1,0 +1,206 @@
+//! Why a request gets no bundle.
+
+use std::fmt;
+
+use olm_version::masterminds::ConstraintError;
+use olm_version::{VersionReleaseError, quoted};
+
+use crate::dependencies::DependencyFault;
+use crate::package::VersionFault;
+use crate::selector::SelectorError;
+
+/// The longest text of a refusal, in bytes. Conditions hold eight times as much.
+pub const MAX_LENGTH: usize = 4096;
+/// The longest line of an explanation, in characters.
+const MAX_LINE: usize = 400;
+
+/// What kind of reason there is; its text is the first line of the refusal and part of the wire contract.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// The request's catalog selector is invalid. Only the user can change that.
+    #[error("desired catalog selector is invalid: {0}")]
+    Selector(SelectorError),
+    /// The request's version range is invalid (requirement 1.37). Only the user can change that.
+    #[error("desired version range {} is invalid: {fault}", quoted(.range))]
+    Range {
+        /// The range.
+        range: String,
+        /// What is wrong with it.
+        fault: ConstraintError,
+    },
+    /// A selected catalog does not answer.
+    #[error("error walking catalogs: error getting package {} from catalog {}: {fault}", quoted(.package), quoted(.catalog))]
+    Catalog {
+        /// The package.
+        package: String,
+        /// The catalog; the first by name when there are several.
+        catalog: String,
+        /// Why it does not answer.
+        fault: String,
+    },
+    /// The recorded version of what is installed cannot be read.
+    #[error(
+        "error walking catalogs: error finding upgrade edges: failed to get version and release of installed bundle: {0}"
+    )]
+    Installed(VersionReleaseError),
+    /// No bundle passes the filters, or several catalogs offer one with equal right.
+    #[error("{0}")]
+    NoBundle(NoBundle),
+    /// The only bundle has no readable version.
+    #[error("error getting resolved bundle version for bundle {}: {fault}", quoted(.bundle))]
+    Version {
+        /// The bundle.
+        bundle: String,
+        /// What is wrong.
+        fault: VersionFault,
+    },
+    /// The chosen bundle depends on something.
+    #[error("validating bundle {bundle}: {0}", bundle = quoted(&.0.bundle))]
+    Dependency(DependencyFault),
+}
+
+/// No bundle, or too many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoBundle {
+    /// The recorded version of what is installed.
+    pub installed: Option<String>,
+    /// The package.
+    pub package: String,
+    /// The requested range.
+    pub range: Option<String>,
+    /// The requested channels.
+    pub channels: Vec<String>,
+    /// The catalogs that share the highest priority, by name; empty when no catalog has a bundle.
+    pub contenders: Vec<String>,
+}
+
+impl fmt::Display for NoBundle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(installed) = &self.installed {
+            write!(
+                formatter,
+                "error upgrading from currently installed version {}: ",
+                quoted(installed)
+            )?;
+        }
+        let found = if self.contenders.is_empty() {
+            "no bundles found"
+        } else {
+            "found bundles"
+        };
+        write!(formatter, "{found} for package {}", quoted(&self.package))?;
+        if let Some(range) = &self.range {
+            write!(formatter, " matching version {}", quoted(range))?;
+        }
+        if !self.channels.is_empty() {
+            write!(formatter, " in channels [{}]", self.channels.join(" "))?;
+        }
+        if !self.contenders.is_empty() {
+            write!(
+                formatter,
+                " in multiple catalogs with the same priority [{}]",
+                self.contenders.join(" ")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a request gets no bundle, and what the user can change.
+///
+/// Displayed, it is the text of the [`Reason`], then a line for each catalog, then a line for each way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason. Boxed, since refusals travel through results that are mostly fine.
+    reason: Box<Reason>,
+    findings: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason) -> Self {
+        Self {
+            reason: Box::new(reason),
+            findings: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint(hint);
+        self
+    }
+
+    pub(crate) fn add(&mut self, finding: impl Into<String>) {
+        self.findings.push(finding.into());
+    }
+
+    pub(crate) fn hint(&mut self, hint: impl Into<String>) {
+        self.hints.push(hint.into());
+    }
+
+    /// The reason.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// What was found in each catalog, one sentence each.
+    pub fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
+    /// What the user can change, one sentence each.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+fn one_line(text: &str) -> String {
+    let mut line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_LINE + 1)
+        .collect();
+    if line.chars().count() > MAX_LINE {
+        line.pop();
+        line.push('…');
+    }
+    line
+}
+
+impl fmt::Display for Refusal {
+    /// At most [`MAX_LENGTH`] bytes; the first line is never cut unless it alone is longer.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MORE: &str = "\n(more left out)";
+        let mut text = self.reason.to_string();
+        if text.len() > MAX_LENGTH {
+            text.truncate(text.floor_char_boundary(MAX_LENGTH));
+            return formatter.write_str(&text);
+        }
+        let findings = self
+            .findings
+            .iter()
+            .map(|finding| format!("\n- {}", one_line(finding)));
+        let hints: Vec<_> = self
+            .hints
+            .iter()
+            .map(|hint| format!("\nhint: {}", one_line(hint)))
+            .collect();
+        let room = MAX_LENGTH.saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
+        for finding in findings {
+            if text.len() + finding.len() > room {
+                text.push_str(MORE);
+                break;
+            }
+            text.push_str(&finding);
+        }
+        for hint in hints {
+            if text.len() + hint.len() <= MAX_LENGTH {
+                text.push_str(&hint);
+            }
+        }
+        formatter.write_str(&text)
+    }
+}

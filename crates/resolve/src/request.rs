@@ -1,0 +1,54 @@
+//! What is asked for, and what is installed.
+
+use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};
+
+use crate::selector::Selector;
+
+/// Whether the catalog's update edges bind (requirements 1.23 and 1.24).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpgradeConstraintPolicy {
+    /// Only a bundle that an edge leads to may follow what is installed.
+    #[default]
+    CatalogProvided,
+    /// Any bundle may; the user answers for it.
+    SelfCertified,
+}
+
+/// What an extension asks for (requirements 1.05 to 1.08). All given filters hold together (1.11).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// The package.
+    pub package: &'a str,
+    /// A version or a range of versions; none means any.
+    pub version: Option<&'a str>,
+    /// The channels that supply bundles and edges; none means all (1.26).
+    pub channels: &'a [String],
+    /// The catalogs to choose from; none means all.
+    pub selector: Option<&'a Selector>,
+    /// Whether edges bind.
+    pub policy: UpgradeConstraintPolicy,
+}
+
+/// The bundle that is installed.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed<'a> {
+    /// The bundle's name, which `replaces` and `skips` refer to.
+    pub name: &'a str,
+    /// The version as it was recorded.
+    pub version: &'a str,
+    /// The release as it was recorded; none when it is folded into the version as build metadata.
+    pub release: Option<&'a str>,
+}
+
+impl Installed<'_> {
+    /// The version and release.
+    ///
+    /// # Errors
+    /// When what was recorded is no version or no release.
+    pub fn version_release(&self) -> Result<VersionRelease, VersionReleaseError> {
+        match self.release {
+            Some(release) => VersionRelease::explicit(self.version, release),
+            None => VersionRelease::parse(self.version, BuildMetadata::Release),
+        }
+    }
+}

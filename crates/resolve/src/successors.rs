@@ -1,0 +1,109 @@
+//! What may follow the installed bundle (requirements 1.19 to 1.27).
+
+use std::collections::HashMap;
+
+use olm_version::VersionRelease;
+
+use crate::channels;
+use crate::package::{Candidate, Entry, Package};
+use crate::refusal::{Reason, Refusal};
+use crate::request::{Installed, Request};
+
+/// How a bundle follows what is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Edge {
+    /// It has the version and release that are installed.
+    Current,
+    /// It replaces the installed bundle by name.
+    Replaces,
+    /// It skips the installed bundle by name.
+    Skips,
+    /// Its `skipRange` holds the installed version.
+    SkipRange,
+}
+
+/// The bundle that is installed, its version read.
+#[derive(Clone, Debug)]
+pub(crate) struct Current<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: VersionRelease,
+}
+
+impl<'a> Current<'a> {
+    pub(crate) fn read(installed: &Installed<'a>) -> Result<Self, Refusal> {
+        match installed.version_release() {
+            Ok(version) => Ok(Self {
+                name: installed.name,
+                version,
+            }),
+            Err(fault) => Err(Refusal::new(Reason::Installed(fault))),
+        }
+    }
+}
+
+/// The edges that lead from the installed bundle to bundles of one package.
+///
+/// There is no chain: every entry of the considered channels is looked at, whether or not the installed bundle is
+/// listed (1.22) and whether or not another entry skips it (1.21). An unreadable `skipRange` leads nowhere (1.28).
+pub(crate) struct Successors<'a, 'c> {
+    current: &'c Current<'c>,
+    edges: HashMap<&'a str, Edge>,
+}
+
+impl<'a, 'c> Successors<'a, 'c> {
+    pub(crate) fn new(package: &'a Package, request: &Request<'_>, current: &'c Current<'c>) -> Self {
+        let mut edges = HashMap::new();
+        for entry in channels::considered(package, request).flat_map(|channel| &channel.entries) {
+            if let Some(edge) = edge(entry, current) {
+                let known = edges.entry(entry.name.as_str()).or_insert(edge);
+                *known = edge.min(*known);
+            }
+        }
+        Self { current, edges }
+    }
+
+    /// The edge to a bundle, if it may follow.
+    pub(crate) fn to(&self, candidate: &Candidate) -> Option<Edge> {
+        let is_current = candidate
+            .version
+            .as_ref()
+            .is_ok_and(|version| version.is_same(&self.current.version));
+        if is_current {
+            Some(Edge::Current)
+        } else {
+            self.edges.get(candidate.name.as_str()).copied()
+        }
+    }
+}
+
+/// The bundles in a considered channel that may follow, in the order of the catalog.
+pub(crate) fn within<'a>(
+    package: &'a Package,
+    request: &Request<'_>,
+    current: &Current<'_>,
+) -> Vec<(&'a Candidate, Edge)> {
+    let members = channels::members(package, request);
+    let successors = Successors::new(package, request, current);
+    let candidates = package.candidates().iter();
+    candidates
+        .filter(|candidate| {
+            members
+                .as_ref()
+                .is_none_or(|members| members.contains(candidate.name.as_str()))
+        })
+        .filter_map(|candidate| Some((candidate, successors.to(candidate)?)))
+        .collect()
+}
+
+fn edge(entry: &Entry, current: &Current<'_>) -> Option<Edge> {
+    if entry.replaces.as_deref() == Some(current.name) {
+        return Some(Edge::Replaces);
+    }
+    if entry.skips.iter().any(|name| name == current.name) {
+        return Some(Edge::Skips);
+    }
+    match &entry.skip_range {
+        Some(Ok(range)) if range.contains(&current.version.version) => Some(Edge::SkipRange),
+        _ => None,
+    }
+}

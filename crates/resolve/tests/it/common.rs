@@ -1,0 +1,172 @@
+//! Catalogs written in a few words.
+
+use std::collections::BTreeMap;
+
+use olm_fbc::Blob;
+use olm_resolve::{
+    Availability, Catalog, Content, Installed, Package, Refusal, ReleaseField, Request, Resolution, resolve,
+};
+use serde_json::{Value, json};
+
+/// A catalog being written.
+pub(crate) struct Shelf {
+    name: &'static str,
+    priority: i32,
+    labels: BTreeMap<String, String>,
+    availability: Availability,
+    blobs: Vec<Value>,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Package,
+    Absent,
+    Fault(&'static str),
+}
+
+/// An empty catalog of priority 0.
+pub(crate) fn shelf(name: &'static str) -> Shelf {
+    let label = "olm.operatorframework.io/metadata.name".to_owned();
+    Shelf {
+        name,
+        priority: 0,
+        labels: BTreeMap::from([(label, name.to_owned())]),
+        availability: Availability::Available,
+        blobs: Vec::new(),
+        answer: Answer::Package,
+    }
+}
+
+/// A channel entry without edges.
+pub(crate) fn entry(name: &str) -> Value {
+    json!({ "name": name })
+}
+
+impl Shelf {
+    pub(crate) fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn switched_off(mut self) -> Self {
+        self.availability = Availability::Unavailable;
+        self
+    }
+
+    pub(crate) fn silent(mut self, fault: &'static str) -> Self {
+        self.answer = Answer::Fault(fault);
+        self
+    }
+
+    pub(crate) fn without_package(mut self) -> Self {
+        self.answer = Answer::Absent;
+        self
+    }
+
+    /// Bundles `foo.vVERSION`, one for each version.
+    pub(crate) fn bundles(mut self, versions: &[&str]) -> Self {
+        for version in versions {
+            let value = json!({"packageName": "foo", "version": version});
+            self = self.bundle(
+                &format!("foo.v{version}"),
+                &json!([{"type": "olm.package", "value": value}]),
+            );
+        }
+        self
+    }
+
+    pub(crate) fn bundle(mut self, name: &str, properties: &Value) -> Self {
+        let image = format!("registry.example/{name}");
+        self.blobs.push(json!({
+            "schema": "olm.bundle", "name": name, "package": "foo", "image": image, "properties": properties,
+        }));
+        self
+    }
+
+    pub(crate) fn channel(mut self, name: &str, entries: &[Value]) -> Self {
+        self.blobs
+            .push(json!({"schema": "olm.channel", "name": name, "package": "foo", "entries": entries}));
+        self
+    }
+
+    /// A deprecation of each reference, whose message is the reference's name.
+    pub(crate) fn deprecated(mut self, references: &[(&str, &str)]) -> Self {
+        let entries = references
+            .iter()
+            .map(|(schema, name)| json!({"reference": {"schema": schema, "name": name}, "message": format!("leave {name}")}))
+            .collect::<Vec<_>>();
+        self.blobs
+            .push(json!({"schema": "olm.deprecations", "package": "foo", "entries": entries}));
+        self
+    }
+
+    pub(crate) fn package(&self, releases: ReleaseField) -> Package {
+        let blobs = self.blobs.iter().map(|blob| {
+            let schema = blob["schema"].as_str().expect("schema");
+            Blob::from_json(schema, &blob.to_string()).expect("blob")
+        });
+        Package::new(blobs, releases)
+    }
+}
+
+/// Resolves, and shows the outcome: the chosen bundle and its catalog, or the refusal.
+pub(crate) fn outcome(
+    shelves: &[Shelf],
+    request: Request<'_>,
+    installed: Option<(&str, &str)>,
+) -> Result<String, String> {
+    with(shelves, request, installed, |resolution| {
+        resolution
+            .map(|resolution| format!("{} from {}", resolution.bundle.name, resolution.catalog))
+            .map_err(|refusal| refusal.to_string())
+    })
+}
+
+/// Resolves and hands the outcome on.
+pub(crate) fn with<T>(
+    shelves: &[Shelf],
+    request: Request<'_>,
+    installed: Option<(&str, &str)>,
+    see: impl FnOnce(Result<Resolution<'_>, Refusal>) -> T,
+) -> T {
+    let packages: Vec<_> = shelves
+        .iter()
+        .map(|shelf| shelf.package(ReleaseField::Counts))
+        .collect();
+    let catalogs = catalogs(shelves, &packages);
+    let request = Request {
+        package: "foo",
+        ..request
+    };
+    let installed = installed.map(|(name, version)| Installed {
+        name,
+        version,
+        release: None,
+    });
+    see(resolve(&catalogs, &request, installed.as_ref()))
+}
+
+/// The catalogs as the resolver takes them.
+pub(crate) fn catalogs<'a>(shelves: &'a [Shelf], packages: &'a [Package]) -> Vec<Catalog<'a>> {
+    shelves
+        .iter()
+        .zip(packages)
+        .map(|(shelf, package)| Catalog {
+            name: shelf.name,
+            priority: shelf.priority,
+            labels: &shelf.labels,
+            availability: shelf.availability,
+            content: match shelf.answer {
+                Answer::Package => Content::Package(package),
+                Answer::Absent => Content::Absent,
+                Answer::Fault(fault) => Content::Failed(fault),
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! What a refusal tells the user.
+
+use crate::common::{Shelf, entry, outcome, shelf};
+use olm_resolve::refusal::MAX_LENGTH;
+use olm_resolve::{Request, Selector};
+use serde_json::json;
+
+fn check(shelves: &[Shelf], request: Request<'_>, installed: Option<(&str, &str)>, expected: &[&str]) {
+    let refusal = outcome(shelves, request, installed).unwrap_err();
+    assert_eq!(refusal.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn every_bundle_is_accounted_for() {
+    let channels = vec!["stable".to_owned(), "nope".to_owned()];
+    let shelves = [
+        shelf("a")
+            .bundles(&["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "3.0.0-rc.1", "3.0.0"])
+            .channel(
+                "stable",
+                &["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "3.0.0-rc.1"]
+                    .map(|v| entry(&format!("foo.v{v}"))),
+            )
+            .channel("beta", &[entry("foo.v3.0.0")]),
+        shelf("b").without_package(),
+        shelf("c").switched_off(),
+        shelf("d").label("tier", "none"),
+    ];
+    let selector: Selector =
+        serde_json::from_value(json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}))
+            .unwrap();
+    let request = Request {
+        version: Some(">=2"),
+        channels: &channels,
+        selector: Some(&selector),
+        ..Request::default()
+    };
+    check(
+        &shelves,
+        request,
+        None,
+        &[
+            "no bundles found for package \"foo\" matching version \">=2\" in channels [stable nope]",
+            "- catalog \"a\" (priority 0): 5 bundles (foo.v1.4.0, foo.v1.3.0, foo.v1.2.0 and 2 more) outside the version \
+         range; 1 bundle (foo.v3.0.0-rc.1) pre-releases, which the version range does not admit; 1 bundle \
+         (foo.v3.0.0) not in the requested channels",
+            "- catalog \"b\" does not have the package",
+            "- catalog \"c\" is not used: its availabilityMode is Unavailable",
+            "- not selected: 1 catalog (\"d\")",
+            "hint: channel \"nope\" does not exist; there are 2 channels (\"beta\", \"stable\")",
+            "hint: to admit pre-releases such as foo.v3.0.0-rc.1 name one in spec.source.catalog.version, e.g. >=1.2.3-0",
+        ],
+    );
+}
+
+#[test]
+fn a_missing_edge_is_named_with_the_ways_out() {
+    let shelves = [shelf("a").bundles(&["1.0.0", "1.1.0", "2.0.0"]).channel(
+        "stable",
+        &[
+            entry("foo.v1.0.0"),
+            json!({"name": "foo.v1.1.0", "replaces": "foo.v1.0.0"}),
+            json!({"name": "foo.v2.0.0", "replaces": "foo.v1.1.0"}),
+        ],
+    )];
+    let request = Request {
+        version: Some("2.0.0"),
+        ..Request::default()
+    };
+    check(
+        &shelves,
+        request,
+        Some(("foo.v1.0.0", "1.0.0")),
+        &[
+            "error upgrading from currently installed version \"1.0.0\": no bundles found for package \"foo\" matching \
+         version \"2.0.0\"",
+            "- catalog \"a\" (priority 0): 2 bundles (foo.v1.1.0, foo.v1.0.0) outside the version range; 1 bundle \
+         (foo.v2.0.0) not an update of the installed bundle",
+            "hint: from foo.v1.0.0 the catalogs lead to 1 bundle (foo.v1.1.0)",
+            "hint: no catalog says that foo.v2.0.0 may follow foo.v1.0.0 (replaces, skips or skipRange): choose another \
+         version, or force it with spec.source.catalog.upgradeConstraintPolicy: SelfCertified, which is not verified \
+         by anybody and can lose data",
+        ],
+    );
+}
+
+#[test]
+fn nothing_to_choose_from_is_said_in_plain_words() {
+    check(
+        &[],
+        Request::default(),
+        None,
+        &[
+            "no bundles found for package \"foo\"",
+            "hint: create a ClusterCatalog: the cluster has none",
+        ],
+    );
+    check(
+        &[shelf("a").without_package()],
+        Request::default(),
+        None,
+        &[
+            "no bundles found for package \"foo\"",
+            "- catalog \"a\" does not have the package",
+            "hint: check spec.source.catalog.packageName and spec.source.catalog.selector",
+        ],
+    );
+    check(
+        &[shelf("a").channel("stable", &[])],
+        Request::default(),
+        None,
+        &[
+            "no bundles found for package \"foo\"",
+            "- catalog \"a\" (priority 0): no bundles of the package",
+        ],
+    );
+    let request = Request {
+        version: Some("latest"),
+        ..Request::default()
+    };
+    check(
+        &[],
+        request,
+        None,
+        &[
+            "desired version range \"latest\" is invalid: improper constraint: \"latest\"",
+            "hint: correct spec.source.catalog.version; examples: 1.2.3, 1.x, >=1.2 <2, ~1.4 || ^2.1",
+        ],
+    );
+}
+
+#[test]
+fn every_silent_catalog_is_named() {
+    check(
+        &[
+            shelf("b").silent("connection refused"),
+            shelf("a").silent("not being served"),
+            shelf("c"),
+        ],
+        Request::default(),
+        None,
+        &[
+            "error walking catalogs: error getting package \"foo\" from catalog \"a\": not being served",
+            "- catalog \"b\" does not answer either: connection refused",
+            "hint: wait for the catalog to be served, or leave it out by spec.source.catalog.selector or by \
+             availabilityMode: Unavailable of the ClusterCatalog",
+        ],
+    );
+}
+
+#[test]
+fn a_refusal_stays_short_and_on_its_lines() {
+    let name = format!("foo\n{}", "x".repeat(5000));
+    let bad = json!([{"type": "olm.package", "value": {"packageName": "foo", "version": "1.0.0"}}]);
+    let shelves: Vec<Shelf> = (0..100).map(|_| shelf("a").bundle(&name, &bad)).collect();
+    let request = Request {
+        version: Some("2.0.0"),
+        ..Request::default()
+    };
+    let refusal = outcome(&shelves, request, None).unwrap_err();
+    assert!(refusal.len() <= MAX_LENGTH, "{}", refusal.len());
+    assert!(
+        refusal
+            .lines()
+            .all(|line| line.starts_with("no bundles") || line.starts_with(['-', '(', 'h'])),
+        "{refusal}"
+    );
+    assert!(refusal.contains("(more left out)"));
+    let channels: Vec<String> = (0..1000).map(|n| format!("channel-{n}")).collect();
+    let refusal = outcome(
+        &shelves,
+        Request {
+            channels: &channels,
+            ..request
+        },
+        None,
+    )
+    .unwrap_err();
+    assert!(refusal.len() <= MAX_LENGTH, "{}", refusal.len());
+}

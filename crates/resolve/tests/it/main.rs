@@ -1,0 +1,14 @@
+//! Which bundle an extension gets, and what it is told when it gets none.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the catalogs of these tests are well-formed"
+)]
+
+mod choice;
+mod common;
+mod explanations;
+mod speed;
+mod update_paths;
