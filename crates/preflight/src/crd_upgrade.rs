@@ -1,0 +1,1 @@
+//! Whether a changed custom resource definition breaks what users have stored.

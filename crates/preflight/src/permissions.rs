@@ -1,0 +1,365 @@
+//! The rights an account needs, and those it lacks.
+//!
+//! 1. [`needed`] computes the [`Needs`] from the objects to be applied and from what discovery says of their kinds.
+//! 2. [`Held`] is what the account may do: the rules of SelfSubjectRulesReviews and single answers.
+//! 3. [`Needs::open_questions`] are the accesses that the rules leave open, to be asked one by one with
+//!    SelfSubjectAccessReviews.
+//! 4. [`Needs::missing`] is what the account lacks, all of it at once: as text and as a role to apply.
+//!
+//! Whoever writes a role must hold its rules or the verb `escalate`, whoever writes a binding the rules of the role
+//! bound or the verb `bind`. Either will do.
+
+mod held;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::rules::{Access, Object, PolicyRule};
+
+pub use held::{Completeness, Held, Verdict};
+pub use report::{Account, Missing};
+
+/// The API group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Accesses of one role beyond which they are not compared one by one; only `escalate` or `bind` will do then.
+const MAX_ACCESSES: usize = 20_000;
+/// The API group of custom resource definitions.
+const EXTENSIONS: &str = "apiextensions.k8s.io";
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// They do.
+    Namespaced,
+    /// They do not.
+    Cluster,
+}
+
+/// What discovery says of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// The resource's name, `configmaps`.
+    pub plural: String,
+    /// Whether its objects live in a namespace.
+    pub scope: Scope,
+}
+
+/// What discovery says: (API group, kind) to resource.
+pub type Discovery = BTreeMap<(String, String), Resource>;
+
+/// An object that is to be applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'a> {
+    /// The object.
+    pub object: &'a Value,
+    /// Whether the cluster has it already.
+    pub presence: Presence,
+}
+
+/// Whether the cluster has an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It has.
+    Exists,
+    /// It has not, or nobody knows.
+    Absent,
+}
+
+/// Facts about the cluster on which the needs depend.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// What discovery says of kinds.
+    pub discovery: &'a Discovery,
+    /// Kinds, by API group, that the account itself watches; those that are watched for it are not among them.
+    pub watched: &'a BTreeSet<(String, String)>,
+    /// Roles that are on the cluster and that bindings refer to, as far as they could be read.
+    pub roles: &'a [Value],
+    /// The namespace of namespaced objects that name none.
+    pub namespace: &'a str,
+}
+
+/// One access, in a namespace or in all of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// The namespace; `None` for cluster-scoped objects and for all namespaces at once.
+    pub namespace: Option<String>,
+    /// The access.
+    pub access: Access,
+}
+
+/// A right, or all of several others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Either {
+    right: Right,
+    /// `None` when the others are not known.
+    instead: Option<BTreeSet<Right>>,
+}
+
+/// Everything an account needs to apply, watch and remove some objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    rights: BTreeSet<Right>,
+    alternatives: Vec<Either>,
+    unknown_kinds: BTreeSet<(String, String)>,
+}
+
+/// Computes what is needed.
+///
+/// Custom resource definitions among the objects count as discovered: their kinds will be there.
+#[must_use]
+pub fn needed(planned: &[Planned<'_>], facts: &Facts<'_>) -> Needs {
+    let brought = brought_kinds(planned);
+    let roles = Roles::new(planned, facts);
+    let mut needs = Needs::default();
+    for plan in planned {
+        let (group, kind) = group_kind(plan.object);
+        let resource = facts.discovery.get(&(group.clone(), kind.clone()));
+        let Some(resource) = resource.or_else(|| brought.get(&(group.clone(), kind.clone()))) else {
+            needs.unknown_kinds.insert((group, kind));
+            continue;
+        };
+        let namespace = match resource.scope {
+            Scope::Namespaced => Some(
+                text(plan.object, "/metadata/namespace")
+                    .unwrap_or(facts.namespace)
+                    .to_owned(),
+            ),
+            Scope::Cluster => None,
+        };
+        let right = |verb: &str, name: Option<&str>| Right {
+            namespace: namespace.clone(),
+            access: Access {
+                verb: verb.to_owned(),
+                object: Object::Resource {
+                    group: group.clone(),
+                    resource: resource.plural.clone(),
+                    name: name.map(str::to_owned),
+                },
+            },
+        };
+        let name = text(plan.object, "/metadata/name");
+        needs
+            .rights
+            .extend(["get", "patch", "delete"].map(|verb| right(verb, name)));
+        if plan.presence == Presence::Absent {
+            needs.rights.insert(right("create", name));
+        }
+        if facts.watched.contains(&(group.clone(), kind.clone())) {
+            needs
+                .rights
+                .extend(["list", "watch"].map(|verb| right(verb, None)));
+        }
+        if group == RBAC {
+            needs
+                .alternatives
+                .extend(grant(plan.object, &kind, namespace.as_deref(), &roles, &right));
+        }
+    }
+    needs
+}
+
+/// What writing a role or a binding needs beyond the right to write it.
+fn grant(
+    object: &Value,
+    kind: &str,
+    namespace: Option<&str>,
+    roles: &Roles,
+    right: &impl Fn(&str, Option<&str>) -> Right,
+) -> Option<Either> {
+    let instead = |rules: &[PolicyRule]| {
+        let count = rules
+            .iter()
+            .fold(0, |sum: usize, rule| sum.saturating_add(rule.access_count()));
+        (count <= MAX_ACCESSES).then(|| {
+            let accesses = rules.iter().flat_map(PolicyRule::accesses);
+            accesses
+                .map(|access| Right {
+                    namespace: namespace.map(str::to_owned),
+                    access,
+                })
+                .collect()
+        })
+    };
+    match kind {
+        "Role" | "ClusterRole" => Some(Either {
+            right: right("escalate", text(object, "/metadata/name")),
+            instead: instead(&rules(object)),
+        }),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            let (role_kind, role) = (text(object, "/roleRef/kind")?, text(object, "/roleRef/name")?);
+            let resource = if role_kind == "Role" {
+                "roles"
+            } else {
+                "clusterroles"
+            };
+            let bind = Access {
+                verb: "bind".to_owned(),
+                object: Object::Resource {
+                    group: RBAC.to_owned(),
+                    resource: resource.to_owned(),
+                    name: Some(role.to_owned()),
+                },
+            };
+            let bound = roles.find(role_kind, namespace, role);
+            Some(Either {
+                right: Right {
+                    namespace: namespace.map(str::to_owned),
+                    access: bind,
+                },
+                instead: bound.and_then(instead),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The rules of roles, by kind, namespace and name.
+struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
+
+impl Roles {
+    /// Those on the cluster, over them those that are about to be applied.
+    fn new(planned: &[Planned<'_>], facts: &Facts<'_>) -> Self {
+        let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
+        let roles = all.filter_map(|object| {
+            let kind = text(object, "/kind")?;
+            let namespace = match kind {
+                "Role" => Some(
+                    text(object, "/metadata/namespace")
+                        .unwrap_or(facts.namespace)
+                        .to_owned(),
+                ),
+                "ClusterRole" => None,
+                _ => return None,
+            };
+            Some((
+                (
+                    kind.to_owned(),
+                    namespace,
+                    text(object, "/metadata/name")?.to_owned(),
+                ),
+                rules(object),
+            ))
+        });
+        Self(roles.collect())
+    }
+
+    fn find(&self, kind: &str, namespace: Option<&str>, name: &str) -> Option<&[PolicyRule]> {
+        let namespace = if kind == "Role" {
+            namespace.map(str::to_owned)
+        } else {
+            None
+        };
+        self.0
+            .get(&(kind.to_owned(), namespace, name.to_owned()))
+            .map(Vec::as_slice)
+    }
+}
+
+/// The rules of a role. One that gathers those of others may come to hold anything.
+fn rules(role: &Value) -> Vec<PolicyRule> {
+    if role.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+        return PolicyRule::everything().to_vec();
+    }
+    let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
+    rules
+        .filter_map(|rule| PolicyRule::deserialize(rule).ok())
+        .collect()
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer).and_then(Value::as_str)
+}
+
+fn group_kind(object: &Value) -> (String, String) {
+    let version = text(object, "/apiVersion").unwrap_or_default();
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    (
+        group.to_owned(),
+        text(object, "/kind").unwrap_or_default().to_owned(),
+    )
+}
+
+/// The kinds that custom resource definitions among the objects define.
+fn brought_kinds(planned: &[Planned<'_>]) -> Discovery {
+    let is_definition = |plan: &&Planned<'_>| {
+        group_kind(plan.object) == (EXTENSIONS.to_owned(), "CustomResourceDefinition".to_owned())
+    };
+    let kind = |plan: &Planned<'_>| {
+        let field = |pointer: &str| text(plan.object, pointer).map(str::to_owned);
+        let scope = match text(plan.object, "/spec/scope")? {
+            "Cluster" => Scope::Cluster,
+            _ => Scope::Namespaced,
+        };
+        let resource = Resource {
+            plural: field("/spec/names/plural")?,
+            scope,
+        };
+        Some(((field("/spec/group")?, field("/spec/names/kind")?), resource))
+    };
+    planned.iter().filter(is_definition).filter_map(kind).collect()
+}
+
+impl Needs {
+    /// Kinds, by API group, that discovery does not know and no object defines. What they need cannot be said.
+    pub fn unknown_kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.unknown_kinds
+            .iter()
+            .map(|(group, kind)| (group.as_str(), kind.as_str()))
+    }
+
+    /// The namespaces for which rules should be asked, `None` being those that hold in all of the cluster.
+    #[must_use]
+    pub fn scopes(&self) -> BTreeSet<Option<&str>> {
+        let alternatives = self.alternatives.iter().map(|either| &either.right);
+        self.rights
+            .iter()
+            .chain(alternatives)
+            .map(|right| right.namespace.as_deref())
+            .collect()
+    }
+
+    /// The accesses that must be asked one by one because the rules leave them open, sorted.
+    ///
+    /// Where one of two alternatives is known to be held, the other is not asked.
+    #[must_use]
+    pub fn open_questions(&self, held: &Held) -> Vec<Right> {
+        let open = |right: &&Right| held.verdict(right) == Verdict::Open;
+        let mut questions: BTreeSet<Right> = self.rights.iter().filter(open).cloned().collect();
+        for either in &self.alternatives {
+            let instead = either.instead.iter().flatten();
+            let covered = either
+                .instead
+                .as_ref()
+                .is_some_and(|all| all.iter().all(|right| held.verdict(right) == Verdict::Held));
+            if covered || held.verdict(&either.right) == Verdict::Held {
+                continue;
+            }
+            questions.extend(
+                std::iter::once(&either.right)
+                    .chain(instead)
+                    .filter(open)
+                    .cloned(),
+            );
+        }
+        questions.into_iter().collect()
+    }
+
+    /// What the account lacks. What is still open counts as lacking.
+    ///
+    /// Of two alternatives the verb `escalate` or `bind` is reported, which is one right where the rules may be many.
+    #[must_use]
+    pub fn missing(&self, held: &Held) -> Missing {
+        let lacks = |right: &Right| held.verdict(right) != Verdict::Held;
+        let mut missing: BTreeSet<Right> = self.rights.iter().filter(|right| lacks(right)).cloned().collect();
+        for either in &self.alternatives {
+            let covered = either.instead.as_ref().is_some_and(|all| !all.iter().any(lacks));
+            if !covered && lacks(&either.right) {
+                missing.insert(either.right.clone());
+            }
+        }
+        Missing::new(missing)
+    }
+}

@@ -1,0 +1,87 @@
+//! What an account may do, as far as it is known.
+
+use std::collections::BTreeMap;
+
+use super::Right;
+use crate::rules::PolicyRule;
+
+/// Whether an account has a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has.
+    Held,
+    /// It has not.
+    Lacking,
+    /// The rules do not say; a SelfSubjectAccessReview would.
+    Open,
+}
+
+/// The rules for one namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct RuleList {
+    rules: Vec<PolicyRule>,
+    complete: Completeness,
+}
+
+/// Whether a list of rules is all there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Completeness {
+    /// It is.
+    Complete,
+    /// An authorizer of the cluster cannot list its rules.
+    #[default]
+    Incomplete,
+}
+
+/// What an account may do.
+///
+/// The rules of a SelfSubjectRulesReview for a namespace are those of the namespace and those of the whole cluster, without
+/// telling which. A review for a namespace that does not exist has those of the whole cluster alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    lists: BTreeMap<Option<String>, RuleList>,
+    answers: BTreeMap<Right, bool>,
+}
+
+impl Held {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the rules for a namespace, or with `None` those that hold in all of the cluster.
+    pub fn add_rules(&mut self, namespace: Option<&str>, rules: Vec<PolicyRule>, complete: Completeness) {
+        self.lists
+            .insert(namespace.map(str::to_owned), RuleList { rules, complete });
+    }
+
+    /// Adds the answer to a single question, which counts more than rules do.
+    pub fn add_answer(&mut self, right: Right, allowed: bool) {
+        self.answers.insert(right, allowed);
+    }
+
+    /// Whether the account has a right.
+    #[must_use]
+    pub fn verdict(&self, right: &Right) -> Verdict {
+        if let Some(allowed) = self.answers.get(right) {
+            return if *allowed { Verdict::Held } else { Verdict::Lacking };
+        }
+        let allowed = |list: &RuleList| list.rules.iter().any(|rule| rule.allows(&right.access));
+        let cluster = self.lists.get(&None);
+        let namespace = right
+            .namespace
+            .as_ref()
+            .and_then(|name| self.lists.get(&Some(name.clone())));
+        if cluster.is_some_and(allowed) || namespace.is_some_and(allowed) {
+            return Verdict::Held;
+        }
+        let refuted = |list: &RuleList| list.complete == Completeness::Complete && !allowed(list);
+        let lacking = match &right.namespace {
+            Some(_) => namespace.is_some_and(refuted),
+            // The rules for any namespace include those for the whole cluster.
+            None => self.lists.values().any(refuted),
+        };
+        if lacking { Verdict::Lacking } else { Verdict::Open }
+    }
+}

@@ -1,0 +1,419 @@
+//! What an account needs, and what it is told when it lacks something.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use olm_preflight::permissions::{
+    Account, Completeness, Discovery, Facts, Held, Needs, Planned, Presence, Resource, Scope, needed,
+};
+use olm_preflight::rules::PolicyRule;
+use serde_json::{Value, json};
+
+const ACCOUNT: Account<'_> = Account {
+    namespace: "kitchen",
+    name: "installer",
+};
+
+fn discovery() -> Discovery {
+    let rbac = "rbac.authorization.k8s.io";
+    let known = [
+        ("", "ConfigMap", "configmaps", Scope::Namespaced),
+        (rbac, "Role", "roles", Scope::Namespaced),
+        (rbac, "RoleBinding", "rolebindings", Scope::Namespaced),
+        (rbac, "ClusterRole", "clusterroles", Scope::Cluster),
+        (rbac, "ClusterRoleBinding", "clusterrolebindings", Scope::Cluster),
+        (
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            Scope::Cluster,
+        ),
+    ];
+    let entry = |(group, kind, plural, scope): (&str, &str, &str, Scope)| {
+        (
+            (group.to_owned(), kind.to_owned()),
+            Resource {
+                plural: plural.to_owned(),
+                scope,
+            },
+        )
+    };
+    known.into_iter().map(entry).collect()
+}
+
+fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) -> Needs {
+    let discovery = discovery();
+    let watched: BTreeSet<(String, String)> = watched
+        .iter()
+        .map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()))
+        .collect();
+    let facts = Facts {
+        discovery: &discovery,
+        watched: &watched,
+        roles,
+        namespace: "kitchen",
+    };
+    let plan = |object| Planned {
+        object,
+        presence: Presence::Absent,
+    };
+    needed(&objects.iter().map(plan).collect::<Vec<_>>(), &facts)
+}
+
+fn needs(objects: &[Value]) -> Needs {
+    needs_watching(objects, &[], &[])
+}
+
+fn rules(list: Value) -> Vec<PolicyRule> {
+    serde_json::from_value(list).expect("rules")
+}
+
+/// An account with these rules in the cluster and in the namespace `kitchen`, both known completely.
+fn held(cluster: Value, kitchen: Value) -> Held {
+    let mut held = Held::new();
+    held.add_rules(None, rules(cluster.clone()), Completeness::Complete);
+    let mut both = rules(cluster);
+    both.extend(rules(kitchen));
+    held.add_rules(Some("kitchen"), both, Completeness::Complete);
+    held
+}
+
+fn check(needs: &Needs, held: &Held, expected: &[&str]) {
+    let missing = needs.missing(held);
+    let text = missing.text(ACCOUNT);
+    let text = text
+        .strip_prefix("service account kitchen/installer lacks permissions: ")
+        .expect("the head");
+    let found: Vec<&str> = if missing.is_empty() {
+        Vec::new()
+    } else {
+        text.split("; ").collect()
+    };
+    assert_eq!(found, expected);
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "kitchen"}})
+}
+
+fn everything() -> Value {
+    json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["*"]}])
+}
+
+#[test]
+fn everything_lacking_is_said_at_once_and_once() {
+    let needs = needs(&[config_map("a"), config_map("b"), config_map("b")]);
+    check(
+        &needs,
+        &held(json!([]), json!([])),
+        &[
+            "create configmaps in namespace kitchen",
+            "delete, get, patch configmaps \"a\", \"b\" in namespace kitchen",
+        ],
+    );
+    check(&needs, &held(everything(), json!([])), &[]);
+    check(&needs, &held(json!([]), everything()), &[]);
+    let some = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"]}]);
+    check(
+        &needs,
+        &held(json!([]), some),
+        &["delete configmaps \"a\", \"b\" in namespace kitchen"],
+    );
+}
+
+#[test]
+fn an_object_that_exists_is_not_created_and_what_the_account_watches_is_listed() {
+    let discovery = discovery();
+    let watched = BTreeSet::from([(String::new(), "ConfigMap".to_owned())]);
+    let facts = Facts {
+        discovery: &discovery,
+        watched: &watched,
+        roles: &[],
+        namespace: "kitchen",
+    };
+    let object = config_map("a");
+    let needs = needed(
+        &[Planned {
+            object: &object,
+            presence: Presence::Exists,
+        }],
+        &facts,
+    );
+    check(
+        &needs,
+        &held(json!([]), json!([])),
+        &[
+            "delete, get, patch configmaps \"a\" in namespace kitchen",
+            "list, watch configmaps in namespace kitchen",
+        ],
+    );
+}
+
+fn role(kind: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": "boiler"},
+        "rules": rules,
+    })
+}
+
+fn writes_roles() -> Value {
+    json!([{
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
+        "verbs": ["get", "create", "patch", "delete"],
+    }])
+}
+
+fn with(base: &Value, more: &Value) -> Value {
+    base.as_array()
+        .into_iter()
+        .chain(more.as_array())
+        .flatten()
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn who_writes_a_role_holds_its_rules_or_may_escalate() {
+    let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}]);
+    let needs = needs(&[role("ClusterRole", &granted)]);
+    let lacking = ["escalate clusterroles.rbac.authorization.k8s.io \"boiler\""];
+    check(&needs, &held(writes_roles(), json!([])), &lacking);
+    check(&needs, &held(with(&writes_roles(), &granted), json!([])), &[]);
+    // A right in one namespace does not cover a role for the whole cluster.
+    check(&needs, &held(writes_roles(), granted), &lacking);
+    let half = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
+    check(&needs, &held(with(&writes_roles(), &half), json!([])), &lacking);
+    let escalate = json!([{
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["clusterroles"],
+        "resourceNames": ["boiler"],
+        "verbs": ["escalate"],
+    }]);
+    check(&needs, &held(with(&writes_roles(), &escalate), json!([])), &[]);
+}
+
+#[test]
+fn a_role_that_gathers_others_needs_everything_or_escalate() {
+    let mut gathering = role("ClusterRole", &json!([]));
+    gathering["aggregationRule"] = json!({"clusterRoleSelectors": []});
+    let needs = needs(&[gathering]);
+    check(
+        &needs,
+        &held(writes_roles(), json!([])),
+        &["escalate clusterroles.rbac.authorization.k8s.io \"boiler\""],
+    );
+    check(&needs, &held(everything(), json!([])), &[]);
+}
+
+fn binding(kind: &str, role_kind: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": "boiler"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": "boiler"},
+    })
+}
+
+#[test]
+fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
+    let granted = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let bind = ["bind clusterroles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"];
+    let bundled = [
+        role("ClusterRole", &granted),
+        binding("RoleBinding", "ClusterRole"),
+    ];
+    check(
+        &needs(&bundled),
+        &held(with(&writes_roles(), &granted), json!([])),
+        &[],
+    );
+    let unbundled = [binding("RoleBinding", "ClusterRole")];
+    check(
+        &needs(&unbundled),
+        &held(with(&writes_roles(), &granted), json!([])),
+        &bind,
+    );
+    let needs = needs_watching(&unbundled, &[], &[role("ClusterRole", &granted)]);
+    check(&needs, &held(writes_roles(), granted), &[]);
+    check(&needs, &held(writes_roles(), json!([])), &bind);
+}
+
+#[test]
+fn roles_too_large_to_compare_need_escalate() {
+    let many: Vec<String> = (0..300).map(|number| format!("r{number}")).collect();
+    let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
+    check(
+        &needs(&[role("Role", &rules)]),
+        &held(json!([]), with(&writes_roles(), &rules)),
+        &["escalate roles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"],
+    );
+}
+
+#[test]
+fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "kettles.example.com"},
+        "spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Kettle", "plural": "kettles"}},
+    });
+    let kettle = json!({"apiVersion": "example.com/v1", "kind": "Kettle", "metadata": {"name": "k"}});
+    let cup = json!({"apiVersion": "other.example.com/v1", "kind": "Cup", "metadata": {"name": "c"}});
+    let needs = needs(&[definition, kettle, cup]);
+    assert_eq!(
+        needs.unknown_kinds().collect::<Vec<_>>(),
+        [("other.example.com", "Cup")]
+    );
+    check(
+        &needs,
+        &held(json!([]), json!([])),
+        &[
+            "create customresourcedefinitions.apiextensions.k8s.io",
+            "delete, get, patch customresourcedefinitions.apiextensions.k8s.io \"kettles.example.com\"",
+            "create kettles.example.com",
+            "delete, get, patch kettles.example.com \"k\"",
+        ],
+    );
+}
+
+#[test]
+fn only_what_the_rules_leave_open_is_asked() {
+    let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
+    let needs = needs(&[config_map("a"), role("ClusterRole", &granted)]);
+    // Rules for a namespace say no for the whole cluster, but not yes.
+    let mut held = Held::new();
+    let seen = with(
+        &writes_roles(),
+        &json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]),
+    );
+    held.add_rules(Some("kitchen"), rules(seen), Completeness::Complete);
+    let questions = needs.open_questions(&held);
+    let verbs: Vec<&str> = questions.iter().map(|right| right.access.verb.as_str()).collect();
+    assert_eq!(verbs, ["create", "delete", "get", "patch"]);
+    assert!(questions.iter().all(|right| right.namespace.is_none()));
+    for question in questions {
+        held.add_answer(question, true);
+    }
+    assert_eq!(needs.open_questions(&held), []);
+    check(
+        &needs,
+        &held,
+        &[
+            "escalate clusterroles.rbac.authorization.k8s.io \"boiler\"",
+            "create configmaps in namespace kitchen",
+            "delete, patch configmaps \"a\" in namespace kitchen",
+        ],
+    );
+    // Where the rules are not all there is, everything they do not allow is open.
+    let mut unsure = Held::new();
+    unsure.add_rules(Some("kitchen"), Vec::new(), Completeness::Incomplete);
+    assert_eq!(needs.open_questions(&unsure).len(), 10);
+}
+
+#[test]
+fn what_is_lacking_can_be_applied() {
+    let objects = [config_map("a"), role("ClusterRole", &json!([]))];
+    let missing = needs(&objects).missing(&held(json!([]), json!([])));
+    let expected = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: kettle-installer
+rules:
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - clusterroles
+  verbs:
+  - create
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resourceNames:
+  - boiler
+  resources:
+  - clusterroles
+  verbs:
+  - delete
+  - get
+  - patch
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: kettle-installer
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: kettle-installer
+subjects:
+- kind: ServiceAccount
+  name: installer
+  namespace: kitchen
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: kettle-installer
+  namespace: kitchen
+rules:
+- apiGroups:
+  - \"\"
+  resources:
+  - configmaps
+  verbs:
+  - create
+- apiGroups:
+  - \"\"
+  resourceNames:
+  - a
+  resources:
+  - configmaps
+  verbs:
+  - delete
+  - get
+  - patch
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: kettle-installer
+  namespace: kitchen
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: kettle-installer
+subjects:
+- kind: ServiceAccount
+  name: installer
+  namespace: kitchen
+";
+    assert_eq!(missing.yaml("kettle-installer", ACCOUNT), expected);
+    // With what is printed the account lacks nothing.
+    let mut mended = Held::new();
+    for (namespace, rules) in missing.rules() {
+        mended.add_rules(namespace, rules.to_vec(), Completeness::Complete);
+    }
+    assert!(needs(&objects).missing(&mended).is_empty());
+}
+
+#[test]
+fn the_text_is_bounded() {
+    let objects: Vec<Value> = (0..500)
+        .map(|number| {
+            let mut object = config_map(&format!("map-{number}"));
+            object["metadata"]["namespace"] = json!(format!("namespace-{number}"));
+            object
+        })
+        .collect();
+    let text = needs(&objects).missing(&Held::new()).text(ACCOUNT);
+    assert!(text.len() < 4200, "{}", text.len());
+    assert!(text.ends_with(" more"), "{text}");
+    let many: Vec<Value> = (0..500)
+        .map(|number| config_map(&format!("map-{number}")))
+        .collect();
+    let text = needs(&many).missing(&Held::new()).text(ACCOUNT);
+    assert!(text.ends_with("and 495 more in namespace kitchen"), "{text}");
+}
