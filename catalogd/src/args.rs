@@ -120,7 +120,7 @@ mod tests {
             "--gc-interval=1h",
             "--v=4",
         ]);
-        assert_eq!(args.gc_interval, Duration::from_secs(3600));
+        assert_eq!(args.gc_interval, Duration::from_hours(1));
         assert_eq!(args.catalogs_server_addr, ":8443");
         assert!(!args.wants_version());
         assert!(Args::parse_from(["catalogd", "version"]).wants_version());

@@ -42,7 +42,7 @@ pub(crate) enum ContentError {
     Secret(#[from] SecretError),
     /// The image cannot be pulled.
     #[error(transparent)]
-    Pull(#[from] PullError),
+    Pull(Box<PullError>),
     /// The image does not say where its catalog lies.
     #[error("catalog image is missing the required label {CONFIGS_LABEL:?}")]
     Label,
@@ -94,12 +94,18 @@ impl ContentError {
         match self {
             Self::Reference { .. } | Self::TagAndDigest(_) => "reference",
             Self::Secret(_) => "secret",
-            Self::Pull(PullError::Fetch { .. }) => "registry",
+            Self::Pull(error) if matches!(**error, PullError::Fetch { .. }) => "registry",
             Self::Pull(_) | Self::Label | Self::Directory(_) => "image",
             Self::Load(_) => "load",
             Self::Store(_) => "store",
             Self::Stopped => "stopped",
         }
+    }
+}
+
+impl From<PullError> for ContentError {
+    fn from(error: PullError) -> Self {
+        Self::Pull(Box::new(error))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kube::Client;
 use kube::runtime::reflector;
 use olm_api::names;
 use olm_image::{Images, Options, Registries};
@@ -38,151 +39,82 @@ const CATALOGS_AT_ONCE: usize = 256;
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Runs catalogd until it is told to stop.
+/// Runs catalogd until a signal says otherwise.
 ///
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let shutdown = Shutdown::on_signals()?;
-    run_until(args, shutdown).await
+    run_until(args, Shutdown::on_signals()?).await
 }
 
-/// Runs catalogd until `shutdown` says so.
+/// Runs catalogd until `shutdown` says otherwise.
 ///
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.
 pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
-    let stop = shutdown.token();
-    let common = &args.common;
-    let gates = FeatureGates::parse(GATES, &common.feature_gates);
+    let gates = FeatureGates::parse(GATES, &args.common.feature_gates);
     gates.warn();
-    let profile = Profile::parse(&common.profile)?;
+    let profile = Profile::parse(&args.common.profile)?;
     profile.warn();
-    let pull_secret = common.pull_secret()?;
-    let namespace = identity::system_namespace(&common.system_namespace, names::SYSTEM_NAMESPACE);
+    let namespace = identity::system_namespace(&args.common.system_namespace, names::SYSTEM_NAMESPACE);
 
     // What is on the disk is served before anything else is known.
-    let store_folder = args.cache_dir.join("catalogs");
-    let store =
-        tokio::task::spawn_blocking(move || Store::open(&store_folder, StoreLimits::default())).await?;
-    let store = Arc::new(store.context("cannot open the cache directory")?);
-    let spool = args.cache_dir.join("unpack");
-    std::fs::create_dir_all(&spool).context("cannot create the directory for unpacking")?;
-
-    let client = client::connect(common.kubeconfig(), "catalogd").await?;
+    let store = open_store(&args).await?;
+    let client = client::connect(args.common.kubeconfig(), "catalogd").await?;
     let metrics = Metrics::default();
     let counts = CatalogMetrics::register(&metrics);
     let certificate = certificate(&args, &client, &namespace, &shutdown).await?;
     let transport = Transport::Tls(Arc::new(server_config(&profile, certificate)?));
-
-    let content_listener = admin::bind(&args.catalogs_server_addr)
-        .await
-        .context("cannot open the content port")?;
-    let observer = {
-        let counts = counts.clone();
-        move |access: &Access| counts.answered(access)
-    };
     let endpoints = Endpoints {
         metas: gates.enabled("APIV1MetasHandler"),
     };
-    let app = Arc::new(App::new(Arc::clone(&store), endpoints).observed_by(observer));
-    let respond = move |request, peer| {
-        let app = Arc::clone(&app);
-        async move { app.respond(request, Some(peer)).await }
-    };
-    tracing::info!(address = ?admin::address(&content_listener), catalogs = store.snapshots().len(), "serving");
-    shutdown.spawn(
-        "content",
-        listener::serve(
-            content_listener,
-            transport.clone(),
-            Limits::default(),
-            stop.clone(),
-            respond,
-        ),
-    );
-
-    if let Some(address) = common.metrics_address(METRICS_ADDRESS) {
-        let listener = admin::bind(address)
-            .await
-            .context("cannot open the metrics port")?;
-        let routes = admin::metrics_routes(metrics.clone(), Gate::new(client.clone()));
-        let respond = move |request, _| {
-            let routes = routes.clone();
-            async move {
-                routes
-                    .oneshot(request)
-                    .await
-                    .unwrap_or_else(|never| match never {})
-            }
-        };
-        shutdown.spawn(
-            "metrics",
-            listener::serve(listener, transport, Limits::default(), stop.clone(), respond),
-        );
-    }
+    serve_content(
+        &args,
+        &store,
+        endpoints,
+        counts.clone(),
+        transport.clone(),
+        &shutdown,
+    )
+    .await?;
+    serve_metrics(&args, &metrics, &client, transport, &shutdown).await?;
     let starting = Starting::default();
-    if common.health_probe_bind_address != "0" {
-        let readiness = Readiness::default();
-        let check = starting.clone();
-        readiness.require("catalogs", move || check.check());
-        let listener = admin::bind(&common.health_probe_bind_address)
-            .await
-            .context("cannot open the health port")?;
-        let health = admin::serve_health(listener, readiness, stop.clone());
-        shutdown.spawn("health", async move {
-            if let Err(error) = health.await {
-                tracing::error!(%error, "the health port failed");
-            }
-        });
-    }
+    serve_health(&args, starting.clone(), &shutdown).await?;
 
-    let (lead, leading) = watch::channel(!common.leader_elect);
-    let (reader, writer) = reflector::store();
-    let mut registries = Registries::default();
-    for registry in &args.plain_http_registries {
-        registries = registries.plain_http(registry);
-    }
-    let images = Images::new(Options {
-        authorities: Some(common.pull_cas_dir.clone().into()).filter(|_| !common.pull_cas_dir.is_empty()),
-        ..Options::new(concat!("catalogd/", env!("CARGO_PKG_VERSION")))
-    });
-    let secrets = PullSecrets {
-        client: client.clone(),
-        global: pull_secret,
-        account: identity::service_account(),
-    };
+    let (lead, leading) = watch::channel(!args.common.leader_elect);
+    let (catalogs, writer) = reflector::store();
     let context = Arc::new(Context {
         client: client.clone(),
-        store: Arc::clone(&store),
-        contents: Contents::new(store, images, secrets, registries, spool),
-        catalogs: reader,
+        contents: contents(&args, &client, &store)?,
+        store,
+        catalogs,
         queue: Queue::default(),
         leading,
         origin: format!("https://{}", args.external_address),
         starting,
         counts,
         metrics,
-        stop: stop.clone(),
+        stop: shutdown.token(),
         memories: Memories::default(),
     });
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));
     shutdown.spawn("leadership", follow_leadership(Arc::clone(&context)));
     shutdown.spawn("garbage", collect_garbage(Arc::clone(&context), args.gc_interval));
     shutdown.spawn("verify", verify(Arc::clone(&context)));
-    let controller = Arc::clone(&context);
     shutdown.spawn("controller", async move {
-        let queue = controller.queue.clone();
         let work = |name: String| {
-            let controller = Arc::clone(&controller);
-            async move { reconcile(&controller, &name).await }
+            let context = Arc::clone(&context);
+            async move { reconcile(&context, &name).await }
         };
-        queue.run(CATALOGS_AT_ONCE, controller.stop.clone(), work).await;
+        context
+            .queue
+            .run(CATALOGS_AT_ONCE, context.stop.clone(), work)
+            .await;
     });
 
-    let lost = if common.leader_elect {
+    let lost = if args.common.leader_elect {
         let settings = LeaseSettings::new(namespace, names::lease::CATALOGD, unique_identity());
-        elect(client, settings, stop.clone(), lead).await.err()
+        elect(client, settings, shutdown.token(), lead).await.err()
     } else {
         shutdown.requested().await;
         None
@@ -194,10 +126,114 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     lost.map_or(Ok(()), |lost| Err(lost.into()))
 }
 
+async fn open_store(args: &Args) -> anyhow::Result<Arc<Store>> {
+    let folder = args.cache_dir.join("catalogs");
+    let store = tokio::task::spawn_blocking(move || Store::open(&folder, StoreLimits::default())).await?;
+    Ok(Arc::new(store.context("cannot open the cache directory")?))
+}
+
+fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<Contents> {
+    let spool = args.cache_dir.join("unpack");
+    std::fs::create_dir_all(&spool).context("cannot create the directory for unpacking")?;
+    let registries = args
+        .plain_http_registries
+        .iter()
+        .fold(Registries::default(), Registries::plain_http);
+    let authorities = &args.common.pull_cas_dir;
+    let images = Images::new(Options {
+        authorities: (!authorities.is_empty()).then(|| authorities.into()),
+        ..Options::new(concat!("catalogd/", env!("CARGO_PKG_VERSION")))
+    });
+    let secrets = PullSecrets {
+        client: client.clone(),
+        global: args.common.pull_secret()?,
+        account: identity::service_account(),
+    };
+    Ok(Contents::new(
+        Arc::clone(store),
+        images,
+        secrets,
+        registries,
+        spool,
+    ))
+}
+
+async fn serve_content(
+    args: &Args,
+    store: &Arc<Store>,
+    endpoints: Endpoints,
+    counts: CatalogMetrics,
+    transport: Transport,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let listener = admin::bind(&args.catalogs_server_addr)
+        .await
+        .context("cannot open the content port")?;
+    let address = admin::address(&listener).map(tracing::field::display);
+    tracing::info!(address, catalogs = store.snapshots().len(), "serving");
+    let app =
+        App::new(Arc::clone(store), endpoints).observed_by(move |access: &Access| counts.answered(access));
+    let app = Arc::new(app);
+    let respond = move |request, peer| {
+        let app = Arc::clone(&app);
+        async move { app.respond(request, Some(peer)).await }
+    };
+    let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
+    shutdown.spawn("content", serving);
+    Ok(())
+}
+
+async fn serve_metrics(
+    args: &Args,
+    metrics: &Metrics,
+    client: &Client,
+    transport: Transport,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let Some(address) = args.common.metrics_address(METRICS_ADDRESS) else {
+        return Ok(());
+    };
+    let listener = admin::bind(address)
+        .await
+        .context("cannot open the metrics port")?;
+    let routes = admin::metrics_routes(metrics.clone(), Gate::new(client.clone()));
+    let respond = move |request, _| {
+        let routes = routes.clone();
+        async move {
+            routes
+                .oneshot(request)
+                .await
+                .unwrap_or_else(|never| match never {})
+        }
+    };
+    let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
+    shutdown.spawn("metrics", serving);
+    Ok(())
+}
+
+async fn serve_health(args: &Args, starting: Starting, shutdown: &Shutdown) -> anyhow::Result<()> {
+    let address = &args.common.health_probe_bind_address;
+    if address == "0" {
+        return Ok(());
+    }
+    let readiness = Readiness::default();
+    readiness.require("catalogs", move || starting.check());
+    let listener = admin::bind(address)
+        .await
+        .context("cannot open the health port")?;
+    let serving = admin::serve_health(listener, readiness, shutdown.token());
+    shutdown.spawn("health", async move {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "the health port failed");
+        }
+    });
+    Ok(())
+}
+
 /// The certificate given by flags, else one that we make and renew.
 async fn certificate(
     args: &Args,
-    client: &kube::Client,
+    client: &Client,
     namespace: &str,
     shutdown: &Shutdown,
 ) -> anyhow::Result<Arc<ReloadingCertificate>> {

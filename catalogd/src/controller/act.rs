@@ -14,7 +14,7 @@ use olm_image::Pinned;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_serve::{Origin, Snapshot};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::observe::{Memory, Observed, Refused, Running, Stored, Written};
@@ -81,14 +81,17 @@ pub(super) async fn prepare(
         return Ok(observed);
     };
     let catalog = &observed.catalog;
-    let mut patch = json!({});
+    let mut patch = Map::new();
     if metadata.set_label {
-        patch["labels"] = json!({ label::METADATA_NAME: catalog.name() });
+        patch.insert(
+            "labels".to_owned(),
+            json!({ label::METADATA_NAME: catalog.name() }),
+        );
     }
     if metadata.add_finalizer {
         let mut finalizers = catalog.metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(finalizer::DELETE_SERVER_CACHE.to_owned());
-        patch["finalizers"] = json!(finalizers);
+        patch.insert("finalizers".to_owned(), json!(finalizers));
     }
     let catalog = write_metadata(context, catalog, patch).await?;
     Ok(Observed { catalog, ..observed })
@@ -97,9 +100,12 @@ pub(super) async fn prepare(
 async fn write_metadata(
     context: &Context,
     catalog: &ClusterCatalog,
-    mut metadata: Value,
+    mut metadata: Map<String, Value>,
 ) -> Result<Arc<ClusterCatalog>, WriteError> {
-    metadata["resourceVersion"] = json!(catalog.metadata.resource_version);
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        json!(catalog.metadata.resource_version),
+    );
     let api = Api::<ClusterCatalog>::all(context.client.clone());
     let patch = Patch::Merge(json!({ "metadata": metadata }));
     let written = api.patch(catalog.name(), &parameters(), &patch).await;
@@ -138,7 +144,12 @@ pub(super) async fn publish(
         let left: Vec<&String> = finalizers
             .filter(|f| *f != finalizer::DELETE_SERVER_CACHE)
             .collect();
-        write_metadata(context, &catalog, json!({ "finalizers": left })).await?;
+        write_metadata(
+            context,
+            &catalog,
+            Map::from_iter([("finalizers".to_owned(), json!(left))]),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -216,7 +227,7 @@ pub(super) async fn content(context: &Context, observed: &Observed, planned: &Co
     );
     if done.remedy == Remedy::Change {
         context.memories.change(name, |memory| {
-            memory.blocked = Some(observed.catalog.generation())
+            memory.blocked = Some(observed.catalog.generation());
         });
     }
     Done::Failed(done)
@@ -334,7 +345,7 @@ async fn fetch(
             if error.is_about_content() {
                 let message = failure(&error, Remedy::Retry).message;
                 context.memories.change(name, |memory| {
-                    memory.refused = Some(Refused { resolved, message })
+                    memory.refused = Some(Refused { resolved, message });
                 });
             }
             Err(error)

@@ -40,7 +40,7 @@ pub(super) struct Stored {
     pub(super) requested: String,
     /// The reference by digest.
     pub(super) resolved: String,
-    pub(super) stored: Timestamp,
+    pub(super) since: Timestamp,
     pub(super) findings: Findings,
 }
 
@@ -49,7 +49,7 @@ impl From<&Record> for Stored {
         Self {
             requested: record.origin.requested.clone(),
             resolved: record.origin.resolved.clone(),
-            stored: record.stored,
+            since: record.stored,
             findings: record.findings.clone(),
         }
     }
@@ -178,10 +178,10 @@ impl Starting {
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             None => Err("the ClusterCatalogs are not known yet".to_owned()),
             Some(names) if names.is_empty() => Ok(()),
-            Some(names) => Err(format!(
-                "not here yet: {}",
-                Vec::from_iter(names.iter().cloned()).join(", ")
-            )),
+            Some(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                Err(format!("not here yet: {}", names.join(", ")))
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is said about a catalog, and when it is looked at again: pure functions of what was done.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use olm_api::cluster_catalog::{
@@ -136,7 +137,7 @@ fn serve(
 ) {
     let same = resolved(status) == Some(stored.resolved.as_str());
     if !same || status.last_unpacked.is_none() {
-        status.last_unpacked = Some(conditions::whole_seconds(stored.stored));
+        status.last_unpacked = Some(conditions::whole_seconds(stored.since));
     }
     status.resolved_source = Some(ResolvedCatalogSource {
         source_type: SourceType::Image,
@@ -209,7 +210,7 @@ fn findings(stored: &Stored) -> String {
         shown += 1;
     }
     if shown < total {
-        text.push_str(&format!("\n… and {} more", total - shown));
+        let _ = write!(text, "\n… and {} more", total - shown);
     }
     text
 }

@@ -37,11 +37,13 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
                 for snapshot in context.store.snapshots() {
                     context.queue.add(snapshot.record().catalog.clone());
                 }
-                catalogs.iter().for_each(|catalog| changed(&context, catalog));
+                for catalog in &catalogs {
+                    changed(&context, catalog);
+                }
             }
             Ok(Event::Init | Event::InitApply(_)) => {}
             Err(error) => {
-                tracing::warn!(%error, "the watch of ClusterCatalogs was interrupted; it goes on by itself")
+                tracing::warn!(%error, "the watch of ClusterCatalogs was interrupted; it goes on by itself");
             }
         }
     }

@@ -54,7 +54,7 @@ fn settled() -> Observed {
     let stored = Stored {
         requested: TAG.to_owned(),
         resolved: ONE.to_owned(),
-        stored: at(500),
+        since: at(500),
         findings: Findings::default(),
     };
     let mut observed = Observed {
@@ -282,7 +282,7 @@ fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
     assert!(plan(&observed).release);
     // Others' finalizers are others' business.
     change(&mut observed, |c| {
-        c.metadata.finalizers = Some(vec!["other".to_owned()])
+        c.metadata.finalizers = Some(vec!["other".to_owned()]);
     });
     assert_eq!(
         plan(&observed),
@@ -301,7 +301,7 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
         move |o: &mut Observed| {
             o.stored = None;
             change(o, |c| {
-                c.metadata.annotations = Some([(user::PAUSED.to_owned(), value.to_owned())].into())
+                c.metadata.annotations = Some([(user::PAUSED.to_owned(), value.to_owned())].into());
             });
         }
     };

@@ -24,7 +24,7 @@ fn stored(resolved: &str, second: i64) -> Stored {
     Stored {
         requested: "registry.example/catalog:latest".to_owned(),
         resolved: resolved.to_owned(),
-        stored: at(second),
+        since: at(second),
         findings: Findings::default(),
     }
 }
@@ -241,7 +241,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
         release: false,
         poll,
     };
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     let check = |poll, done: &Done, expected| assert_eq!(next(&plan(poll), done), expected, "{done:?}");
     check(Some(minute), &Done::Nothing, Outcome::After(minute));
     check(None, &Done::Served(stored(ONE, 1)), Outcome::Done);
