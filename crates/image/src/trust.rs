@@ -190,3 +190,67 @@ fn fingerprint(files: &[(PathBuf, Vec<u8>)]) -> Digest {
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(name: &str) -> String {
+        rcgen::generate_simple_self_signed([name.to_owned()])
+            .unwrap()
+            .cert
+            .pem()
+    }
+
+    fn clients(directory: &Path) -> Clients {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        Clients::new(Some(directory.to_owned()), "test".to_owned())
+    }
+
+    #[test]
+    fn a_directory_without_a_usable_certificate_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display().to_string();
+        let check = |expected: &str| {
+            let error = clients(directory.path()).client(Security::Verified).unwrap_err();
+            assert_eq!(error.to_string().replace(&path, "DIR"), expected);
+        };
+        check("no certificates found in \"DIR\"");
+        std::fs::create_dir(directory.path().join("..data")).unwrap();
+        std::fs::write(directory.path().join("README"), "nothing").unwrap();
+        check("no certificates found in \"DIR\"");
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        std::fs::write(directory.path().join("broken.crt"), broken).unwrap();
+        let error = clients(directory.path()).client(Security::Verified).unwrap_err();
+        assert!(
+            matches!(error, TrustError::Certificate { .. } | TrustError::Client(_)),
+            "{error}"
+        );
+        let error = clients(&directory.path().join("missing"))
+            .client(Security::Verified)
+            .unwrap_err();
+        assert!(matches!(error, TrustError::Read { .. }), "{error}");
+    }
+
+    #[test]
+    fn clients_are_kept_until_an_authority_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a.crt"), certificate("a")).unwrap();
+        let clients = clients(directory.path());
+        let made = || {
+            clients.client(Security::Verified).unwrap();
+            clients.current.lock().unwrap().as_ref().unwrap().made
+        };
+        let first = made();
+        assert_eq!(made(), first);
+        std::fs::write(
+            directory.path().join("a.crt"),
+            certificate("b") + &certificate("c"),
+        )
+        .unwrap();
+        let second = made();
+        assert_ne!(second, first);
+        clients.client(Security::Insecure).unwrap();
+        assert_eq!(made(), second);
+    }
+}
