@@ -177,6 +177,13 @@ pub struct ImageBuilder {
     layers: Vec<BuiltLayer>,
 }
 
+impl Default for ImageBuilder {
+    /// An empty image for this machine's platform.
+    fn default() -> Self {
+        Self::new(Platform::host())
+    }
+}
+
 impl ImageBuilder {
     /// An empty image for a platform.
     pub const fn new(platform: Platform) -> Self {
