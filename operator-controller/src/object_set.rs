@@ -11,7 +11,14 @@
 
 pub mod canonical;
 pub mod content;
+pub mod controller;
 pub mod engine;
+pub mod executor;
+pub mod gather;
+pub mod memory;
 pub mod policy;
+pub mod reconcile;
+pub mod records;
+pub mod rights;
 pub mod status;
 pub mod validate;

@@ -260,48 +260,46 @@ impl Content {
             })
             .collect()
     }
+}
 
-    /// Compares with what was first seen; nothing seen yet is no difference.
-    ///
-    /// # Errors
-    /// [`ContentError::Changed`]
-    pub fn check_observed(&self, observed: &[ObservedPhase]) -> Result<(), ContentError> {
-        if observed.is_empty() {
-            return Ok(());
-        }
-        if observed.len() != self.phases.len() {
-            return Err(ContentError::Changed(format!(
-                "number of phases has changed (expected {} phases, got {})",
-                observed.len(),
-                self.phases.len()
-            )));
-        }
-        let changed: Vec<String> = observed
-            .iter()
-            .filter_map(|seen| {
-                let now = self.phases.iter().find(|phase| phase.name == seen.name);
-                match now {
-                    Some(phase) if phase.digest == seen.digest => None,
-                    Some(phase) => Some(format!(
-                        "phase \"{}\" (expected digest {}, got {})",
-                        seen.name, seen.digest, phase.digest
-                    )),
-                    None => Some(format!(
-                        "phase \"{}\" (expected digest {}, got none)",
-                        seen.name, seen.digest
-                    )),
-                }
-            })
-            .collect();
-        if changed.is_empty() {
-            return Ok(());
-        }
-        Err(ContentError::Changed(format!(
-            "resolved content of {} phase(s) has changed: {}; a referenced object source may have been deleted and recreated with different content",
-            changed.len(),
-            changed.join("; ")
-        )))
+/// Compares the phases with what was first seen of them; nothing seen yet is no difference.
+///
+/// # Errors
+/// [`ContentError::Changed`]
+pub fn check_observed(seen: &[ObservedPhase], now: &[ObservedPhase]) -> Result<(), ContentError> {
+    if seen.is_empty() {
+        return Ok(());
     }
+    if seen.len() != now.len() {
+        return Err(ContentError::Changed(format!(
+            "number of phases has changed (expected {} phases, got {})",
+            seen.len(),
+            now.len()
+        )));
+    }
+    let changed: Vec<String> = seen
+        .iter()
+        .filter_map(|seen| {
+            let digest = now
+                .iter()
+                .find(|phase| phase.name == seen.name)
+                .map_or("none", |phase| &phase.digest);
+            (digest != seen.digest).then(|| {
+                format!(
+                    "phase \"{}\" (expected digest {}, got {digest})",
+                    seen.name, seen.digest
+                )
+            })
+        })
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(ContentError::Changed(format!(
+        "resolved content of {} phase(s) has changed: {}; a referenced object source may have been deleted and recreated with different content",
+        changed.len(),
+        changed.join("; ")
+    )))
 }
 
 #[cfg(test)]
@@ -453,15 +451,17 @@ mod tests {
         }];
         let content = resolve(&spec, &BTreeMap::new(), "system").unwrap();
         let seen = content.observed_phases();
-        assert_eq!(content.check_observed(&seen), Ok(()));
-        assert_eq!(content.check_observed(&[]), Ok(()));
+        assert_eq!(check_observed(&seen, &seen), Ok(()));
+        assert_eq!(check_observed(&[], &seen), Ok(()));
         spec.phases[0].objects[0].object = json!({"a": 2}).as_object().cloned();
         let changed = resolve(&spec, &BTreeMap::new(), "system").unwrap();
-        let text = changed.check_observed(&seen).unwrap_err().to_string();
+        let text = check_observed(&seen, &changed.observed_phases())
+            .unwrap_err()
+            .to_string();
         assert!(text.starts_with(
             "resolved content of 1 phase(s) has changed: phase \"deploy\" (expected digest sha256:"
         ));
-        let text = Content::default().check_observed(&seen).unwrap_err().to_string();
+        let text = check_observed(&seen, &[]).unwrap_err().to_string();
         assert_eq!(text, "number of phases has changed (expected 1 phases, got 0)");
     }
 }

@@ -63,115 +63,100 @@ impl Deadline {
     }
 }
 
+/// What one condition is to say.
+type Said = (&'static str, Status, &'static str, String);
+
 /// The conditions after a run, from those before it.
 pub fn after(before: &[Condition], verdict: &Verdict, facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let succeeded = conditions::is_true(before, conditions::SUCCEEDED);
+    let late = facts.deadline.filter(|deadline| !succeeded && now >= deadline.at);
     let mut list = before.to_vec();
-    let rolling_out = format!("Revision {} is rolling out.", facts.version);
-    let mut set = |condition_type, status, reason, message: &str| {
-        let message = bounded_message(message);
-        let observed_generation = facts.generation;
+    for said in said(before, verdict, &facts.version) {
+        let (condition_type, status, reason, message) = match late {
+            Some(deadline) => overdue(said, deadline),
+            None => said,
+        };
         let report = Report {
             condition_type,
             status,
             reason,
-            message: &message,
-            observed_generation,
+            message: &bounded_message(&message),
+            observed_generation: facts.generation,
         };
         conditions::set_condition(&mut list, report, now);
-    };
-    let succeeded = conditions::is_true(before, conditions::SUCCEEDED);
-    let late = |message: &str| {
-        let deadline = facts
-            .deadline
-            .filter(|deadline| !succeeded && now >= deadline.at)?;
-        Some(format!(
-            "Revision has not rolled out for {} minute(s). Last status: {message}",
-            deadline.minutes
-        ))
-    };
-    let mut progressing = |status, reason, message: &str| match late(message) {
-        Some(late) => {
-            set(
-                conditions::PROGRESSING,
-                Status::False,
-                reason::PROGRESS_DEADLINE_EXCEEDED,
-                &late,
-            );
-        }
-        None => set(conditions::PROGRESSING, status, reason, message),
-    };
-    match verdict {
-        Verdict::Complete => {
-            let message = format!("Revision {} has rolled out.", facts.version);
-            set(conditions::PROGRESSING, Status::True, reason::SUCCEEDED, &message);
-            set(
-                conditions::AVAILABLE,
-                Status::True,
-                reason::PROBES_SUCCEEDED,
-                AVAILABLE,
-            );
-            if !succeeded {
-                let message = "Revision succeeded rolling out.";
-                set(conditions::SUCCEEDED, Status::True, reason::SUCCEEDED, message);
-            }
-        }
-        Verdict::HandingOver => {
-            progressing(Status::True, reason::ROLLING_OUT, &rolling_out);
-            set(
-                conditions::AVAILABLE,
-                Status::True,
-                reason::PROBES_SUCCEEDED,
-                AVAILABLE,
-            );
-        }
-        Verdict::RollingOut(not_ready) => {
-            progressing(Status::True, reason::ROLLING_OUT, &rolling_out);
-            if not_ready.is_empty() {
-                set(
-                    conditions::AVAILABLE,
-                    Status::False,
-                    reason::ROLLING_OUT,
-                    &rolling_out,
-                );
-            } else {
-                set(
-                    conditions::AVAILABLE,
-                    Status::False,
-                    reason::PROBE_FAILURE,
-                    &not_ready.join("\n"),
-                );
-            }
-        }
-        Verdict::Retrying(message) => {
-            progressing(Status::True, reason::RETRYING, message);
-            if conditions::find(before, conditions::AVAILABLE).is_some() {
-                set(
-                    conditions::AVAILABLE,
-                    Status::Unknown,
-                    reason::RECONCILING,
-                    message,
-                );
-            }
-        }
-        Verdict::Blocked(message) => progressing(Status::False, reason::BLOCKED, message),
-        Verdict::Archiving => {
-            let message = "removing revision resources that are not owned by another revision";
-            set(conditions::PROGRESSING, Status::True, reason::RETRYING, message);
-            if conditions::find(before, conditions::AVAILABLE).is_some() {
-                set(
-                    conditions::AVAILABLE,
-                    Status::Unknown,
-                    reason::RECONCILING,
-                    message,
-                );
-            }
-        }
-        Verdict::Archived => {
-            set(conditions::PROGRESSING, Status::False, reason::ARCHIVED, ARCHIVED);
-            set(conditions::AVAILABLE, Status::Unknown, reason::ARCHIVED, ARCHIVED);
-        }
     }
     list
+}
+
+fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
+    let progressing =
+        |status, reason, message: &str| (conditions::PROGRESSING, status, reason, message.to_owned());
+    let available =
+        |status, reason, message: &str| (conditions::AVAILABLE, status, reason, message.to_owned());
+    let retrying = |message: &str| {
+        let unknown = available(Status::Unknown, reason::RECONCILING, message);
+        let known_before = conditions::find(before, conditions::AVAILABLE).is_some();
+        let first = progressing(Status::True, reason::RETRYING, message);
+        [first]
+            .into_iter()
+            .chain(known_before.then_some(unknown))
+            .collect()
+    };
+    let rolling_out = format!("Revision {version} is rolling out.");
+    match verdict {
+        Verdict::Complete => {
+            let rolled_out = format!("Revision {version} has rolled out.");
+            let success = "Revision succeeded rolling out.".to_owned();
+            let first = (!conditions::is_true(before, conditions::SUCCEEDED)).then_some((
+                conditions::SUCCEEDED,
+                Status::True,
+                reason::SUCCEEDED,
+                success,
+            ));
+            let every = [
+                progressing(Status::True, reason::SUCCEEDED, &rolled_out),
+                available(Status::True, reason::PROBES_SUCCEEDED, AVAILABLE),
+            ];
+            every.into_iter().chain(first).collect()
+        }
+        Verdict::HandingOver => vec![
+            progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
+            available(Status::True, reason::PROBES_SUCCEEDED, AVAILABLE),
+        ],
+        Verdict::RollingOut(not_ready) => vec![
+            progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
+            if not_ready.is_empty() {
+                available(Status::False, reason::ROLLING_OUT, &rolling_out)
+            } else {
+                available(Status::False, reason::PROBE_FAILURE, &not_ready.join("\n"))
+            },
+        ],
+        Verdict::Retrying(message) => retrying(message),
+        Verdict::Archiving => retrying("removing revision resources that are not owned by another revision"),
+        Verdict::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
+        Verdict::Archived => vec![
+            progressing(Status::False, reason::ARCHIVED, ARCHIVED),
+            available(Status::Unknown, reason::ARCHIVED, ARCHIVED),
+        ],
+    }
+}
+
+/// Past the deadline, all that is not success is failure.
+fn overdue(said: Said, deadline: Deadline) -> Said {
+    let (condition_type, _, reason, message) = &said;
+    if *condition_type != conditions::PROGRESSING || *reason == reason::SUCCEEDED {
+        return said;
+    }
+    let message = format!(
+        "Revision has not rolled out for {} minute(s). Last status: {message}",
+        deadline.minutes
+    );
+    (
+        conditions::PROGRESSING,
+        Status::False,
+        reason::PROGRESS_DEADLINE_EXCEEDED,
+        message,
+    )
 }
 
 const AVAILABLE: &str = "Objects are available and pass all probes.";

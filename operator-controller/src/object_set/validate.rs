@@ -29,7 +29,7 @@ pub fn faults(name: &str, revision: i64, content: &Content) -> Option<String> {
             places.entry(id).or_default().push(&phase.name);
         }
     }
-    let mut faulty = Vec::new();
+    let mut texts = Vec::new();
     for phase in &content.phases {
         let mut faults = Vec::new();
         for object in &phase.objects {
@@ -52,10 +52,10 @@ pub fn faults(name: &str, revision: i64, content: &Content) -> Option<String> {
             }
         }
         if !faults.is_empty() {
-            faulty.push(format!("phase \"{}\": {}", phase.name, faults.join(", ")));
+            texts.push(format!("phase \"{}\": {}", phase.name, faults.join(", ")));
         }
     }
-    (!faulty.is_empty()).then(|| format!("revision \"{name}\" ({revision}): {}", faulty.join(", ")))
+    (!texts.is_empty()).then(|| format!("revision \"{name}\" ({revision}): {}", texts.join(", ")))
 }
 
 fn object_faults(id: &ObjectId, object: &Value) -> Vec<String> {
@@ -67,6 +67,12 @@ fn object_faults(id: &ObjectId, object: &Value) -> Vec<String> {
     ] {
         if missing {
             faults.push(format!("{field} must be set"));
+        }
+    }
+    for (field, value) in [("metadata.name", &id.name), ("metadata.namespace", &id.namespace)] {
+        // They become parts of a path.
+        if value == "." || value == ".." || value.contains(['/', '%', '?', '#']) {
+            faults.push(format!("{field} may not be \"{value}\""));
         }
     }
     let metadata = object.get("metadata");
@@ -111,6 +117,18 @@ mod tests {
     fn sound_objects_have_no_faults() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": []}});
         assert_eq!(faults("e-1", 1, &content(&[("deploy", &[object])])), None);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in ["..", "a/status", "a?force=true", "a%2fstatus"] {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            let told = faults("e-1", 1, &content(&[("one", &[object])])).unwrap();
+            assert!(
+                told.ends_with(&format!("metadata.name may not be \"{name}\"")),
+                "{told}"
+            );
+        }
     }
 
     #[test]

@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn live(spec: Value, fields: Value) -> Value {
+    fn live(spec: &Value, fields: &Value) -> Value {
         json!({
             "apiVersion": "v1", "kind": "X",
             "metadata": {"name": "x", "managedFields": [
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(wanted: Value, live_spec: Value, fields: Value, expected: &[&str]) {
+    fn check(wanted: &Value, live_spec: &Value, fields: &Value, expected: &[&str]) {
         let wanted = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": wanted});
         let found = differences(&wanted, &live(live_spec, fields));
         assert_eq!(found.paths, expected);
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn fields_that_are_ours_and_equal_do_not_differ_whatever_others_add() {
         check(
-            json!({"a": 1, "m": {"k": "v"}, "e": {}, "l": [], "n": null}),
-            json!({"a": 1.0, "m": {"k": "v", "other": 1}, "z": true}),
-            json!({"f:a": {}, "f:m": {"f:k": {}}, "f:e": {}, "f:l": {}, "f:n": {}}),
+            &json!({"a": 1, "m": {"k": "v"}, "e": {}, "l": [], "n": null}),
+            &json!({"a": 1.0, "m": {"k": "v", "other": 1}, "z": true}),
+            &json!({"f:a": {}, "f:m": {"f:k": {}}, "f:e": {}, "f:l": {}, "f:n": {}}),
             &[],
         );
     }
@@ -229,15 +229,15 @@ mod tests {
     #[test]
     fn another_value_and_a_lost_field_are_found() {
         check(
-            json!({"a": 1, "b": 2}),
-            json!({"a": 2, "b": 2}),
-            json!({"f:a": {}}),
+            &json!({"a": 1, "b": 2}),
+            &json!({"a": 2, "b": 2}),
+            &json!({"f:a": {}}),
             &["spec.a", "spec.b"],
         );
         check(
-            json!({"m": {"k": "v"}}),
-            json!({"m": {}}),
-            json!({"f:m": {"f:k": {}}}),
+            &json!({"m": {"k": "v"}}),
+            &json!({"m": {}}),
+            &json!({"f:m": {"f:k": {}}}),
             &["spec.m.k"],
         );
     }
@@ -252,24 +252,24 @@ mod tests {
         let present = json!({"ports": [
             {"port": 53, "protocol": "UDP"}, {"port": 80, "protocol": "TCP", "targetPort": 80}, {"port": 1, "protocol": "TCP"},
         ]});
-        check(wanted.clone(), present, fields.clone(), &[]);
+        check(&wanted, &present, &fields, &[]);
         let gone = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
-        check(wanted, gone, fields, &["spec.ports[0].port"]);
+        check(&wanted, &gone, &fields, &["spec.ports[0].port"]);
     }
 
     #[test]
     fn sets_and_atomic_lists_are_compared_by_value() {
         let fields = json!({"f:set": {"v:\"a\"": {}}, "f:atomic": {}});
         check(
-            json!({"set": ["a"], "atomic": ["x"]}),
-            json!({"set": ["b", "a"], "atomic": ["x"]}),
-            fields.clone(),
+            &json!({"set": ["a"], "atomic": ["x"]}),
+            &json!({"set": ["b", "a"], "atomic": ["x"]}),
+            &fields,
             &[],
         );
         check(
-            json!({"set": ["a"], "atomic": ["x"]}),
-            json!({"set": ["b"], "atomic": ["x", "y"]}),
-            fields,
+            &json!({"set": ["a"], "atomic": ["x"]}),
+            &json!({"set": ["b"], "atomic": ["x", "y"]}),
+            &fields,
             &["spec.set[0]", "spec.atomic"],
         );
     }
@@ -287,7 +287,7 @@ mod tests {
     fn the_fingerprint_tells_one_value_from_another() {
         let wanted = json!({"apiVersion": "v1", "spec": {"cpu": "1000m"}});
         let of = |value: &str| {
-            differences(&wanted, &live(json!({"cpu": value}), json!({"f:cpu": {}}))).fingerprint
+            differences(&wanted, &live(&json!({"cpu": value}), &json!({"f:cpu": {}}))).fingerprint
         };
         assert_eq!(of("1"), of("1"));
         assert_ne!(of("1"), of("2"));

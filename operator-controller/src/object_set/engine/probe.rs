@@ -363,8 +363,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_default(object: Value, status: ProbeStatus, messages: &[&str]) {
-        let result = ask(&default_probes(), &object);
+    fn check_default(object: &Value, status: ProbeStatus, messages: &[&str]) {
+        let result = ask(&default_probes(), object);
         assert_eq!(
             (
                 result.status,
@@ -374,7 +374,7 @@ mod tests {
         );
     }
 
-    fn deployment(status: Value) -> Value {
+    fn deployment(status: &Value) -> Value {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": 2}, "status": status})
     }
 
@@ -383,22 +383,22 @@ mod tests {
         use ProbeStatus::{Fails, Passes, Unknown};
         let available = |status: &str| json!([{"type": "Available", "status": status}]);
         check_default(
-            deployment(
-                json!({"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "conditions": available("True")}),
+            &deployment(
+                &json!({"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "conditions": available("True")}),
             ),
             Passes,
             &[],
         );
         check_default(
-            deployment(
-                json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "conditions": available("True")}),
+            &deployment(
+                &json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "conditions": available("True")}),
             ),
             Unknown,
             &[".status outdated"],
         );
         check_default(
-            deployment(
-                json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "conditions": available("False")}),
+            &deployment(
+                &json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "conditions": available("False")}),
             ),
             Fails,
             &[
@@ -406,10 +406,10 @@ mod tests {
                 ".status.condition[\"Available\"] is False",
             ],
         );
-        check_default(deployment(json!({})), Unknown, &["missing .status.conditions"]);
+        check_default(&deployment(&json!({})), Unknown, &["missing .status.conditions"]);
         // Scaled to zero, the counters are absent.
         check_default(
-            deployment(json!({"observedGeneration": 2, "conditions": available("True")})),
+            &deployment(&json!({"observedGeneration": 2, "conditions": available("True")})),
             Passes,
             &[],
         );
@@ -421,9 +421,9 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"generation": 1},
                 "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": ready}})
         };
-        check_default(set(2), ProbeStatus::Passes, &[]);
+        check_default(&set(2), ProbeStatus::Passes, &[]);
         check_default(
-            set(1),
+            &set(1),
             ProbeStatus::Fails,
             &["\"status.availableReplicas\" != \"status.replicas\" expected: 1 got: 2"],
         );
@@ -432,17 +432,17 @@ mod tests {
     #[test]
     fn other_kinds_are_ready_at_once() {
         check_default(
-            json!({"apiVersion": "v1", "kind": "ConfigMap"}),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap"}),
             ProbeStatus::Passes,
             &[],
         );
         check_default(
-            json!({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Terminating"}}),
+            &json!({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Terminating"}}),
             ProbeStatus::Fails,
             &["value at key \"status.phase\" != \"Active\"; expected: \"Active\" got: \"Terminating\""],
         );
         check_default(
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim"}),
+            &json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim"}),
             ProbeStatus::Fails,
             &["missing key: \"status.phase\""],
         );
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn conditions_may_be_missing_malformed_or_outdated() {
-        let crd = |conditions: Value| {
+        let crd = |conditions: &Value| {
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
                 "metadata": {"generation": 3}, "status": {"conditions": conditions}})
         };
@@ -462,10 +462,10 @@ mod tests {
                 ".status.condition[\"Established\"] outdated",
             ),
         ] {
-            check_default(crd(conditions), ProbeStatus::Unknown, &[message]);
+            check_default(&crd(&conditions), ProbeStatus::Unknown, &[message]);
         }
         check_default(
-            crd(json!([{"type": "Established", "status": "True"}])),
+            &crd(&json!([{"type": "Established", "status": "True"}])),
             ProbeStatus::Passes,
             &[],
         );

@@ -22,12 +22,13 @@ fn collision(id: &ObjectId, seen: &Observation) -> String {
         ProbeStatus::Fails => "Failed",
         ProbeStatus::Unknown => "Unknown",
     };
-    let messages: String = seen
+    let lines: Vec<String> = seen
         .probe
         .messages
         .iter()
-        .map(|message| format!("  - {message}\n"))
+        .map(|message| format!("\n  - {message}"))
         .collect();
+    let messages = lines.concat();
     let extension = match &seen.ownership.owner_name {
         Some(name) if !name.is_empty() => format!(" of ClusterExtension {name}"),
         _ => String::new(),
@@ -37,7 +38,7 @@ fn collision(id: &ObjectId, seen: &Observation) -> String {
         None => format!("nil{extension}"),
     };
     format!(
-        "Object {id}\nAction: \"Collision\"\nProbes:\n- Progress: {progress}\n{messages}Conflicting Owner: {owner}"
+        "Object {id}\nAction: \"Collision\"\nProbes:\n- Progress: {progress}{messages}\nConflicting Owner: {owner}"
     )
 }
 

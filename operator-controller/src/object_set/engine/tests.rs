@@ -375,11 +375,13 @@ fn second() -> Revision {
     )
 }
 
+/// A step of a life.
+type Act = fn(&mut Executor<'_>) -> Result<(), Crash>;
+
 /// Install, upgrade, archive the old, take down the new; `crash` requests after the start the process dies once.
 fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>> {
     let mut states = Vec::new();
     let (first, second) = (first(), second());
-    type Act = fn(&mut Executor<'_>) -> Result<(), Crash>;
     let up: Act = |executor| {
         let report = executor.roll_out(Settings::default())?;
         assert_eq!(report.end, RolloutEnd::Complete);

@@ -1,0 +1,311 @@
+//! One object: read, apply, let go, delete.
+
+use std::time::Duration;
+
+use kube::{
+    Client,
+    api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::Request,
+};
+use olm_api::names;
+use serde_json::{Map, Value, json};
+
+use super::{discover::Resource, identity::IdentityError};
+use crate::object_set::engine::{Failure, FailureKind, Guard, Ownership};
+
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where an object is, and as whom it is worked on.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Acts as the account.
+    pub client: &'a Client,
+    /// The kind.
+    pub resource: &'a Resource,
+    /// The namespace; not looked at when the kind has none.
+    pub namespace: &'a str,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// Whether an apply is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// It is.
+    Yes,
+    /// The server only says what it would do.
+    DryRun,
+}
+
+impl Target<'_> {
+    fn request(&self) -> Request {
+        Request::new(self.resource.path(self.namespace))
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Value, Failure> {
+        let request = request.map_err(|error| failure(FailureKind::Invalid, error.to_string()))?;
+        match tokio::time::timeout(TIMEOUT, self.client.request::<Value>(request)).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(classify(&error)),
+            Err(_) => Err(failure(
+                FailureKind::Transient,
+                format!("no answer within {} s", TIMEOUT.as_secs()),
+            )),
+        }
+    }
+
+    /// The object, or `None` when it does not exist.
+    ///
+    /// # Errors
+    /// The server did not say.
+    pub async fn read(&self) -> Result<Option<Value>, Failure> {
+        match self
+            .send(self.request().get(self.name, &GetParams::default()))
+            .await
+        {
+            Ok(live) => Ok(Some(live)),
+            Err(failure) if failure.kind == FailureKind::MissingNamespace => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A server-side apply that takes the fields of the body from whoever had them. The body names the resourceVersion on
+    /// which it insists.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply(&self, body: &Value, commit: Commit) -> Result<Value, Failure> {
+        let params = PatchParams {
+            dry_run: commit == Commit::DryRun,
+            force: true,
+            field_manager: Some(names::field_manager::OBJECTS.to_owned()),
+            field_validation: None,
+        };
+        self.send(self.request().patch(self.name, &params, &Patch::Apply(body)))
+            .await
+    }
+
+    /// Takes the owner's reference off the object and, if the owner controlled it, our marks too. `None` when the object
+    /// does not exist.
+    ///
+    /// # Errors
+    /// The object is not as the guard says, or was not changed.
+    pub async fn release(&self, owner_uid: &str, guard: &Guard) -> Result<Option<Value>, Failure> {
+        let Some(live) = self.read().await? else {
+            return Ok(None);
+        };
+        let ownership = Ownership::of(&live, owner_uid);
+        if ownership.guard() != *guard {
+            return Err(failure(
+                FailureKind::Conflict,
+                "the object has changed".to_owned(),
+            ));
+        }
+        let patch = released(&live, owner_uid, &ownership);
+        let params = PatchParams {
+            field_manager: Some(names::field_manager::OBJECTS.to_owned()),
+            ..PatchParams::default()
+        };
+        self.send(self.request().patch(self.name, &params, &Patch::Merge(&patch)))
+            .await
+            .map(Some)
+    }
+
+    /// Deletes the object if it is as the guard says. `None` when it is gone, else the object that finalizers hold.
+    ///
+    /// # Errors
+    /// The object is not as the guard says, or was not deleted.
+    pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
+        let Guard::Seen {
+            uid,
+            resource_version,
+        } = guard
+        else {
+            return Ok(None);
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.clone()),
+                resource_version: Some(resource_version.clone()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.send(self.request().delete(self.name, &params)).await {
+            Ok(answer) => Ok(still_there(&answer).then_some(answer)),
+            Err(failure) if failure.kind == FailureKind::MissingNamespace => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// A merge patch that takes an owner's reference off an object.
+fn released(live: &Value, owner_uid: &str, ownership: &Ownership) -> Value {
+    let references = live
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let others: Vec<&Value> = references
+        .iter()
+        .filter(|entry| entry.get("uid").and_then(Value::as_str) != Some(owner_uid))
+        .collect();
+    let mut metadata = Map::new();
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        ownership.resource_version.clone().into(),
+    );
+    metadata.insert("ownerReferences".to_owned(), json!(others));
+    if ownership.is_controlled_by(owner_uid) {
+        let without = |keys: &[&str]| -> Value {
+            keys.iter()
+                .map(|key| ((*key).to_owned(), Value::Null))
+                .collect::<Map<_, _>>()
+                .into()
+        };
+        let labels = [
+            names::label::OWNER_KIND,
+            names::label::OWNER_NAME,
+            names::label::MANAGED_BY,
+        ];
+        metadata.insert("labels".to_owned(), without(&labels));
+        metadata.insert("annotations".to_owned(), without(&[names::annotation::REVISION]));
+    }
+    json!({ "metadata": metadata })
+}
+
+/// Whether what the server answered to a deletion is an object that still exists. Some kinds answer with the object
+/// although nothing holds it.
+fn still_there(answer: &Value) -> bool {
+    let held = |key: &str| answer.pointer("/metadata").and_then(|metadata| metadata.get(key));
+    answer.get("kind").and_then(Value::as_str) != Some("Status")
+        && (held("finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
+            || held("deletionGracePeriodSeconds")
+                .and_then(Value::as_i64)
+                .is_some_and(|seconds| seconds > 0))
+}
+
+fn failure(kind: FailureKind, message: String) -> Failure {
+    Failure { kind, message }
+}
+
+/// What follows from an error of the client.
+pub fn classify(error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => failure(kind_of(status), status.message.clone()),
+        kube::Error::Service(error) => match error.downcast_ref::<IdentityError>() {
+            Some(identity) => failure(FailureKind::Transient, identity.to_string()),
+            None => failure(FailureKind::Transient, error.to_string()),
+        },
+        other => failure(FailureKind::Transient, other.to_string()),
+    }
+}
+
+fn kind_of(status: &kube::core::Status) -> FailureKind {
+    let details = status.details.as_ref();
+    match status.code {
+        // The server's own path is missing, not an object: the kind is not served (any longer).
+        404 if details.is_none_or(|details| details.name.is_empty()) => FailureKind::UnknownKind,
+        // Of an object that is read or deleted: it does not exist. Of one that is applied: its namespace.
+        404 => FailureKind::MissingNamespace,
+        409 => FailureKind::Conflict,
+        403 if details.is_some_and(|d| {
+            d.causes
+                .iter()
+                .any(|cause| cause.reason == "NamespaceTerminating")
+        }) =>
+        {
+            FailureKind::Transient
+        }
+        403 => FailureKind::Forbidden,
+        400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
+        _ => FailureKind::Transient,
+    }
+}
+
+/// Whether a refused dry run only says that it could not be made.
+pub fn cannot_dry_run(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Invalid && failure.message.contains("does not support dry run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_a_deletion_tell_whether_the_object_is_gone() {
+        for (answer, expected) in [
+            (json!({"kind": "Status", "status": "Success"}), false),
+            (
+                json!({"kind": "ServiceAccount", "metadata": {"name": "a"}}),
+                false,
+            ),
+            (
+                json!({"kind": "CustomResourceDefinition", "metadata": {"finalizers": ["f"]}}),
+                true,
+            ),
+            (
+                json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 30}}),
+                true,
+            ),
+            (
+                json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 0}}),
+                false,
+            ),
+        ] {
+            assert_eq!(still_there(&answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn releasing_keeps_other_owners_and_takes_our_marks_only_from_what_was_ours() {
+        let live = json!({"metadata": {"resourceVersion": "3", "ownerReferences": [
+            {"uid": "us", "controller": true}, {"uid": "other"},
+        ]}});
+        let patch = released(&live, "us", &Ownership::of(&live, "us"));
+        assert_eq!(patch["metadata"]["ownerReferences"], json!([{"uid": "other"}]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "3");
+        assert!(
+            patch["metadata"]["annotations"]
+                .as_object()
+                .unwrap()
+                .values()
+                .all(Value::is_null)
+        );
+        let patch = released(&live, "other", &Ownership::of(&live, "other"));
+        assert_eq!(patch["metadata"].get("labels"), None);
+    }
+
+    #[test]
+    fn errors_are_sorted_by_what_follows_from_them() {
+        let status = |code: u16, name: &str, cause: &str| {
+            serde_json::from_value::<kube::core::Status>(json!({
+                "code": code, "message": "m", "reason": "r",
+                "details": {"name": name, "causes": [{"reason": cause}]},
+            }))
+            .unwrap()
+        };
+        for (code, name, cause, expected) in [
+            (404, "", "", FailureKind::UnknownKind),
+            (404, "x", "", FailureKind::MissingNamespace),
+            (409, "x", "", FailureKind::Conflict),
+            (403, "x", "", FailureKind::Forbidden),
+            (403, "x", "NamespaceTerminating", FailureKind::Transient),
+            (422, "x", "", FailureKind::Invalid),
+            (429, "x", "", FailureKind::Transient),
+            (500, "x", "", FailureKind::Transient),
+            (401, "x", "", FailureKind::Transient),
+        ] {
+            assert_eq!(
+                kind_of(&status(code, name, cause)),
+                expected,
+                "{code} {name} {cause}"
+            );
+        }
+    }
+}

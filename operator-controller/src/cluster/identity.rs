@@ -1,0 +1,306 @@
+//! Clients that act as a service account.
+//!
+//! All of them share one pool of connections, which carries no credentials of its own; each adds a short-lived token of
+//! its account to every request and gets a new one well before the old one expires.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::{HeaderValue, header::AUTHORIZATION};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, ServiceAccount},
+};
+use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
+
+/// For how long tokens are asked for, in seconds.
+const TOKEN_SECONDS: i64 = 3600;
+/// The part of a token's life after which it is renewed.
+const RENEW_AFTER: f64 = 0.75;
+/// For how long no other token is asked for after one could not be had.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Names a service account.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for AccountName {
+    /// `NAMESPACE/NAME`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A text is not `NAMESPACE/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" does not name a service account: NAMESPACE/NAME is expected")]
+pub struct AccountNameError(String);
+
+impl FromStr for AccountName {
+    type Err = AccountNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Ok(Self {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                })
+            }
+            _ => Err(AccountNameError(text.to_owned())),
+        }
+    }
+}
+
+/// Why there is no token of an account.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum IdentityError {
+    /// The account does not exist.
+    #[error("service account {0} does not exist")]
+    AccountMissing(AccountName),
+    /// Not even its namespace exists.
+    #[error("namespace {namespace} of service account {account} does not exist", namespace = .0.namespace, account = .0)]
+    NamespaceMissing(AccountName),
+    /// The controller may not have it.
+    #[error("no token for service account {account}: {message}")]
+    Refused {
+        /// The account.
+        account: AccountName,
+        /// What the server said.
+        message: String,
+    },
+    /// The server could not be asked.
+    #[error("cannot get a token for service account {account}: {message}")]
+    Unavailable {
+        /// The account.
+        account: AccountName,
+        /// Why not.
+        message: String,
+    },
+}
+
+/// The service accounts that somebody acts as.
+pub struct Accounts {
+    own: Client,
+    anonymous: Client,
+    known: Mutex<HashMap<AccountName, (Client, Arc<TokenCell>)>>,
+}
+
+impl Accounts {
+    /// `config` says how to reach the API server; its credentials and credentials in its headers are not used. `own` asks
+    /// for the tokens.
+    ///
+    /// # Errors
+    /// The configuration does not make a client.
+    pub fn new(config: &Config, own: Client) -> Result<Self, kube::Error> {
+        let mut config = config.clone();
+        config.auth_info = AuthInfo::default();
+        config
+            .headers
+            .retain(|(name, _)| *name == http::header::USER_AGENT);
+        Ok(Self {
+            own,
+            anonymous: Client::try_from(config)?,
+            known: Mutex::default(),
+        })
+    }
+
+    /// A client that acts as the account, with a token at hand.
+    ///
+    /// # Errors
+    /// [`IdentityError`]
+    pub async fn client(&self, account: &AccountName) -> Result<Client, IdentityError> {
+        let (client, cell) = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known
+                .entry(account.clone())
+                .or_insert_with(|| self.make(account))
+                .clone()
+        };
+        cell.header().await?;
+        Ok(client)
+    }
+
+    /// Forgets the accounts of which `used` says no.
+    pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|account, _| used(account));
+    }
+
+    fn make(&self, account: &AccountName) -> (Client, Arc<TokenCell>) {
+        let cell = Arc::new(TokenCell {
+            account: account.clone(),
+            own: self.own.clone(),
+            state: tokio::sync::Mutex::new(TokenState::default()),
+        });
+        let (anonymous, tokens) = (self.anonymous.clone(), Arc::clone(&cell));
+        let service = tower::service_fn(move |mut request: http::Request<Body>| {
+            let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
+            async move {
+                let header = tokens.header().await?;
+                request.headers_mut().insert(AUTHORIZATION, header.clone());
+                let response = anonymous.send(request).await?;
+                if response.status() == http::StatusCode::UNAUTHORIZED {
+                    tokens.reject(&header).await;
+                }
+                Ok::<_, tower::BoxError>(response)
+            }
+        });
+        (Client::new(service, account.namespace.clone()), cell)
+    }
+}
+
+struct TokenCell {
+    account: AccountName,
+    own: Client,
+    state: tokio::sync::Mutex<TokenState>,
+}
+
+#[derive(Default)]
+struct TokenState {
+    token: Option<Token>,
+    failed: Option<(Instant, IdentityError)>,
+}
+
+struct Token {
+    header: HeaderValue,
+    renew: Instant,
+    expires: Instant,
+}
+
+impl TokenCell {
+    /// The header with a token that is valid for a while yet.
+    async fn header(&self) -> Result<HeaderValue, IdentityError> {
+        let mut state = self.state.lock().await;
+        let now = Instant::now();
+        if let Some(token) = state.token.as_ref().filter(|token| now < token.renew) {
+            return Ok(token.header.clone());
+        }
+        if let Some((at, error)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY_AFTER) {
+            tracing::trace!(account = %self.account, since = ?at.elapsed(), "not asking for a token again yet");
+            return state
+                .token
+                .as_ref()
+                .filter(|t| now < t.expires)
+                .map(|t| t.header.clone())
+                .ok_or(error.clone());
+        }
+        match self.request().await {
+            Ok(token) => {
+                let header = token.header.clone();
+                *state = TokenState {
+                    token: Some(token),
+                    failed: None,
+                };
+                Ok(header)
+            }
+            Err(error) => {
+                state.failed = Some((now, error.clone()));
+                // The old one is good until it expires.
+                state
+                    .token
+                    .as_ref()
+                    .filter(|t| now < t.expires)
+                    .map(|t| t.header.clone())
+                    .ok_or(error)
+            }
+        }
+    }
+
+    /// The server did not accept the token: its account was deleted, or made anew.
+    async fn reject(&self, header: &HeaderValue) {
+        let mut state = self.state.lock().await;
+        if state.token.as_ref().is_some_and(|token| token.header == *header) {
+            state.token = None;
+        }
+    }
+
+    async fn request(&self) -> Result<Token, IdentityError> {
+        let account = &self.account;
+        let unavailable = |message: String| IdentityError::Unavailable {
+            account: account.clone(),
+            message,
+        };
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), &account.namespace);
+        let answer = match accounts
+            .create_token_request(&account.name, &PostParams::default(), &request)
+            .await
+        {
+            Ok(answer) => answer,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Err(self.missing().await),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let message = status.message.clone();
+                return Err(IdentityError::Refused {
+                    account: account.clone(),
+                    message,
+                });
+            }
+            Err(kube::Error::Api(status)) => return Err(unavailable(status.message.clone())),
+            Err(error) => return Err(unavailable(error.to_string())),
+        };
+        let status = answer
+            .status
+            .ok_or_else(|| unavailable("the answer holds no token".to_owned()))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", status.token.unwrap_or_default()))
+            .map_err(|_| unavailable("the token is not one".to_owned()))?;
+        header.set_sensitive(true);
+        // The clocks may differ; what was asked for is the upper bound.
+        let left = status
+            .expiration_timestamp
+            .map(|at| Duration::try_from(at.0.duration_since(Timestamp::now())));
+        let left = left.and_then(Result::ok).unwrap_or_default();
+        let left = left.min(Duration::from_secs(TOKEN_SECONDS.unsigned_abs()));
+        let now = Instant::now();
+        Ok(Token {
+            header,
+            renew: now + left.mul_f64(RENEW_AFTER),
+            expires: now + left,
+        })
+    }
+
+    async fn missing(&self) -> IdentityError {
+        let namespaces: Api<Namespace> = Api::all(self.own.clone());
+        match namespaces.get_metadata_opt(&self.account.namespace).await {
+            Ok(None) => IdentityError::NamespaceMissing(self.account.clone()),
+            Ok(Some(_)) | Err(_) => IdentityError::AccountMissing(self.account.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_named_by_namespace_and_name() {
+        let account: AccountName = "ns/name".parse().unwrap();
+        assert_eq!(
+            (account.namespace.as_str(), account.name.as_str()),
+            ("ns", "name")
+        );
+        assert_eq!(account.to_string(), "ns/name");
+        for wrong in ["", "name", "/name", "ns/", "a/b/c"] {
+            assert!(wrong.parse::<AccountName>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Watches ClusterObjectSets and works on them: one at a time each, many at once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, pin_mut};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, Config,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
+};
+use olm_api::{ClusterObjectSet, names};
+use olm_platform::queue::{Outcome, Queue};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    memory::Memory,
+    reconcile::{Again, reconcile},
+};
+use crate::cluster::{
+    discover::Discovery,
+    identity::{AccountName, Accounts},
+    permissions::Reviews,
+    watch::Watches,
+};
+
+/// How long new kinds are waited for before the sets that miss some are looked at, since they come in groups.
+const GATHERING: Duration = Duration::from_millis(500);
+
+/// How the controller works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The managers' own namespace.
+    pub system_namespace: String,
+    /// The account of sets that name none; without it they are blocked.
+    pub default_account: Option<AccountName>,
+    /// How many sets are worked on at the same time.
+    pub concurrency: usize,
+}
+
+/// What every run needs.
+pub struct Context {
+    pub(super) own: Client,
+    pub(super) accounts: Arc<Accounts>,
+    pub(super) discovery: Arc<Discovery>,
+    pub(super) reviews: Arc<Reviews>,
+    pub(super) watches: Watches,
+    pub(super) options: Options,
+    queue: Queue<String>,
+    sets: Mutex<HashMap<String, Arc<ClusterObjectSet>>>,
+    memories: Mutex<HashMap<String, Memory>>,
+}
+
+impl Context {
+    /// `own` acts as the controller; `config` says how to reach the same API server.
+    ///
+    /// # Errors
+    /// The configuration does not make a client.
+    pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
+        let accounts = Arc::new(Accounts::new(config, own.clone())?);
+        let discovery = Arc::new(Discovery::new(own.clone()));
+        Ok(Self::with(own, accounts, discovery, Arc::default(), options))
+    }
+
+    /// The same with parts that others use too.
+    pub fn with(
+        own: Client,
+        accounts: Arc<Accounts>,
+        discovery: Arc<Discovery>,
+        reviews: Arc<Reviews>,
+        options: Options,
+    ) -> Self {
+        let queue = Queue::<String>::default();
+        let wake = queue.clone();
+        let watches = Watches::new(
+            own.clone(),
+            Arc::clone(&discovery),
+            Arc::clone(&reviews),
+            move |set| {
+                wake.add(set.to_owned());
+            },
+        );
+        Self {
+            own,
+            accounts,
+            discovery,
+            reviews,
+            watches,
+            options,
+            queue,
+            sets: Mutex::default(),
+            memories: Mutex::default(),
+        }
+    }
+
+    /// The other revisions of the same extension. A set counts only if the same object controls it, or none: the label
+    /// alone is anybody's to write.
+    pub(super) fn siblings(&self, set: &ClusterObjectSet) -> Vec<Arc<ClusterObjectSet>> {
+        let Some(owner) = set
+            .label(names::label::OWNER_NAME)
+            .filter(|owner| !owner.is_empty())
+        else {
+            return Vec::new();
+        };
+        let controller = controller_uid(set);
+        lock(&self.sets)
+            .values()
+            .filter(|other| {
+                other.label(names::label::OWNER_NAME) == Some(owner)
+                    && other.name() != set.name()
+                    && controller_uid(other).is_none_or(|uid| Some(uid) == controller)
+            })
+            .cloned()
+            .collect()
+    }
+
+    async fn work(&self, name: String) -> Outcome {
+        let Some(set) = lock(&self.sets).get(&name).cloned() else {
+            self.watches.forget(&name);
+            lock(&self.memories).remove(&name);
+            return Outcome::Done;
+        };
+        let mut memory = lock(&self.memories).remove(&name).unwrap_or_default();
+        let again = reconcile(self, &set, &mut memory).await;
+        lock(&self.memories).insert(name, memory);
+        match again {
+            Again::OnChange => Outcome::Done,
+            Again::After(delay) => Outcome::After(delay),
+            Again::Backoff => Outcome::Failed,
+        }
+    }
+
+    /// Follows the sets themselves.
+    async fn follow_sets(&self) {
+        let api: Api<DeserializeGuard<ClusterObjectSet>> = Api::all(self.own.clone());
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        pin_mut!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(DeserializeGuard(Ok(set)))) => {
+                    listed.insert(set.name().to_owned());
+                    self.changed(set);
+                }
+                Ok(Event::InitDone) => {
+                    let gone: Vec<String> = lock(&self.sets)
+                        .keys()
+                        .filter(|name| !listed.contains(*name))
+                        .cloned()
+                        .collect();
+                    for name in &gone {
+                        self.gone(name);
+                    }
+                }
+                Ok(Event::Apply(DeserializeGuard(Ok(set)))) => self.changed(set),
+                Ok(Event::Delete(DeserializeGuard(Ok(set)))) => self.gone(set.name()),
+                Ok(
+                    Event::InitApply(DeserializeGuard(Err(error)))
+                    | Event::Apply(DeserializeGuard(Err(error)))
+                    | Event::Delete(DeserializeGuard(Err(error))),
+                ) => tracing::error!(%error, "a ClusterObjectSet cannot be read"),
+                Err(error) => tracing::debug!(%error, "the watch of ClusterObjectSets is interrupted"),
+            }
+        }
+    }
+
+    fn changed(&self, mut set: ClusterObjectSet) {
+        set.metadata.managed_fields = None;
+        let name = set.name().to_owned();
+        let mark = mark(&set);
+        let before = lock(&self.sets).insert(name.clone(), Arc::new(set));
+        // Nearly every other event is our own status.
+        if before.is_none_or(|before| self::mark(&before) != mark) {
+            self.queue.add(name);
+        }
+    }
+
+    fn gone(&self, name: &str) {
+        let Some(set) = lock(&self.sets).remove(name) else {
+            return;
+        };
+        self.queue.add(name.to_owned());
+        // What it held may now be free.
+        for sibling in self.siblings(&set) {
+            self.queue.add(sibling.name().to_owned());
+        }
+    }
+
+    /// Follows which kinds there are.
+    async fn follow_kinds(&self) {
+        let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(self.own.clone());
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        pin_mut!(events);
+        let mut settled = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Apply(_) | Event::Delete(_)) if settled => {}
+                Ok(Event::InitDone) => settled = true,
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::debug!(%error, "the watch of CustomResourceDefinitions is interrupted");
+                    continue;
+                }
+            }
+            let missing: Vec<String> = {
+                let memories = lock(&self.memories);
+                memories
+                    .iter()
+                    .filter(|(_, memory)| memory.misses_kinds)
+                    .map(|(name, _)| name.clone())
+                    .collect()
+            };
+            if !missing.is_empty() {
+                self.discovery.forget();
+            }
+            for name in missing {
+                self.queue.add_after(name, GATHERING);
+            }
+        }
+    }
+}
+
+fn controller_uid(set: &ClusterObjectSet) -> Option<&str> {
+    let owners = set.metadata.owner_references.as_deref().unwrap_or_default();
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
+}
+
+/// Differs when anything but the status differs.
+fn mark(set: &ClusterObjectSet) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let metadata = &set.metadata;
+    metadata.uid.hash(&mut hasher);
+    metadata.generation.hash(&mut hasher);
+    metadata.labels.hash(&mut hasher);
+    metadata.annotations.hash(&mut hasher);
+    metadata.finalizers.hash(&mut hasher);
+    set.is_deleting().hash(&mut hasher);
+    controller_uid(set).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics while it holds one of the locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Works on ClusterObjectSets until `stop` is cancelled, then finishes what is under way.
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let work = context
+        .queue
+        .run(context.options.concurrency, stop.clone(), |name| {
+            context.work(name)
+        });
+    let follow = async {
+        tokio::select! {
+            () = context.follow_sets() => {}
+            () = context.follow_kinds() => {}
+            () = stop.cancelled() => {}
+        }
+        // A watch never ends by itself; should one, nothing would be seen any more.
+        stop.cancel();
+    };
+    futures::join!(work, follow);
+}

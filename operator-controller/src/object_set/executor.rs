@@ -1,0 +1,303 @@
+//! Fulfils what the engine asks for, under the account, with as few requests as possible.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use futures::{StreamExt as _, stream};
+use kube::Client;
+use olm_api::cluster_object_set::ProgressionProbe;
+use serde_json::Value;
+
+use super::{
+    content::Content,
+    engine::{
+        Answer, Failure, FailureKind, ObjectId, Observation, Outline, Ownership, Place, ProbeResult, Request,
+        Step, desired,
+        differences::differences,
+        probe,
+        rollout::{Report, Rollout, Settings},
+        teardown::{Teardown, TeardownEnd},
+    },
+    memory::{Known, Memory},
+};
+use crate::cluster::{
+    apply::{self, Commit, Target},
+    discover::{Discovery, Resource, Scope},
+    watch::{Coverage, Look, number},
+};
+
+/// How many requests of one set are made at the same time.
+const CONCURRENCY: usize = 8;
+
+/// Everything that requests are fulfilled with.
+pub struct Executor<'a> {
+    /// Acts as the account.
+    pub client: &'a Client,
+    /// The kinds that the cluster serves.
+    pub discovery: &'a Discovery,
+    /// What watches know.
+    pub coverage: &'a Coverage,
+    /// The revision.
+    pub outline: &'a Outline,
+    /// The bodies, when they are at hand.
+    pub content: Option<&'a Content>,
+    /// The probes.
+    pub probes: &'a [ProgressionProbe],
+    /// What was seen before.
+    pub memory: &'a mut Memory,
+    /// Set when a body would have been needed.
+    pub starved: AtomicBool,
+}
+
+impl Executor<'_> {
+    /// Rolls the revision out as far as it goes now.
+    pub async fn roll_out(&mut self, settings: Settings) -> Report {
+        let mut doubted = HashSet::new();
+        let mut step = Rollout::start(self.outline, settings);
+        loop {
+            match step {
+                Step::End(report) => return report,
+                Step::Ask(machine, requests) => {
+                    let answers = self.fulfil(&requests, &mut doubted, Goal::Keep).await;
+                    step = machine.step(self.outline, answers);
+                }
+            }
+        }
+    }
+
+    /// Takes the revision down as far as it goes now.
+    pub async fn take_down(&mut self, kept: std::collections::BTreeSet<Place>) -> TeardownEnd {
+        let mut doubted = HashSet::new();
+        let mut step = Teardown::start(self.outline, kept);
+        loop {
+            match step {
+                Step::End(end) => return end,
+                Step::Ask(machine, requests) => {
+                    let answers = self.fulfil(&requests, &mut doubted, Goal::Remove).await;
+                    step = machine.step(self.outline, answers);
+                }
+            }
+        }
+    }
+
+    async fn fulfil(
+        &mut self,
+        requests: &[Request],
+        doubted: &mut HashSet<Place>,
+        goal: Goal,
+    ) -> Vec<Answer> {
+        let this = &*self;
+        let seen = &*doubted;
+        // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
+        let work: Vec<_> = requests
+            .iter()
+            .map(|request| this.one(request, seen.contains(&request.place()), goal))
+            .collect();
+        let answers: Vec<Answer> = stream::iter(work).buffered(CONCURRENCY).collect().await;
+        for (request, answer) in requests.iter().zip(&answers) {
+            self.note(request, answer, doubted, goal);
+        }
+        answers
+    }
+
+    /// Remembers what an answer says.
+    fn note(&mut self, request: &Request, answer: &Answer, doubted: &mut HashSet<Place>, goal: Goal) {
+        let place = request.place();
+        match (request, answer) {
+            (Request::DryRun(..), Answer::Live(_) | Answer::Absent) => {}
+            (_, Answer::Live(seen)) => {
+                doubted.remove(&place);
+                let at = self
+                    .memory
+                    .known
+                    .get(&place)
+                    .filter(|known| known.seen == **seen)
+                    .map(|known| known.at);
+                self.memory.known.insert(
+                    place,
+                    Known {
+                        seen: (**seen).clone(),
+                        at: at.unwrap_or_else(Instant::now),
+                    },
+                );
+            }
+            (_, Answer::Absent) => {
+                self.memory.known.remove(&place);
+                if goal == Goal::Remove {
+                    self.memory.gone.insert(place);
+                }
+            }
+            (_, Answer::Failed(_)) => {
+                self.memory.known.remove(&place);
+                doubted.insert(place);
+            }
+        }
+    }
+
+    async fn one(&self, request: &Request, doubted: bool, goal: Goal) -> Answer {
+        let place = request.place();
+        if goal == Goal::Remove && self.memory.gone.contains(&place) {
+            return Answer::Absent;
+        }
+        let id = self.outline.id(place);
+        let resource = match self.resource(&id).await {
+            Ok(resource) => resource,
+            Err(failure) => return Answer::Failed(failure),
+        };
+        let target = Target {
+            client: self.client,
+            resource: &resource,
+            namespace: &id.namespace,
+            name: &id.name,
+        };
+        let done = match request {
+            Request::Observe(_) => match self.remembered(place, &id, &resource, doubted, goal) {
+                Some(answer) => return answer,
+                None => target.read().await,
+            },
+            Request::DryRun(_, write) => {
+                let object = match self.body(place) {
+                    Ok(object) => object,
+                    Err(failure) => return Answer::Failed(failure),
+                };
+                let body = desired::body(object, &self.outline.owner, write);
+                match target.apply(&body, Commit::DryRun).await {
+                    Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
+                    other => other.map(Some),
+                }
+            }
+            Request::Apply(_, write) => {
+                let object = match self.body(place) {
+                    Ok(object) => object,
+                    Err(failure) => return Answer::Failed(failure),
+                };
+                tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
+                let body = desired::body(object, &self.outline.owner, write);
+                target.apply(&body, Commit::Yes).await.map(Some)
+            }
+            Request::Release(_, guard) => target.release(&self.outline.owner.uid, guard).await,
+            Request::Delete(_, guard) => target.delete(guard).await,
+        };
+        match done {
+            Ok(None) => Answer::Absent,
+            Ok(Some(live)) => match self.observation(place, &live, goal) {
+                Ok(seen) => Answer::Live(Box::new(seen)),
+                Err(failure) => Answer::Failed(failure),
+            },
+            Err(failure) => {
+                if failure.kind == FailureKind::UnknownKind {
+                    self.discovery.forget();
+                }
+                Answer::Failed(failure)
+            }
+        }
+    }
+
+    async fn resource(&self, id: &ObjectId) -> Result<Arc<Resource>, Failure> {
+        let found = self.discovery.find(&id.group, &id.version, &id.kind).await;
+        let resource = found
+            .map_err(|error| apply::classify(&error))?
+            .ok_or_else(|| Failure {
+                kind: FailureKind::UnknownKind,
+                message: format!(
+                    "no matches for kind \"{}\" in version \"{}\"",
+                    id.kind,
+                    id.api_version()
+                ),
+            })?;
+        if resource.scope == Scope::Namespaced && id.namespace.is_empty() {
+            return Err(Failure {
+                kind: FailureKind::Invalid,
+                message: "metadata.namespace must be set".to_owned(),
+            });
+        }
+        Ok(resource)
+    }
+
+    /// The body of an object.
+    fn body(&self, place: Place) -> Result<&Value, Failure> {
+        let phase = self.content.and_then(|content| content.phases.get(place.phase));
+        let object = phase.and_then(|phase| phase.objects.get(place.object));
+        object.map(|object| &object.object).ok_or_else(|| {
+            self.starved.store(true, Ordering::Relaxed);
+            Failure {
+                kind: FailureKind::Transient,
+                message: "the object's content is not at hand".to_owned(),
+            }
+        })
+    }
+
+    fn observation(&self, place: Place, live: &Value, goal: Goal) -> Result<Observation, Failure> {
+        let ownership = Ownership::of(live, &self.outline.owner.uid);
+        Ok(match goal {
+            Goal::Remove => Observation {
+                ownership,
+                differences: 0,
+                probe: ProbeResult::PASSES,
+            },
+            Goal::Keep => {
+                let found = differences(&desired::wanted(self.body(place)?, &self.outline.owner), live);
+                if found.fingerprint != 0 {
+                    let id = self.outline.id(place);
+                    tracing::debug!(set = self.outline.owner.name, object = %id, paths = ?found.paths, "differs");
+                }
+                Observation {
+                    ownership,
+                    differences: found.fingerprint,
+                    probe: probe::ask(self.probes, live),
+                }
+            }
+        })
+    }
+
+    /// The answer that needs no request: a watch shows the object just as it was when it was seen last, or our own write
+    /// is newer than what the watch has brought. An object that nobody has ever seen counts as absent; creating it
+    /// fails should it exist, and then it is read.
+    fn remembered(
+        &self,
+        place: Place,
+        id: &ObjectId,
+        resource: &Arc<Resource>,
+        doubted: bool,
+        goal: Goal,
+    ) -> Option<Answer> {
+        if doubted {
+            return None;
+        }
+        let known = self.memory.known.get(&place);
+        let current = match (self.coverage.look(resource, &id.namespace, &id.name), known) {
+            (
+                Look::There {
+                    uid,
+                    resource_version,
+                },
+                Some(known),
+            ) => {
+                let seen = &known.seen.ownership;
+                uid == seen.uid
+                    && (resource_version == seen.resource_version
+                        || number(&seen.resource_version) > number(&resource_version))
+            }
+            (Look::Absent { listed, newest }, Some(known)) => {
+                number(&known.seen.ownership.resource_version) > newest && known.at > listed
+            }
+            (Look::Absent { .. }, None) if goal == Goal::Keep => return Some(Answer::Absent),
+            (Look::Unwatched, _) | (Look::There { .. } | Look::Absent { .. }, None) => false,
+        };
+        known
+            .filter(|_| current)
+            .map(|known| Answer::Live(Box::new(known.seen.clone())))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Keep,
+    Remove,
+}

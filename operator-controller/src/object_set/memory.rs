@@ -1,0 +1,227 @@
+//! What the controller remembers of a ClusterObjectSet between two runs. All of it can be found out again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use olm_api::cluster_object_set::ObservedPhase;
+
+use super::{
+    content::Content,
+    engine::{ObjectId, Observation, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling},
+};
+
+/// How many repairs in [`CALM`] are made at once; more are spaced.
+const MAX_REPAIRS: usize = 10;
+/// The time in which repairs are counted.
+const CALM: Duration = Duration::from_mins(1);
+
+/// What is remembered of one ClusterObjectSet.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Its UID; another one is another set.
+    pub uid: String,
+    /// Its generation; a new one may have new probes.
+    pub generation: i64,
+    /// The newest resourceVersion that we wrote.
+    pub written: u64,
+    /// The bodies, only while they are needed.
+    pub content: Option<Arc<Content>>,
+    /// The phases without bodies.
+    pub phases: Option<Arc<Phases>>,
+    /// The objects as they were seen last.
+    pub known: HashMap<Place, Known>,
+    /// The fingerprints of differences that the server left.
+    pub accepted: BTreeMap<Place, u64>,
+    /// Objects of a set that is taken down of which nothing is left.
+    pub gone: BTreeSet<Place>,
+    /// When objects of a complete set were repaired.
+    pub repairs: Vec<Instant>,
+    /// Whether an object's kind is missing, so that new kinds matter.
+    pub misses_kinds: bool,
+}
+
+/// An object as it was seen.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// What was seen.
+    pub seen: Observation,
+    /// When.
+    pub at: Instant,
+}
+
+/// What is kept of a set's content when its bodies are dropped.
+#[derive(Debug, Default)]
+pub struct Phases {
+    /// The phases without bodies.
+    pub phases: Vec<OutlinePhase>,
+    /// Their digests.
+    pub observed: Vec<ObservedPhase>,
+    /// The CustomResourceDefinitions and the objects of the kinds that they define.
+    pub custom_resources: BTreeSet<Place>,
+}
+
+impl Memory {
+    /// Forgets what does not hold for this set any more.
+    pub fn renew(&mut self, uid: &str, generation: i64) {
+        if self.uid != uid {
+            *self = Self {
+                uid: uid.to_owned(),
+                ..Self::default()
+            };
+        }
+        if self.generation != generation {
+            self.known.clear();
+            self.generation = generation;
+        }
+    }
+
+    /// Notes that a complete set had to be repaired, and says how long to wait when that happens too often: somebody
+    /// undoes what we do.
+    pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
+        self.repairs.retain(|at| now.duration_since(*at) < CALM);
+        self.repairs.push(now);
+        (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
+    }
+
+    /// Whether repairs are to wait, and for how long.
+    pub fn calming(&self, now: Instant) -> Option<Duration> {
+        let last = self.repairs.last()?;
+        let recent = self
+            .repairs
+            .iter()
+            .filter(|at| now.duration_since(**at) < CALM)
+            .count();
+        (recent > MAX_REPAIRS)
+            .then(|| (CALM / 4).saturating_sub(now.duration_since(*last)))
+            .filter(|d| !d.is_zero())
+    }
+}
+
+impl Phases {
+    /// What is to be kept of a content.
+    pub fn of(content: &Content) -> Self {
+        let phases = content
+            .phases
+            .iter()
+            .map(|phase| OutlinePhase {
+                name: phase.name.clone(),
+                objects: phase
+                    .objects
+                    .iter()
+                    .map(|object| OutlineObject {
+                        id: ObjectId::of(&object.object),
+                        collision_protection: object.collision_protection,
+                    })
+                    .collect(),
+            })
+            .collect();
+        Self {
+            phases,
+            observed: content.observed_phases(),
+            custom_resources: custom_resources(content),
+        }
+    }
+
+    /// The outline of the set with that owner and those siblings.
+    pub fn outline(&self, owner: Owner, siblings: Vec<Sibling>) -> Outline {
+        Outline {
+            owner,
+            siblings,
+            phases: self.phases.clone(),
+        }
+    }
+}
+
+/// The CustomResourceDefinitions of a content and its objects of the kinds that they define.
+fn custom_resources(content: &Content) -> BTreeSet<Place> {
+    let objects = || {
+        content.phases.iter().enumerate().flat_map(|(phase, p)| {
+            p.objects
+                .iter()
+                .enumerate()
+                .map(move |(object, o)| (Place { phase, object }, &o.object))
+        })
+    };
+    let is_definition =
+        |id: &ObjectId| id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition";
+    let text = |object: &serde_json::Value, pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let defined: BTreeSet<(String, String)> = objects()
+        .filter(|(_, object)| is_definition(&ObjectId::of(object)))
+        .map(|(_, object)| (text(object, "/spec/group"), text(object, "/spec/names/kind")))
+        .collect();
+    objects()
+        .filter(|(_, object)| {
+            let id = ObjectId::of(object);
+            is_definition(&id) || defined.contains(&(id.group, id.kind))
+        })
+        .map(|(place, _)| place)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::CollisionProtection;
+    use serde_json::json;
+
+    use super::*;
+    use crate::object_set::content::{ContentObject, ContentPhase};
+
+    #[test]
+    fn definitions_and_objects_of_their_kinds_are_custom_resources() {
+        let object = |object| ContentObject {
+            object,
+            collision_protection: CollisionProtection::Prevent,
+        };
+        let content = Content {
+            phases: vec![ContentPhase {
+                objects: vec![
+                    object(json!({"apiVersion": "v1", "kind": "ConfigMap"})),
+                    object(json!({"apiVersion": "x.io/v1", "kind": "Foo"})),
+                    object(
+                        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                        "spec": {"group": "x.io", "names": {"kind": "Foo"}}}),
+                    ),
+                    object(json!({"apiVersion": "y.io/v1", "kind": "Foo"})),
+                ],
+                ..ContentPhase::default()
+            }],
+        };
+        let found: Vec<usize> = custom_resources(&content)
+            .iter()
+            .map(|place| place.object)
+            .collect();
+        assert_eq!(found, [1, 2]);
+    }
+
+    #[test]
+    fn frequent_repairs_are_spaced() {
+        let mut memory = Memory::default();
+        let now = Instant::now();
+        for _ in 0..MAX_REPAIRS {
+            assert_eq!(memory.repaired(now), None);
+        }
+        assert_eq!(memory.repaired(now), Some(CALM / 4));
+        assert_eq!(memory.calming(now), Some(CALM / 4));
+        assert_eq!(memory.calming(now + CALM), None);
+    }
+
+    #[test]
+    fn another_set_of_the_same_name_is_not_remembered() {
+        let mut memory = Memory::default();
+        memory.renew("a", 1);
+        memory.gone.insert(Place::default());
+        memory.renew("a", 2);
+        assert_eq!(memory.gone.len(), 1);
+        memory.renew("b", 2);
+        assert_eq!(memory.gone.len(), 0);
+    }
+}

@@ -1,0 +1,626 @@
+//! One run over one ClusterObjectSet: from what it says to what its status says.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use kube::Client;
+use olm_api::{
+    ClusterObjectSet,
+    cluster_object_set::{LifecycleState, ObservedPhase},
+    conditions, names,
+};
+
+use super::{
+    content::{self, Content, ContentError},
+    controller::Context,
+    engine::{
+        FailureKind, Outline, Owner, Place, Sibling, probe, report,
+        rollout::{Mode, Report, RolloutEnd, Settings},
+        teardown::TeardownEnd,
+    },
+    executor::Executor,
+    gather,
+    memory::{Memory, Phases},
+    policy::{Policy, Uninstall},
+    records, rights,
+    status::{self, Deadline, Facts, Verdict},
+    validate,
+};
+use crate::cluster::{
+    identity::AccountName,
+    watch::{Coverage, number},
+};
+
+/// When an error that a user must mend is looked at again.
+const LATER: Duration = Duration::from_secs(10);
+/// When missing rights and accounts are looked at again.
+const RIGHTS: Duration = Duration::from_secs(30);
+/// When objects that are being deleted are looked at again; watches are quicker.
+const REMOVING: Duration = Duration::from_secs(5);
+/// When the record itself has changed under our hands.
+const STALE: Duration = Duration::from_millis(200);
+/// When a set that nothing happens to is looked at again: rights may be gone, and some objects nobody may watch.
+const RESYNC: Duration = Duration::from_mins(10);
+
+/// When to look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// When something changes.
+    OnChange,
+    /// After this time, or when something changes.
+    After(Duration),
+    /// Soon, and each time later.
+    Backoff,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Conclusion {
+    /// What the conditions are to say; `None` leaves the status alone.
+    verdict: Option<Verdict>,
+    again: Again,
+    /// A Secret with content does not exist.
+    lost: bool,
+}
+
+impl Conclusion {
+    fn new(verdict: Verdict, again: Again) -> Self {
+        Self {
+            verdict: Some(verdict),
+            again,
+            lost: false,
+        }
+    }
+
+    fn retrying(message: impl Into<String>, again: Again) -> Self {
+        Self::new(Verdict::Retrying(message.into()), again)
+    }
+
+    fn silent(again: Again) -> Self {
+        Self {
+            verdict: None,
+            again,
+            lost: false,
+        }
+    }
+}
+
+/// Runs once. The set is as the cache holds it.
+pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Again {
+    let mut set = set.clone();
+    memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), set.generation());
+    if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.written {
+        // The cache has not seen our own last write yet.
+        return Again::After(STALE);
+    }
+    let conclusion = if set.is_deleting() {
+        delete(context, &mut set, memory).await
+    } else {
+        keep(context, &mut set, memory).await
+    };
+    let again = match conclusion {
+        Ok(Conclusion {
+            verdict: None, again, ..
+        }) => again,
+        Ok(Conclusion {
+            verdict: Some(verdict),
+            again,
+            ..
+        }) => match tell(context, &mut set, memory, &verdict, again).await {
+            Ok(again) => again,
+            Err(error) => own_error(&set, &error),
+        },
+        Err(error) => own_error(&set, &error),
+    };
+    memory.written = memory.written.max(number(
+        set.metadata.resource_version.as_deref().unwrap_or_default(),
+    ));
+    again
+}
+
+/// A record of ours could not be written.
+fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Again {
+    match error {
+        kube::Error::Api(status) if status.code == 409 => Again::After(STALE),
+        kube::Error::Api(status) if status.code == 404 => Again::OnChange,
+        _ => {
+            tracing::warn!(set = set.name(), %error, "cannot write the record");
+            Again::Backoff
+        }
+    }
+}
+
+/// Writes the status and says when to look again, which may be sooner because of the deadline.
+async fn tell(
+    context: &Context,
+    set: &mut ClusterObjectSet,
+    memory: &Memory,
+    verdict: &Verdict,
+    again: Again,
+) -> Result<Again, kube::Error> {
+    let now = Timestamp::now();
+    let active = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
+    let minutes = set
+        .spec
+        .progress_deadline_minutes
+        .filter(|minutes| active && *minutes > 0);
+    let created = set.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let deadline = created
+        .zip(minutes)
+        .and_then(|(created, minutes)| Deadline::after(created, minutes));
+    let facts = Facts {
+        generation: set.generation(),
+        version: set
+            .annotation(names::annotation::BUNDLE_VERSION)
+            .unwrap_or_default()
+            .to_owned(),
+        deadline,
+    };
+    let conditions = status::after(set.conditions(), verdict, &facts, now);
+    let succeeded = conditions::is_true(&conditions, conditions::SUCCEEDED);
+    let before = set
+        .status
+        .as_ref()
+        .map(|status| status.observed_phases.clone())
+        .unwrap_or_default();
+    let observed: Vec<ObservedPhase> = match &memory.phases {
+        Some(phases) if before.is_empty() => phases.observed.clone(),
+        _ => before,
+    };
+    records::status(&context.own, set, conditions, observed).await?;
+    let left = deadline
+        .filter(|_| !succeeded)
+        .map(|deadline| deadline.remaining(now))
+        .filter(|left| !left.is_zero());
+    Ok(match (again, left) {
+        (Again::After(delay), Some(left)) => Again::After(delay.min(left)),
+        (Again::OnChange, Some(left)) => Again::After(left),
+        (again, _) => again,
+    })
+}
+
+/// The account under which all objects of the set are worked on.
+fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, String> {
+    match set.annotation(names::annotation::SERVICE_ACCOUNT) {
+        Some(text) => text.parse().map_err(|error: crate::cluster::identity::AccountNameError| error.to_string()),
+        None => context.options.default_account.clone().ok_or_else(|| {
+            format!(
+                "no service account is named: the annotation {} is absent and no default account is configured",
+                names::annotation::SERVICE_ACCOUNT
+            )
+        }),
+    }
+}
+
+/// A run over a set that is to exist.
+async fn keep(
+    context: &Context,
+    set: &mut ClusterObjectSet,
+    memory: &mut Memory,
+) -> Result<Conclusion, kube::Error> {
+    let archived = set.spec.lifecycle_state == LifecycleState::Archived;
+    if archived && status::is_archived(set.conditions()) {
+        context.watches.forget(set.name());
+        records::finalizers(
+            &context.own,
+            set,
+            &[],
+            &[names::finalizer::TEARDOWN, records::ORPHAN],
+        )
+        .await?;
+        return Ok(Conclusion::silent(Again::OnChange));
+    }
+    let policy = match Policy::of(set) {
+        Ok(policy) => policy,
+        Err(error) => {
+            return Ok(Conclusion::new(
+                Verdict::Blocked(error.to_string()),
+                Again::OnChange,
+            ));
+        }
+    };
+    let (account, client) = match identify(context, set).await {
+        Ok(identified) => identified,
+        Err(conclusion) => return Ok(conclusion),
+    };
+    let phases = match load(context, set, memory, &client).await {
+        Ok(phases) => phases,
+        Err(conclusion) => return Ok(conclusion),
+    };
+    if let Err(error) = check_observed(set, &phases) {
+        return Ok(Conclusion::new(Verdict::Blocked(error), Again::OnChange));
+    }
+    let outline = outline(context, set, &phases);
+    if archived {
+        return Ok(archive(context, set, memory, &account, &client, &outline).await);
+    }
+    let faults = memory
+        .content
+        .as_ref()
+        .and_then(|c| validate::faults(set.name(), set.spec.revision, c));
+    if let Some(faults) = faults {
+        return Ok(Conclusion::retrying(
+            format!("revision validation error: {faults}"),
+            Again::After(LATER),
+        ));
+    }
+    if let Err(error) = probe::check(&set.spec.progression_probes) {
+        return Ok(Conclusion::retrying(error.to_string(), Again::OnChange));
+    }
+    let (add, remove): (&[&str], &[&str]) = match policy.uninstall {
+        Uninstall::Orphan => (&[names::finalizer::TEARDOWN, records::ORPHAN], &[]),
+        Uninstall::Delete | Uninstall::KeepCrds => (&[names::finalizer::TEARDOWN], &[records::ORPHAN]),
+    };
+    records::finalizers(&context.own, set, add, remove).await?;
+    let rights = rights::missing(context, &account, &client, &outline, memory.content.as_deref()).await;
+    match rights {
+        Ok(None) => {}
+        Ok(Some(missing)) => return Ok(Conclusion::retrying(missing, Again::After(RIGHTS))),
+        Err(error) => return Ok(Conclusion::retrying(error.to_string(), Again::Backoff)),
+    }
+    let coverage = match rights::watch(context, set.name(), &account, &client, &outline).await {
+        Ok(coverage) => coverage,
+        Err(error) => {
+            return Ok(Conclusion::retrying(
+                format!("establish watch: {error}"),
+                Again::Backoff,
+            ));
+        }
+    };
+    let report = match roll_out(context, set, memory, policy, &client, &outline, &coverage).await {
+        Ok(report) => report,
+        Err(conclusion) => return Ok(conclusion),
+    };
+    conclude(context, set, memory, &account, report).await
+}
+
+/// The account and a client that acts as it.
+async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<(AccountName, Client), Conclusion> {
+    let account =
+        account(context, set).map_err(|error| Conclusion::new(Verdict::Blocked(error), Again::OnChange))?;
+    match context.accounts.client(&account).await {
+        Ok(client) => Ok((account, client)),
+        Err(error) => Err(Conclusion::retrying(error.to_string(), Again::After(RIGHTS))),
+    }
+}
+
+/// The phases, with their bodies in the memory when they had to be read.
+async fn load(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    client: &Client,
+) -> Result<Arc<Phases>, Conclusion> {
+    if let Some(phases) = &memory.phases {
+        return Ok(Arc::clone(phases));
+    }
+    let all = read(context, set, client).await?;
+    let phases = Arc::new(Phases::of(&all));
+    memory.phases = Some(Arc::clone(&phases));
+    memory.content = Some(Arc::new(all));
+    Ok(phases)
+}
+
+/// The bodies.
+async fn read(context: &Context, set: &ClusterObjectSet, client: &Client) -> Result<Content, Conclusion> {
+    let system_namespace = &context.options.system_namespace;
+    let secrets = match gather::secrets(set, system_namespace, &context.own, client).await {
+        Ok(secrets) => secrets,
+        Err(error) => {
+            return Err(Conclusion::retrying(
+                format!("{error}: {}", error.reason()),
+                Again::Backoff,
+            ));
+        }
+    };
+    content::resolve(&set.spec, &secrets, system_namespace).map_err(|error| match &error {
+        ContentError::Mutable(_) => {
+            Conclusion::new(Verdict::Blocked(error.to_string()), Again::After(RIGHTS))
+        }
+        _ => Conclusion {
+            lost: matches!(error, ContentError::MissingSecret { .. }),
+            ..Conclusion::retrying(error.to_string(), Again::After(LATER))
+        },
+    })
+}
+
+fn check_observed(set: &ClusterObjectSet, phases: &Phases) -> Result<(), String> {
+    let observed = set
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.observed_phases);
+    content::check_observed(observed, &phases.observed).map_err(|error| error.to_string())
+}
+
+fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
+    let owner = Owner {
+        name: set.name().to_owned(),
+        uid: set.metadata.uid.clone().unwrap_or_default(),
+        revision: set.spec.revision,
+        owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
+    };
+    let siblings = context.siblings(set);
+    let siblings = siblings.iter().map(|sibling| Sibling {
+        name: sibling.name().to_owned(),
+        uid: sibling.metadata.uid.clone().unwrap_or_default(),
+        revision: sibling.spec.revision,
+    });
+    phases.outline(owner, siblings.collect())
+}
+
+/// The bodies, read again when they were dropped.
+async fn bodies(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    client: &Client,
+) -> Result<Arc<Content>, Conclusion> {
+    if let Some(content) = &memory.content {
+        return Ok(Arc::clone(content));
+    }
+    let all = Arc::new(read(context, set, client).await?);
+    let changed = memory
+        .phases
+        .as_ref()
+        .is_some_and(|phases| phases.observed != all.observed_phases());
+    if changed {
+        // The next run finds out what has changed, and says so.
+        memory.phases = None;
+        return Err(Conclusion::silent(Again::After(Duration::ZERO)));
+    }
+    memory.content = Some(Arc::clone(&all));
+    Ok(all)
+}
+
+async fn roll_out(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    policy: Policy,
+    client: &Client,
+    outline: &Outline,
+    coverage: &Coverage,
+) -> Result<Report, Conclusion> {
+    let succeeded = conditions::is_true(set.conditions(), conditions::SUCCEEDED);
+    if succeeded && let Some(wait) = memory.calming(Instant::now()) {
+        return Err(Conclusion::silent(Again::After(wait)));
+    }
+    let settings = Settings {
+        mode: if succeeded { Mode::KeepUp } else { Mode::RollOut },
+        writes: policy.writes,
+        missing_kinds: policy.missing_kinds,
+        accepted: memory.accepted.clone(),
+    };
+    let mut at_hand = memory.content.clone();
+    let report = loop {
+        let mut executor = Executor {
+            client,
+            discovery: &context.discovery,
+            coverage,
+            outline,
+            content: at_hand.as_deref(),
+            probes: &set.spec.progression_probes,
+            memory,
+            starved: AtomicBool::new(false),
+        };
+        let report = executor.roll_out(settings.clone()).await;
+        // Usually nothing has changed, and the bodies were not needed.
+        if at_hand.is_some() || !executor.starved.into_inner() {
+            break report;
+        }
+        at_hand = Some(bodies(context, set, memory, client).await?);
+    };
+    if succeeded && report.written > 0 {
+        tracing::info!(set = set.name(), objects = report.written, "repaired");
+        memory.repaired(Instant::now());
+    }
+    memory.accepted.clone_from(&report.accepted);
+    Ok(report)
+}
+
+/// What the end of a rollout means.
+async fn conclude(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    account: &AccountName,
+    report: Report,
+) -> Result<Conclusion, kube::Error> {
+    memory.misses_kinds = !report.skipped.is_empty();
+    Ok(match report.end {
+        RolloutEnd::Complete if report.handed_over > 0 => {
+            memory.content = None;
+            Conclusion::new(Verdict::HandingOver, Again::After(RESYNC))
+        }
+        RolloutEnd::Complete => {
+            memory.content = None;
+            let older = context.siblings(set).into_iter().filter(|sibling| {
+                sibling.spec.revision < set.spec.revision
+                    && sibling.spec.lifecycle_state == LifecycleState::Active
+                    && !sibling.is_deleting()
+            });
+            for sibling in older {
+                if let Err(error) = records::archive(&context.own, &sibling).await {
+                    return Ok(Conclusion::retrying(
+                        format!("archive previous Revision: {error}"),
+                        Again::Backoff,
+                    ));
+                }
+            }
+            Conclusion::new(Verdict::Complete, Again::After(RESYNC))
+        }
+        RolloutEnd::Incomplete(not_ready) => {
+            let lines = not_ready.iter().map(report::not_ready).collect();
+            Conclusion::new(Verdict::RollingOut(lines), Again::After(RESYNC))
+        }
+        RolloutEnd::Collisions { phase, objects } => {
+            Conclusion::retrying(report::collisions(phase, &objects), Again::After(LATER))
+        }
+        RolloutEnd::Paused(objects) => {
+            let list: Vec<String> = objects.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "paused by the annotation {}; to be applied: {}",
+                names::user::PAUSED,
+                list.join(", ")
+            );
+            Conclusion::new(Verdict::Blocked(message), Again::After(RESYNC))
+        }
+        RolloutEnd::Failed { phase, failures } => {
+            memory.misses_kinds |= failures
+                .iter()
+                .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
+            let again = retry(context, account, &failures);
+            Conclusion::retrying(report::failures(phase, &failures), again)
+        }
+    })
+}
+
+fn retry(
+    context: &Context,
+    account: &AccountName,
+    failures: &[(super::engine::ObjectId, super::engine::Failure)],
+) -> Again {
+    match report::gravest(failures) {
+        Some(FailureKind::Forbidden) => {
+            context.reviews.forget(account);
+            Again::After(RIGHTS)
+        }
+        Some(FailureKind::UnknownKind | FailureKind::MissingNamespace | FailureKind::Invalid) => {
+            Again::After(LATER)
+        }
+        Some(FailureKind::Conflict) => Again::After(Duration::from_secs(1)),
+        Some(FailureKind::Transient) | None => Again::Backoff,
+    }
+}
+
+/// A run over an archived set that still has objects.
+async fn archive(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    account: &AccountName,
+    client: &Client,
+    outline: &Outline,
+) -> Conclusion {
+    match take_down(context, set, memory, account, client, outline, BTreeSet::new()).await {
+        TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
+        TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(REMOVING)),
+        TeardownEnd::Failed { phase, failures } => {
+            let message = format!("error archiving revision: {}", report::failures(phase, &failures));
+            Conclusion::retrying(message, retry(context, account, &failures))
+        }
+    }
+}
+
+async fn take_down(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    account: &AccountName,
+    client: &Client,
+    outline: &Outline,
+    kept: BTreeSet<Place>,
+) -> TeardownEnd {
+    // Without watches it only takes longer.
+    let coverage = rights::watch(context, set.name(), account, client, outline)
+        .await
+        .unwrap_or_default();
+    let mut executor = Executor {
+        client,
+        discovery: &context.discovery,
+        coverage: &coverage,
+        outline,
+        content: None,
+        probes: &[],
+        memory,
+        starved: AtomicBool::new(false),
+    };
+    executor.take_down(kept).await
+}
+
+/// A run over a set that is being deleted.
+async fn delete(
+    context: &Context,
+    set: &mut ClusterObjectSet,
+    memory: &mut Memory,
+) -> Result<Conclusion, kube::Error> {
+    if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
+        context.watches.forget(set.name());
+        return Ok(Conclusion::silent(Again::OnChange));
+    }
+    // Kubernetes itself lets the objects go, or nothing was left to take down.
+    let done = records::has_finalizer(set, records::ORPHAN)
+        || (set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions()));
+    if !done && let Some(conclusion) = remove(context, set, memory).await {
+        return Ok(conclusion);
+    }
+    context.watches.forget(set.name());
+    records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
+    Ok(Conclusion::silent(Again::OnChange))
+}
+
+/// Removes the objects; `None` when nothing that is ours is left.
+async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Option<Conclusion> {
+    let policy = match Policy::of(set) {
+        Ok(policy) => policy,
+        Err(error) => {
+            return Some(Conclusion::new(
+                Verdict::Blocked(error.to_string()),
+                Again::OnChange,
+            ));
+        }
+    };
+    let (account, client) = match identify(context, set).await {
+        Ok(identified) => identified,
+        Err(conclusion) => return Some(explain(conclusion, set)),
+    };
+    let phases = match load(context, set, memory, &client).await {
+        Ok(phases) => phases,
+        Err(conclusion) if conclusion.lost && policy.uninstall == Uninstall::Delete => {
+            // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
+            tracing::warn!(
+                set = set.name(),
+                "the content is gone; leaving the objects to the garbage collector"
+            );
+            return None;
+        }
+        Err(conclusion) => return Some(explain(conclusion, set)),
+    };
+    let outline = outline(context, set, &phases);
+    let kept = match policy.uninstall {
+        Uninstall::Delete => BTreeSet::new(),
+        Uninstall::KeepCrds => phases.custom_resources.clone(),
+        Uninstall::Orphan => outline.all_places().collect(),
+    };
+    match take_down(context, set, memory, &account, &client, &outline, kept).await {
+        TeardownEnd::Complete => None,
+        TeardownEnd::Waiting { objects, .. } => {
+            let message = format!("removing objects; waiting for {}", report::remaining(&objects));
+            Some(Conclusion::retrying(message, Again::After(REMOVING)))
+        }
+        TeardownEnd::Failed { phase, failures } => {
+            let message = format!("error removing objects: {}", report::failures(phase, &failures));
+            Some(Conclusion::retrying(message, retry(context, &account, &failures)))
+        }
+    }
+}
+
+/// Says what remains when a set that is being deleted cannot be taken down.
+fn explain(mut conclusion: Conclusion, set: &ClusterObjectSet) -> Conclusion {
+    let count: usize = set.spec.phases.iter().map(|phase| phase.objects.len()).sum();
+    let explained = |message: &str| {
+        format!(
+            "cannot remove the {count} object(s) of this revision: {message}; removal goes on once that is mended"
+        )
+    };
+    conclusion.verdict = conclusion.verdict.map(|verdict| match verdict {
+        Verdict::Blocked(message) => Verdict::Blocked(explained(&message)),
+        Verdict::Retrying(message) => Verdict::Retrying(explained(&message)),
+        other => other,
+    });
+    conclusion
+}

@@ -1,0 +1,118 @@
+//! Writes of our own records, with the controller's own rights: status, finalizers, the lifecycle of older revisions.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use olm_api::{
+    ClusterObjectSet,
+    cluster_object_set::{ClusterObjectSetStatus, LifecycleState, ObservedPhase},
+    names,
+};
+use serde_json::json;
+
+/// The finalizer by which Kubernetes itself takes owner references off the objects instead of deleting them.
+pub const ORPHAN: &str = "orphan";
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(names::field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+fn api(client: &Client) -> Api<ClusterObjectSet> {
+    Api::all(client.clone())
+}
+
+/// Whether the set has the finalizer.
+pub fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
+    set.metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|present| present == finalizer)
+}
+
+/// Adds and removes finalizers; nothing is written when nothing differs. `set` becomes what the server holds.
+///
+/// # Errors
+/// The set has changed meanwhile, or could not be written.
+pub async fn finalizers(
+    client: &Client,
+    set: &mut ClusterObjectSet,
+    add: &[&str],
+    remove: &[&str],
+) -> Result<(), kube::Error> {
+    let before = set.metadata.finalizers.clone().unwrap_or_default();
+    let mut wanted: Vec<String> = before
+        .iter()
+        .filter(|f| !remove.contains(&f.as_str()))
+        .cloned()
+        .collect();
+    for finalizer in add {
+        if !wanted.iter().any(|present| present == finalizer) {
+            wanted.push((*finalizer).to_owned());
+        }
+    }
+    if wanted == before {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "uid": set.metadata.uid,
+        "resourceVersion": set.metadata.resource_version,
+        "finalizers": wanted,
+    }});
+    *set = api(client)
+        .patch(set.name(), &params(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// Writes the status; nothing is written when nothing differs. `set` becomes what the server holds.
+///
+/// # Errors
+/// The set has changed meanwhile, or could not be written.
+pub async fn status(
+    client: &Client,
+    set: &mut ClusterObjectSet,
+    conditions: Vec<Condition>,
+    observed_phases: Vec<ObservedPhase>,
+) -> Result<(), kube::Error> {
+    let wanted = ClusterObjectSetStatus {
+        conditions,
+        observed_phases,
+    };
+    if set.status.clone().unwrap_or_default() == wanted {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"uid": set.metadata.uid, "resourceVersion": set.metadata.resource_version},
+        "status": wanted,
+    });
+    *set = api(client)
+        .patch_status(set.name(), &params(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// Archives an older revision, if it is still the one that was seen.
+///
+/// # Errors
+/// It could not be written.
+pub async fn archive(client: &Client, older: &ClusterObjectSet) -> Result<(), kube::Error> {
+    let patch = json!({
+        "metadata": {"uid": older.metadata.uid},
+        "spec": {"lifecycleState": LifecycleState::Archived},
+    });
+    match api(client)
+        .patch(older.name(), &params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(()),
+        // Gone, or another one of that name: nothing to archive.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
