@@ -1,1 +1,301 @@
-//! Whether a changed custom resource definition breaks what users have stored.
+//! Whether a changed custom resource definition breaks what users have stored (requirements 5.30 to 5.33).
+//!
+//! [`compare`] holds the definition on the cluster against the one that would replace it:
+//!
+//! - the definitions as a whole: fields and versions that go away, a changed scope;
+//! - each version against itself: what becomes stricter;
+//! - the served versions of the new definition against one another, because without a conversion webhook the API server
+//!   shows one and the same stored object as each of them. What was already so in the old definition is not reported.
+//!
+//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied.
+
+mod property;
+mod schema;
+mod unhandled;
+mod version;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::Value;
+
+use schema::{Node, flatten};
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the checks")]
+pub enum Check {
+    ExistingFieldRemoval,
+    Scope,
+    StoredVersionRemoval,
+    ServedVersionRemoval,
+    Type,
+    Default,
+    Enum,
+    Required,
+    Minimum,
+    MinItems,
+    MinLength,
+    MinProperties,
+    Maximum,
+    MaxItems,
+    MaxLength,
+    MaxProperties,
+    Pattern,
+    Nullable,
+    OneOf,
+    Description,
+    Unhandled,
+}
+
+impl Check {
+    /// The name in messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ExistingFieldRemoval => "existingFieldRemoval",
+            Self::Scope => "scope",
+            Self::StoredVersionRemoval => "storedVersionRemoval",
+            Self::ServedVersionRemoval => "servedVersionRemoval",
+            Self::Type => "type",
+            Self::Default => "default",
+            Self::Enum => "enum",
+            Self::Required => "required",
+            Self::Minimum => "minimum",
+            Self::MinItems => "minItems",
+            Self::MinLength => "minLength",
+            Self::MinProperties => "minProperties",
+            Self::Maximum => "maximum",
+            Self::MaxItems => "maxItems",
+            Self::MaxLength => "maxLength",
+            Self::MaxProperties => "maxProperties",
+            Self::Pattern => "pattern",
+            Self::Nullable => "nullable",
+            Self::OneOf => "oneOf",
+            Self::Description => "description",
+            Self::Unhandled => "unhandled",
+        }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// Which way something changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// It was not there before.
+    Addition,
+    /// It is not there any more.
+    Removal,
+    /// It is another one.
+    Other,
+}
+
+/// What is reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Checks that are not made.
+    pub off: BTreeSet<Check>,
+    /// Changes that a check lets pass.
+    pub allowed: BTreeSet<(Check, Change)>,
+}
+
+impl Default for Policy {
+    /// Everything, but for descriptions and for further values of an enumeration.
+    fn default() -> Self {
+        Self {
+            off: BTreeSet::from([Check::Description]),
+            allowed: BTreeSet::from([(Check::Enum, Change::Addition)]),
+        }
+    }
+}
+
+impl Policy {
+    /// Everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self {
+            off: BTreeSet::new(),
+            allowed: BTreeSet::new(),
+        }
+    }
+
+    fn reports(&self, check: Check, change: Change) -> bool {
+        !self.off.contains(&check) && !self.allowed.contains(&(check, change))
+    }
+}
+
+/// Where in a definition something was found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the definition as a whole.
+    Definition,
+    /// In the schema of a version, or between two of them (`v1alpha1 -> v1`).
+    Property {
+        /// The version or the two versions.
+        version: String,
+        /// The path in the schema, `^.spec.field`.
+        path: String,
+    },
+}
+
+/// One unsafe change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Where it is.
+    pub place: Place,
+    /// Which check found it.
+    pub check: Check,
+    /// What it is.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Definition => write!(formatter, "{}: {}", self.check, self.message),
+            Place::Property { version, path } => {
+                write!(formatter, "{version}: {path}: {}: {}", self.check, self.message)
+            }
+        }
+    }
+}
+
+/// What is unsafe about replacing the definition `old` by `new`.
+#[must_use]
+pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
+    let mut findings = version::definition_findings(old, new);
+    findings.retain(|finding| policy.reports(finding.check, Change::Removal));
+    for (name, schema) in version::schemas(old) {
+        if let Some(replacement) = version::schema(new, name) {
+            findings.extend(schema_findings(name, schema, replacement, policy));
+        }
+    }
+    findings.extend(served_findings(old, new, policy));
+    findings
+}
+
+/// What is unsafe about replacing one node of a schema by another, apart from its properties and items.
+#[must_use]
+pub fn compare_node(old: &Value, new: &Value, policy: &Policy) -> Vec<(Check, String)> {
+    let found = property::findings(old, new);
+    found
+        .into_iter()
+        .filter(|(check, change, _)| policy.reports(*check, *change))
+        .map(|(check, _, message)| (check, message))
+        .collect()
+}
+
+fn schema_findings(version: &str, old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
+    let replacements = flatten(new);
+    let nothing = Value::Null;
+    let mut findings = Vec::new();
+    for (location, Node { path, schema }) in flatten(old) {
+        let replacement = replacements.get(&location).map_or(&nothing, |node| node.schema);
+        for (check, message) in compare_node(schema, replacement, policy) {
+            let place = Place::Property {
+                version: version.to_owned(),
+                path: path.clone(),
+            };
+            findings.push(Finding {
+                place,
+                check,
+                message,
+            });
+        }
+    }
+    findings
+}
+
+/// Findings between the served versions of the new definition that were not there between those of the old one.
+fn served_findings(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
+    if new.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook") {
+        return Vec::new();
+    }
+    let known: BTreeSet<Finding> = served_pairs(old, policy).into_iter().collect();
+    served_pairs(new, policy)
+        .into_iter()
+        .filter(|finding| !known.contains(finding))
+        .collect()
+}
+
+fn served_pairs(definition: &Value, policy: &Policy) -> Vec<Finding> {
+    let served = version::served_ascending(definition);
+    let mut findings = Vec::new();
+    for (index, (older, old)) in served.iter().enumerate() {
+        for (newer, new) in served.iter().skip(index + 1) {
+            findings.extend(schema_findings(&format!("{older} -> {newer}"), old, new, policy));
+        }
+    }
+    findings
+}
+
+/// A definition cannot be replaced, or nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsafe {
+    /// The change breaks something.
+    #[error("validating upgrade for CRD {definition:?}: {}", lines(.findings))]
+    Change {
+        /// The definition's name.
+        definition: String,
+        /// What it breaks.
+        findings: Vec<Finding>,
+    },
+    /// The definition on the cluster could not be read.
+    #[error("getting existing resource for CRD {definition:?}: {reason}")]
+    Unknown {
+        /// The definition's name.
+        definition: String,
+        /// Why it could not.
+        reason: String,
+    },
+}
+
+fn lines(findings: &[Finding]) -> String {
+    findings
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
+///
+/// `existing` answers with the definition of a name as the cluster has it, none, or why it could not be read.
+pub fn check_all<'a>(
+    objects: &[Value],
+    policy: &Policy,
+    existing: impl Fn(&str) -> Result<Option<&'a Value>, String>,
+) -> Vec<Unsafe> {
+    let text = |object: &Value, pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut found = Vec::new();
+    for object in objects {
+        if text(object, "/kind") != "CustomResourceDefinition"
+            || text(object, "/apiVersion") != "apiextensions.k8s.io/v1"
+        {
+            continue;
+        }
+        let definition = text(object, "/metadata/name");
+        match existing(&definition) {
+            Ok(None) => {}
+            Err(reason) => found.push(Unsafe::Unknown { definition, reason }),
+            Ok(Some(old)) => {
+                let findings = compare(old, object, policy);
+                if !findings.is_empty() {
+                    found.push(Unsafe::Change { definition, findings });
+                }
+            }
+        }
+    }
+    found
+}

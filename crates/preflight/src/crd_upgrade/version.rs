@@ -1,0 +1,187 @@
+//! Versions of a definition, and what is said of the definition as a whole.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::schema::flatten;
+use super::{Check, Finding, Place};
+
+fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn name(version: &Value) -> &str {
+    version.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn served(version: &Value) -> bool {
+    version.get("served") == Some(&Value::Bool(true))
+}
+
+/// The versions that have a schema, in the order of the definition.
+pub(super) fn schemas(definition: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    versions(definition)
+        .filter_map(|version| Some((name(version), version.pointer("/schema/openAPIV3Schema")?)))
+}
+
+/// The schema of a version.
+pub(super) fn schema<'a>(definition: &'a Value, wanted: &str) -> Option<&'a Value> {
+    schemas(definition)
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, schema)| schema)
+}
+
+/// The served versions that have a schema, oldest first.
+pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
+    let served: BTreeSet<&str> = versions(definition)
+        .filter(|version| served(version))
+        .map(name)
+        .collect();
+    let mut found: Vec<(&str, &Value)> = schemas(definition)
+        .filter(|(name, _)| served.contains(name))
+        .collect();
+    found.sort_by(|(left, _), (right, _)| by_age(left, right));
+    found
+}
+
+/// Fields and versions that go away, and a changed scope.
+pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
+    let finding = |check, message| Finding {
+        place: Place::Definition,
+        check,
+        message,
+    };
+    let mut findings = Vec::new();
+    for (version, schema) in schemas(old) {
+        let Some(replacement) = self::schema(new, version) else {
+            continue;
+        };
+        let kept = flatten(replacement);
+        for (place, node) in flatten(schema) {
+            if !kept.contains_key(&place) {
+                let message = format!("removed field : {version}.{}", node.path);
+                findings.push(finding(Check::ExistingFieldRemoval, message));
+            }
+        }
+    }
+    let scope = |definition: &Value| {
+        definition
+            .pointer("/spec/scope")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (before, after) = (scope(old), scope(new));
+    if before != after {
+        findings.push(finding(
+            Check::Scope,
+            format!("scope changed : {before:?} -> {after:?}"),
+        ));
+    }
+    let present: BTreeSet<&str> = versions(new).map(name).collect();
+    let gone = |names: Vec<&str>| {
+        let gone: Vec<&str> = names.into_iter().filter(|name| !present.contains(name)).collect();
+        (!gone.is_empty()).then(|| gone.join(" "))
+    };
+    let stored = old
+        .pointer("/status/storedVersions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    if let Some(gone) = gone(stored.filter_map(Value::as_str).collect()) {
+        findings.push(finding(
+            Check::StoredVersionRemoval,
+            format!("stored versions removed : [{gone}]"),
+        ));
+    }
+    let still_served = versions(old).filter(|version| served(version)).map(name);
+    if let Some(gone) = gone(still_served.collect()) {
+        findings.push(finding(
+            Check::ServedVersionRemoval,
+            format!("served versions removed : [{gone}]; a version must stop being served before it goes"),
+        ));
+    }
+    findings
+}
+
+/// How finished a version is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Maturity {
+    Alpha,
+    Beta,
+    Stable,
+}
+
+/// Kubernetes' own order: `v1alpha1`, `v1beta1`, `v1`, `v2`; names of another form are older than all of these.
+fn by_age(left: &str, right: &str) -> Ordering {
+    match (parse(left), parse(right)) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => right.cmp(left),
+    }
+}
+
+fn parse(name: &str) -> Option<(Maturity, u64, u64)> {
+    let rest = name.strip_prefix('v')?;
+    let (maturity, major, minor) = if let Some((major, minor)) = rest.split_once("alpha") {
+        (Maturity::Alpha, major, minor)
+    } else if let Some((major, minor)) = rest.split_once("beta") {
+        (Maturity::Beta, major, minor)
+    } else {
+        (Maturity::Stable, rest, "1")
+    };
+    Some((maturity, number(major)?, number(minor)?))
+}
+
+/// A number without a sign and without a leading zero.
+fn number(text: &str) -> Option<u64> {
+    if text.starts_with(['0', '+']) {
+        None
+    } else {
+        text.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_age_as_kubernetes_has_it() {
+        let mut names = [
+            "v10",
+            "v2",
+            "v1",
+            "v1beta2",
+            "v1beta1",
+            "v2alpha1",
+            "v1alpha10",
+            "v1alpha2",
+            "foo",
+            "v01",
+            "bar",
+        ];
+        names.sort_by(|left, right| by_age(left, right));
+        let expected = [
+            "v01",
+            "foo",
+            "bar",
+            "v1alpha2",
+            "v1alpha10",
+            "v2alpha1",
+            "v1beta1",
+            "v1beta2",
+            "v1",
+            "v2",
+            "v10",
+        ];
+        assert_eq!(names, expected);
+    }
+}

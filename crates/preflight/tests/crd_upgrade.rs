@@ -1,0 +1,247 @@
+//! Which changes of custom resource definitions are safe.
+
+use olm_preflight::crd_upgrade::{Change, Check, Policy, check_all, compare};
+use serde_json::{Value, json};
+
+/// Versions as (name, served, storage, schema).
+fn definition(versions: &[(&str, bool, bool, Value)], stored: &[&str]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|(name, served, storage, schema)| {
+            json!({
+                "name": name,
+                "served": served,
+                "storage": storage,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "kettles.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "versions": versions},
+        "status": {"storedVersions": stored},
+    })
+}
+
+fn found(old: &Value, new: &Value) -> Vec<String> {
+    compare(old, new, &Policy::default())
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn check(old: &Value, new: &Value, expected: &[&str]) {
+    assert_eq!(found(old, new), expected);
+}
+
+fn same() -> Value {
+    json!({"type": "object"})
+}
+
+/// T-5C-01: a version is added and becomes the stored one.
+#[test]
+fn t_5c_01_a_version_may_be_added() {
+    let old = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);
+    let new = definition(
+        &[("v1alpha1", true, false, same()), ("v1beta1", true, true, same())],
+        &[],
+    );
+    check(&old, &new, &[]);
+}
+
+/// T-5C-02: a version that is served goes.
+#[test]
+fn t_5c_02_a_served_version_may_not_go_at_once() {
+    let old = definition(
+        &[("v1alpha1", true, false, same()), ("v1beta1", true, true, same())],
+        &["v1beta1"],
+    );
+    let new = definition(&[("v1beta1", true, true, same())], &[]);
+    check(
+        &old,
+        &new,
+        &[
+            "servedVersionRemoval: served versions removed : [v1alpha1]; a version must stop being served before it goes",
+        ],
+    );
+}
+
+/// T-5C-03: a version that is neither served nor stored any more goes.
+#[test]
+fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
+    let versions = [
+        ("v1alpha1", false, false, same()),
+        ("v1beta1", true, true, same()),
+    ];
+    let new = definition(&[("v1beta1", true, true, same())], &[]);
+    check(
+        &definition(&versions, &["v1alpha1", "v1beta1"]),
+        &new,
+        &["storedVersionRemoval: stored versions removed : [v1alpha1]"],
+    );
+    check(&definition(&versions, &["v1beta1"]), &new, &[]);
+}
+
+/// T-5C-06: the whole retirement of a version, step by step.
+#[test]
+fn t_5c_06_a_version_retires_in_steps() {
+    let first = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);
+    let second = definition(
+        &[
+            ("v1alpha1", false, false, same()),
+            ("v1beta1", true, true, same()),
+        ],
+        &["v1alpha1", "v1beta1"],
+    );
+    check(&first, &second, &[]);
+    let migrated = definition(
+        &[
+            ("v1alpha1", false, false, same()),
+            ("v1beta1", true, true, same()),
+        ],
+        &["v1beta1"],
+    );
+    check(
+        &migrated,
+        &definition(&[("v1beta1", true, true, same())], &[]),
+        &[],
+    );
+}
+
+fn one_version(schema: Value) -> Value {
+    definition(&[("v1", true, true, schema)], &["v1"])
+}
+
+#[test]
+fn what_becomes_stricter_is_reported_where_it_is() {
+    let field = |schema: Value| one_version(json!({"type": "object", "properties": {"f": schema}}));
+    let check = |old: Value, new: Value, expected: &[&str]| {
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|text| format!("v1: ^.spec.f: {text}"))
+            .collect();
+        assert_eq!(found(&field(old), &field(new)), expected);
+    };
+    check(
+        json!({"type": "string"}),
+        json!({"type": "string", "maxLength": 3, "description": "short"}),
+        &["maxLength: maximum constraint added when there was none previously : 3"],
+    );
+    check(json!({"minimum": 1}), json!({"minimum": 1.0}), &[]);
+    check(
+        json!({"minimum": 1}),
+        json!({"minimum": 1.5}),
+        &["minimum: minimum increased : 1 -> 1.5"],
+    );
+    check(
+        json!({"enum": ["a", "b"]}),
+        json!({"enum": ["b", "c"]}),
+        &["enum: allowed enum values removed : [\"a\"]"],
+    );
+    check(json!({"enum": ["a"]}), json!({"enum": ["b", "a"]}), &[]);
+    check(
+        json!({"required": ["a"]}),
+        json!({"required": ["c", "b", "a"]}),
+        &["required: new required fields: [b c]"],
+    );
+    check(
+        json!({"default": {"a": null}}),
+        json!({"default": {}}),
+        &["default: default value changed : \"{\\\"a\\\":null}\" -> \"{}\""],
+    );
+    check(
+        json!({"format": "date", "uniqueItems": false}),
+        json!({"format": "date-time"}),
+        &["unhandled: unhandled changes found (Format \"date\" -> \"date-time\")"],
+    );
+    check(
+        json!({"x-kubernetes-preserve-unknown-fields": true}),
+        json!({"x-kubernetes-preserve-unknown-fields": false}),
+        &["unhandled: unhandled changes found (XPreserveUnknownFields &true -> &false)"],
+    );
+    check(
+        json!({"anyOf": [{"type": "string", "description": "a"}]}),
+        json!({"anyOf": [{"type": "string"}]}),
+        &[],
+    );
+}
+
+#[test]
+fn fields_that_go_are_named_with_everything_below_them() {
+    let old = one_version(json!({"properties": {"items": {"items": {"type": "string"}}}}));
+    check(
+        &old,
+        &one_version(json!({})),
+        &[
+            "existingFieldRemoval: removed field : v1.^.spec.items",
+            "existingFieldRemoval: removed field : v1.^.spec.items.items",
+            "v1: ^.spec.items.items: type: type changed : \"string\" -> \"\"",
+        ],
+    );
+}
+
+#[test]
+fn versions_served_side_by_side_are_compared_unless_a_webhook_converts() {
+    let text = || json!({"properties": {"f": {"type": "string"}}});
+    let number = || json!({"properties": {"f": {"type": "integer"}}});
+    let old = definition(&[("v1", true, true, text())], &["v1"]);
+    let mut new = definition(&[("v2", true, false, number()), ("v1", true, true, text())], &[]);
+    let clash = "v1 -> v2: ^.spec.f: type: type changed : \"string\" -> \"integer\"";
+    check(&old, &new, &[clash]);
+    // What was so before is nobody's fault now.
+    check(&new, &new, &[]);
+    new["spec"]["conversion"] = json!({"strategy": "Webhook"});
+    check(&old, &new, &[]);
+}
+
+#[test]
+fn a_policy_turns_checks_off_and_lets_changes_pass() {
+    let old = one_version(json!({"nullable": true, "pattern": "a", "description": "x"}));
+    let new = one_version(json!({"pattern": "b", "description": "y"}));
+    let with = |policy: &Policy| {
+        compare(&old, &new, policy)
+            .into_iter()
+            .map(|finding| finding.check)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(with(&Policy::default()), [Check::Pattern, Check::Nullable]);
+    assert_eq!(
+        with(&Policy::everything()),
+        [Check::Pattern, Check::Nullable, Check::Description]
+    );
+    let mut lenient = Policy::default();
+    lenient.off.insert(Check::Pattern);
+    lenient.allowed.insert((Check::Nullable, Change::Removal));
+    assert_eq!(with(&lenient), []);
+}
+
+#[test]
+fn every_definition_among_the_objects_is_checked() {
+    let old = one_version(json!({"type": "string"}));
+    let new = one_version(json!({"type": "integer"}));
+    let mut unknown = new.clone();
+    unknown["metadata"]["name"] = json!("cups.example.com");
+    let mut fresh = new.clone();
+    fresh["metadata"]["name"] = json!("pots.example.com");
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kettles.example.com"}});
+    let found = check_all(
+        &[other, new, unknown, fresh],
+        &Policy::default(),
+        |name| match name {
+            "kettles.example.com" => Ok(Some(&old)),
+            "cups.example.com" => Err("forbidden".to_owned()),
+            _ => Ok(None),
+        },
+    );
+    let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "validating upgrade for CRD \"kettles.example.com\": v1: ^.spec: type: type changed : \"string\" -> \
+             \"integer\"",
+            "getting existing resource for CRD \"cups.example.com\": forbidden",
+        ]
+    );
+}
