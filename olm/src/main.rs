@@ -1,2 +1,19 @@
-//! `olm`.
-fn main() {}
+//! `olm`: catalogs, bundles and what they resolve to, from the command line. Also works as `kubectl olm`.
+
+mod arguments;
+mod bundle;
+mod catalog;
+mod input;
+mod output;
+mod registry;
+mod resolve;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    olm_platform::crypto::install();
+    let outcome = arguments::Arguments::parse().command.run();
+    output::conclude(outcome)
+}

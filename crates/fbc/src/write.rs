@@ -40,10 +40,10 @@ pub fn yaml(catalog: &Catalog) -> String {
     out
 }
 
-/// The catalog as JSON lines, one blob each, keys as in [`json`].
+/// The catalog as lines of canonical JSON, one blob each.
 pub fn json_lines(catalog: &Catalog) -> String {
     blobs(catalog).fold(String::new(), |mut out, text| {
-        out.push_str(&text);
+        out.push_str(&canonical(&text));
         out.push('\n');
         out
     })
@@ -353,14 +353,14 @@ mod tests {
                {"schema":"olm.channel","package":"b","name":"c"}{"schema":"olm.package","name":"b"}
                {"schema":"olm.package","name":"a"}{"schema":"a","package":"b"}{"schema":"bare"}"#,
             concat!(
-                "{\"schema\":\"olm.package\",\"name\":\"a\",\"defaultChannel\":\"\"}\n",
-                "{\"schema\":\"olm.package\",\"name\":\"b\",\"defaultChannel\":\"\"}\n",
-                "{\"schema\":\"olm.channel\",\"name\":\"c\",\"package\":\"b\",\"entries\":null}\n",
-                "{\"schema\":\"olm.bundle\",\"name\":\"b.1\",\"package\":\"b\",\"image\":\"\"}\n",
-                "{\"schema\":\"olm.bundle\",\"name\":\"b.2\",\"package\":\"b\",\"image\":\"\"}\n",
+                "{\"defaultChannel\":\"\",\"name\":\"a\",\"schema\":\"olm.package\"}\n",
+                "{\"defaultChannel\":\"\",\"name\":\"b\",\"schema\":\"olm.package\"}\n",
+                "{\"entries\":null,\"name\":\"c\",\"package\":\"b\",\"schema\":\"olm.channel\"}\n",
+                "{\"image\":\"\",\"name\":\"b.1\",\"package\":\"b\",\"schema\":\"olm.bundle\"}\n",
+                "{\"image\":\"\",\"name\":\"b.2\",\"package\":\"b\",\"schema\":\"olm.bundle\"}\n",
                 "{\"package\":\"b\",\"schema\":\"a\"}\n",
                 "{\"package\":\"b\",\"schema\":\"x\"}\n",
-                "{\"schema\":\"olm.deprecations\",\"package\":\"b\",\"entries\":[]}\n",
+                "{\"entries\":[],\"package\":\"b\",\"schema\":\"olm.deprecations\"}\n",
                 "{\"schema\":\"free\"}\n",
                 "{\"schema\":\"bare\"}\n",
             ),
@@ -372,8 +372,8 @@ mod tests {
         check_lines(
             r#"{"schema":"olm.channel","package":"p","name":"c","x":1,
                "entries":[{"name":"e","x":1,"skips":["s"],"replaces":"r","skipRange":"<1.0.0"},{"name":"f","skips":[]}]}"#,
-            "{\"schema\":\"olm.channel\",\"name\":\"c\",\"package\":\"p\",\"entries\":[{\"name\":\"e\",\"replaces\":\"r\",\
-             \"skips\":[\"s\"],\"skipRange\":\"<1.0.0\"},{\"name\":\"f\"}]}\n",
+            "{\"entries\":[{\"name\":\"e\",\"replaces\":\"r\",\"skipRange\":\"<1.0.0\",\"skips\":[\"s\"]},\
+             {\"name\":\"f\"}],\"name\":\"c\",\"package\":\"p\",\"schema\":\"olm.channel\"}\n",
         );
     }
 

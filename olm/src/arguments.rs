@@ -1,0 +1,62 @@
+//! The verbs.
+
+use clap::{Parser, Subcommand};
+
+use crate::output::{Outcome, Verdict, print};
+use crate::{bundle, catalog, resolve};
+
+/// Work with operator catalogs and bundles.
+#[derive(Debug, Parser)]
+#[command(
+    name = "olm",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 when all is well, 1 when something was found wrong or refused, 2 for a wrong command line."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// File-based catalogs: check, render, serve, push
+    #[command(subcommand, arg_required_else_help = true)]
+    Catalog(catalog::Command),
+    /// Bundles of the format registry+v1: check, render, push
+    #[command(subcommand, arg_required_else_help = true)]
+    Bundle(bundle::Command),
+    /// Show which bundle an extension would get, or why it would get none
+    Resolve(resolve::Arguments),
+    /// Print what this program is
+    Version,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Catalog(command) => command.run(),
+            Self::Bundle(command) => command.run(),
+            Self::Resolve(arguments) => resolve::run(&arguments),
+            Self::Version => {
+                print(&format!(
+                    "{}\n",
+                    olm_platform::version::line(env!("CARGO_PKG_VERSION"))
+                ))?;
+                Ok(Verdict::Good)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,29 @@
+//! `olm bundle`.
+
+mod push;
+mod render;
+mod validate;
+
+use clap::Subcommand;
+
+use crate::output::Outcome;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check a bundle against all rules and report every fault
+    Validate(validate::Arguments),
+    /// Write the objects that installing a bundle would apply
+    Render(render::Arguments),
+    /// Make an image of a bundle and push it
+    Push(push::Arguments),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Validate(arguments) => validate::run(&arguments),
+            Self::Render(arguments) => render::run(&arguments),
+            Self::Push(arguments) => push::run(&arguments),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `olm bundle push`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use olm_bundle::parse;
+use olm_image::LayerBuilder;
+
+use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
+use crate::output::{Outcome, Verdict};
+use crate::registry::{RegistryArguments, data_image};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directory of the bundle, with `manifests/` and `metadata/` in it
+    directory: PathBuf,
+    /// Reference of the image, for example `registry.example/bundles/mine:v1.0.0`
+    reference: String,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let files = bundle_files(&arguments.directory)?;
+    parse(&files, &BTreeMap::new()).context("this is no bundle that can be installed")?;
+    let mut layer = LayerBuilder::new();
+    for part in ["manifests", "metadata", "tests"] {
+        let directory = arguments.directory.join(part);
+        if directory.is_dir() {
+            layer.tree(&format!("/{part}"), &directory)?;
+        }
+    }
+    let image = data_image(layer, labels(&arguments.directory)?)?;
+    arguments.registry.push(&arguments.reference, &image)?;
+    Ok(Verdict::Good)
+}
+
+/// The annotations of the bundle, which its image repeats as labels.
+fn labels(directory: &std::path::Path) -> anyhow::Result<Vec<(String, String)>> {
+    let path = directory.join("metadata/annotations.yaml");
+    let annotations = olm_yaml::to_json(read(&path, MAX_BUNDLE_FILE)?)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let annotations = annotations
+        .get("annotations")
+        .and_then(serde_json::Value::as_object);
+    Ok(annotations
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect())
+}

@@ -1,0 +1,86 @@
+//! `olm bundle render`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use olm_bundle::{CertificateProvider, Request, config, prepare};
+use serde_json::{Value, json};
+
+use crate::input::{bundle_files, read};
+use crate::output::{Outcome, Verdict, print, print_json};
+
+/// The largest configuration that is read, in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directory of the bundle, with `manifests/` and `metadata/` in it
+    directory: PathBuf,
+    /// Namespace to install into
+    #[arg(short, long)]
+    namespace: String,
+    /// Namespace to watch, where the install modes leave a choice
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "config")]
+    watch_namespace: Option<String>,
+    /// File with the configuration, as in `spec.config.inline` of a `ClusterExtension`
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Who provides certificates for webhooks
+    #[arg(long, value_enum)]
+    certificates: Option<Certificates>,
+    /// Form of the objects
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Certificates {
+    /// cert-manager.
+    CertManager,
+    /// The service CA operator of `OpenShift`.
+    OpenshiftServiceCa,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Form {
+    /// YAML documents.
+    #[default]
+    Yaml,
+    /// One list as JSON.
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let files = bundle_files(&arguments.directory)?;
+    let config = match (&arguments.watch_namespace, &arguments.config) {
+        (Some(namespace), _) => Some(json!({ "watchNamespace": namespace })),
+        (None, Some(path)) => {
+            let text = read(path, MAX_CONFIG)?;
+            let config = config::from_text(&String::from_utf8_lossy(&text));
+            Some(config.with_context(|| format!("cannot use {}", path.display()))?)
+        }
+        (None, None) => None,
+    };
+    let request = Request {
+        config: config.as_ref(),
+        certificates: arguments.certificates.map(|provider| match provider {
+            Certificates::CertManager => CertificateProvider::CertManager,
+            Certificates::OpenshiftServiceCa => CertificateProvider::OpenShiftServiceCa,
+        }),
+        ..Request::new(&arguments.namespace)
+    };
+    let objects = prepare(&files, &BTreeMap::new(), &request)?
+        .rendered
+        .into_objects();
+    match arguments.output {
+        Form::Yaml => print(&objects.iter().map(document).collect::<String>())?,
+        Form::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,
+    }
+    Ok(Verdict::Good)
+}
+
+fn document(object: &Value) -> String {
+    format!("---\n{}", olm_yaml::to_yaml(object))
+}

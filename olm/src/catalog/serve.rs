@@ -1,0 +1,128 @@
+//! `olm catalog serve`.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use jiff::Timestamp;
+use olm_fbc::Checker;
+use olm_platform::listener::{self, Limits, Transport};
+use olm_platform::shutdown::Shutdown;
+use olm_serve::{App, Commit, Endpoints, Findings, Origin, Snapshot, Store, StoreLimits, ingest};
+use tokio::net::TcpListener;
+
+use super::validate::summary;
+use crate::input::CatalogFiles;
+use crate::output::{Outcome, Verdict, note, print};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directories or files of catalogs, each as PATH or NAME=PATH; the name is that of the file otherwise
+    #[arg(required = true, value_name = "[NAME=]PATH")]
+    catalogs: Vec<String>,
+    /// Address to listen on; port 0 is any free one
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    addr: SocketAddr,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let directory = tempfile::Builder::new().prefix("olm-serve-").tempdir()?;
+    let store = Arc::new(Store::open(directory.path(), StoreLimits::default())?);
+    for catalog in &arguments.catalogs {
+        let (name, path) = named(catalog)?;
+        let snapshot =
+            put(&store, &name, &path).with_context(|| format!("cannot serve {}", path.display()))?;
+        snapshot.compress(|| true)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments.addr, store))?;
+    Ok(Verdict::Good)
+}
+
+async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals()?;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr()?;
+    for snapshot in store.snapshots() {
+        print(&format!(
+            "http://{address}/catalogs/{}/api/v1/all\n",
+            snapshot.record().catalog
+        ))?;
+    }
+    let app = Arc::new(App::new(store, Endpoints::default()));
+    let respond = move |request, peer| {
+        let app = Arc::clone(&app);
+        async move { app.respond(request, Some(peer)).await }
+    };
+    listener::serve(
+        listener,
+        Transport::Plain,
+        Limits::default(),
+        shutdown.token(),
+        respond,
+    )
+    .await;
+    Ok(())
+}
+
+/// The name and the path in an argument.
+pub(crate) fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
+    if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
+        return Ok((name.to_owned(), path.into()));
+    }
+    let path = PathBuf::from(argument);
+    // `.` and `..` have names as well, though not in the argument.
+    let absolute = path
+        .canonicalize()
+        .with_context(|| format!("cannot read {argument}"))?;
+    match absolute.file_stem().and_then(|name| name.to_str()) {
+        Some(name) => Ok((name.to_lowercase().replace('_', "-"), path)),
+        None => bail!("cannot tell a name for {argument}; write NAME={argument}"),
+    }
+}
+
+/// Reads the catalog at `path` into the store.
+fn put(store: &Arc<Store>, name: &str, path: &Path) -> anyhow::Result<Arc<Snapshot>> {
+    let files = CatalogFiles::open(path)?;
+    let mut checker = Checker::new();
+    let mut writer = store.begin(name)?;
+    let open = |name: &str| {
+        files
+            .path(name)
+            .ok_or(std::io::ErrorKind::NotFound.into())
+            .and_then(File::open)
+    };
+    ingest(&mut writer, files.names(), open, |file, meta| {
+        checker.add(file, meta);
+        ControlFlow::Continue(())
+    })?;
+    let report = checker.finish();
+    if !report.findings.is_empty() {
+        note(&format!(
+            "{name}: {}; see `olm catalog validate`",
+            summary(&report)
+        ));
+    }
+    let now = Timestamp::now();
+    let origin = Origin {
+        requested: path.display().to_string(),
+        resolved: path.display().to_string(),
+    };
+    let total = report.findings.len() + report.omitted;
+    let findings = Findings {
+        total: total as u64,
+        first: Vec::new(),
+    };
+    Ok(writer.commit(Commit {
+        origin,
+        findings,
+        modified: now,
+        now,
+    })?)
+}

@@ -1,0 +1,134 @@
+//! `olm catalog validate`.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::Args;
+use olm_fbc::Checker;
+use olm_fbc::check::{Finding, Report, Severity};
+use serde_json::{Value, json};
+
+use crate::input::CatalogFiles;
+use crate::output::{self, Outcome, Verdict, note, print, print_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directory of the catalog
+    directory: PathBuf,
+    /// Form of the report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: output::Report,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let report = check(&CatalogFiles::open_directory(&arguments.directory)?)?;
+    match arguments.output {
+        output::Report::Text => {
+            print(&text(&report))?;
+            note(&summary(&report));
+        }
+        output::Report::Json => print_json(&json(&report))?,
+    }
+    Ok(if report.is_valid() {
+        Verdict::Good
+    } else {
+        Verdict::Bad
+    })
+}
+
+/// Checks everything in the files.
+pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
+    let mut checker = Checker::new();
+    files.read(|file, meta| {
+        match meta {
+            Ok(meta) => checker.add(file, &meta),
+            Err(error) => checker.add_failure(file, &error),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(checker.finish())
+}
+
+/// One line for a finding.
+fn line(finding: &Finding) -> String {
+    let mut line = String::new();
+    if let Some(place) = &finding.place {
+        let _ = write!(line, "{place}: ");
+    }
+    let _ = write!(
+        line,
+        "{}: {} [{}]",
+        finding.rule.severity().name(),
+        finding.message,
+        finding.rule.id()
+    );
+    line
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        let _ = writeln!(text, "{}", line(finding));
+        let object = finding.object.to_string();
+        if !object.is_empty() {
+            let _ = writeln!(text, "  {object}");
+        }
+        if let Some(hint) = finding.rule.hint() {
+            let _ = writeln!(text, "  hint: {hint}");
+        }
+    }
+    if report.omitted > 0 {
+        let _ = writeln!(text, "and {} more", report.omitted);
+    }
+    text
+}
+
+/// How much was found, in one line.
+pub(crate) fn summary(report: &Report) -> String {
+    let errors = report.errors().count() + report.omitted;
+    let warnings = report
+        .findings
+        .iter()
+        .filter(|finding| finding.rule.severity() == Severity::Warning)
+        .count();
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "no faults found".to_owned(),
+        (0, warnings) => format!("valid, with {}", count(warnings, "warning")),
+        (errors, 0) => count(errors, "error"),
+        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+    }
+}
+
+fn json(report: &Report) -> Value {
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "severity": finding.rule.severity().name(),
+                "rule": finding.rule.id(),
+                "requirement": finding.rule.requirement(),
+                "message": finding.message,
+                "hint": finding.rule.hint(),
+                "package": given(&finding.object.package),
+                "channel": given(&finding.object.channel),
+                "bundle": given(&finding.object.bundle),
+                "file": finding.place.as_ref().map(|place| place.file.to_string()),
+                "line": finding.place.as_ref().map(|place| place.line),
+            })
+        })
+        .collect();
+    let messages: Vec<String> = report.errors().map(line).collect();
+    let error = if report.is_valid() {
+        Value::Null
+    } else {
+        json!({ "message": messages.join("\n") })
+    };
+    json!({ "passed": report.is_valid(), "error": error, "findings": findings, "omitted": report.omitted })
+}
+
+fn given(name: &str) -> Option<&str> {
+    Some(name).filter(|name| !name.is_empty())
+}

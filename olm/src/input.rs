@@ -1,0 +1,166 @@
+//! Catalogs and bundles on disk.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use olm_bundle::BundleFiles;
+use olm_fbc::meta::{limits, metas};
+use olm_fbc::{Ignore, Meta, MetaError, ignore, walk_order};
+
+/// Directories inside one another beyond which a tree is refused.
+const MAX_DEPTH: usize = 100;
+/// The largest file of a bundle that is read, in bytes.
+pub(crate) const MAX_BUNDLE_FILE: u64 = 64 << 20;
+/// The largest `.indexignore` that is read, in bytes.
+const MAX_IGNORE_FILE: u64 = 1 << 20;
+
+/// A file with its path relative to where the search began, `/` between the parts.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// The files of a catalog, in the order in which they are read.
+#[derive(Debug)]
+pub(crate) struct CatalogFiles(Vec<Found>);
+
+impl CatalogFiles {
+    /// The catalog at `path`: a directory, or one file.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if !metadata.is_dir() {
+            let name = path
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned();
+            return Ok(Self(vec![Found {
+                name,
+                path: path.to_owned(),
+            }]));
+        }
+        let mut files = walk(path)?;
+        let mut ignored = Ignore::new();
+        for file in files
+            .iter()
+            .filter(|file| file.name.rsplit('/').next() == Some(ignore::FILE_NAME))
+        {
+            let text = read(&file.path, MAX_IGNORE_FILE)?;
+            ignored.add(&file.name, &String::from_utf8_lossy(&text));
+        }
+        files.retain(|file| !ignored.is_ignored(&file.name));
+        Ok(Self(files))
+    }
+
+    /// Like [`CatalogFiles::open`], for a directory only.
+    pub(crate) fn open_directory(path: &Path) -> anyhow::Result<Self> {
+        if !fs::metadata(path)
+            .with_context(|| format!("cannot read {}", path.display()))?
+            .is_dir()
+        {
+            bail!("{:?} is not a directory", path.display().to_string());
+        }
+        Self::open(path)
+    }
+
+    /// The names of the files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.0.iter().map(|file| file.name.as_str())
+    }
+
+    /// Where the file of this name is.
+    pub(crate) fn path(&self, name: &str) -> Option<&Path> {
+        self.0
+            .iter()
+            .find(|file| file.name == name)
+            .map(|file| file.path.as_path())
+    }
+
+    /// Shows every blob with the name of its file, and what of a file cannot be read.
+    pub(crate) fn read(
+        &self,
+        mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
+    ) -> anyhow::Result<()> {
+        for Found { name, path } in &self.0 {
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            for meta in metas(BufReader::with_capacity(64 << 10, file), &limits()) {
+                if let ControlFlow::Break(error) = each(name, meta) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of the bundle in the directory `path`.
+pub(crate) fn bundle_files(path: &Path) -> anyhow::Result<BundleFiles> {
+    if !path.is_dir() {
+        bail!("{:?} is not a directory", path.display().to_string());
+    }
+    let mut files = BundleFiles::new();
+    for part in ["manifests", "metadata"] {
+        let directory = path.join(part);
+        if !directory.is_dir() {
+            continue;
+        }
+        for file in walk(&directory)? {
+            files.insert(
+                format!("{part}/{}", file.name),
+                read(&file.path, MAX_BUNDLE_FILE)?,
+            );
+        }
+    }
+    Ok(files)
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut bytes = Vec::new();
+    File::open(path)
+        .with_context(failed)?
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .with_context(failed)?;
+    if bytes.len() as u64 > limit {
+        bail!("{} is larger than {limit} bytes", path.display());
+    }
+    Ok(bytes)
+}
+
+/// Every file below `root`, in the order in which catalogs are read. Links to files are followed.
+fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    let mut directories = vec![(String::new(), root.to_owned(), 0)];
+    while let Some((prefix, directory, depth)) = directories.pop() {
+        if depth > MAX_DEPTH {
+            bail!(
+                "{} is more than {MAX_DEPTH} directories deep",
+                directory.display()
+            );
+        }
+        let failed = || format!("cannot read {}", directory.display());
+        for entry in fs::read_dir(&directory).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let path = entry.path();
+            let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
+                bail!("the name of {} is not UTF-8", path.display());
+            };
+            let kind = entry.file_type().with_context(failed)?;
+            if kind.is_dir() {
+                directories.push((format!("{name}/"), path, depth + 1));
+            } else if kind.is_file() || (kind.is_symlink() && path.is_file()) {
+                found.push(Found { name, path });
+            } else {
+                bail!("{} is neither a file nor a directory", path.display());
+            }
+        }
+    }
+    found.sort_by(|left, right| walk_order(&left.name, &right.name));
+    Ok(found)
+}

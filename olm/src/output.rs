@@ -1,0 +1,72 @@
+//! What the program says, where, and with which status it ends.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+/// Whether what was looked at is in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is.
+    Good,
+    /// It is not, and that has been said.
+    Bad,
+}
+
+/// How a verb ends: with a verdict, or unable to reach one.
+pub(crate) type Outcome = anyhow::Result<Verdict>;
+
+/// The form of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Report {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a line to standard error; there is nowhere to report it when that fails.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes a value as indented JSON.
+pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+/// The status of the process; an error is shown with everything behind it.
+pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::FAILURE,
+        // The reader of a pipe has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut causes: Vec<String> = Vec::new();
+            for cause in error.chain().map(ToString::to_string) {
+                if causes.last().is_none_or(|last| !last.contains(&cause)) {
+                    causes.push(cause);
+                }
+            }
+            note(&format!("error: {}", causes.join(": ")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

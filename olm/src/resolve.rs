@@ -1,0 +1,256 @@
+//! `olm resolve`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use olm_fbc::{Blob, SCHEMA_PACKAGE};
+use olm_resolve::{
+    Availability, Candidate, Catalog, Content, Edge, Installed, Package, ReleaseField, Request, Resolution,
+    UpgradeConstraintPolicy, deprecation,
+};
+use serde_json::{Value, json};
+
+use crate::catalog::named;
+use crate::input::CatalogFiles;
+use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Package to install
+    package: String,
+    /// Catalog to choose from, a directory or file as PATH or NAME=PATH; may be repeated
+    #[arg(long = "catalog", required = true, value_name = "[NAME=]PATH")]
+    catalogs: Vec<String>,
+    /// Priority of a catalog, the higher the better; 0 otherwise
+    #[arg(long = "priority", value_name = "NAME=NUMBER", value_parser = priority, allow_hyphen_values = true)]
+    priorities: Vec<(String, i32)>,
+    /// Version or range of versions, as in `spec.source.catalog.version`
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    version: Option<String>,
+    /// Channel to stay in; may be repeated
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<String>,
+    /// Whether the update edges of the catalog bind
+    #[arg(long, value_enum, default_value_t)]
+    policy: Policy,
+    /// Bundle that is installed; its version is looked up in the catalogs when it is not given
+    #[arg(long, value_name = "BUNDLE[@VERSION]")]
+    installed: Option<String>,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Report,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Policy {
+    /// Only a bundle that an edge leads to may follow what is installed.
+    #[default]
+    #[value(name = "CatalogProvided")]
+    CatalogProvided,
+    /// Any bundle may.
+    #[value(name = "SelfCertified")]
+    SelfCertified,
+}
+
+fn priority(text: &str) -> Result<(String, i32), String> {
+    let (name, number) = text.split_once('=').ok_or("write NAME=NUMBER")?;
+    let number = number
+        .parse()
+        .map_err(|_| format!("{number:?} is not a number of 32 bits"))?;
+    Ok((name.to_owned(), number))
+}
+
+/// A catalog read from disk.
+struct Source {
+    name: String,
+    priority: i32,
+    labels: BTreeMap<String, String>,
+    package: Option<Package>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let sources = sources(arguments)?;
+    let catalogs: Vec<Catalog<'_>> = sources
+        .iter()
+        .map(|source| Catalog {
+            name: &source.name,
+            priority: source.priority,
+            labels: &source.labels,
+            availability: Availability::Available,
+            content: source.package.as_ref().map_or(Content::Absent, Content::Package),
+        })
+        .collect();
+    let installed = arguments
+        .installed
+        .as_deref()
+        .map(|text| installed(text, &sources))
+        .transpose()?;
+    let request = Request {
+        package: &arguments.package,
+        version: arguments.version.as_deref(),
+        channels: &arguments.channels,
+        selector: None,
+        policy: match arguments.policy {
+            Policy::CatalogProvided => UpgradeConstraintPolicy::CatalogProvided,
+            Policy::SelfCertified => UpgradeConstraintPolicy::SelfCertified,
+        },
+    };
+    let bundle = installed.as_ref().map(|(name, version)| Installed {
+        name,
+        version,
+        release: None,
+    });
+    match olm_resolve::resolve(&catalogs, &request, bundle.as_ref()) {
+        Ok(resolution) => {
+            let messages = resolution
+                .deprecations
+                .map(|found| deprecation::messages(found, &arguments.channels, Some(&resolution.bundle.name)))
+                .unwrap_or_default();
+            match arguments.output {
+                Report::Text => print(&text(&resolution, &messages))?,
+                Report::Json => print_json(&json(&resolution, &messages))?,
+            }
+            Ok(Verdict::Good)
+        }
+        Err(refusal) => {
+            match arguments.output {
+                Report::Text => note(&format!("refused: {refusal}")),
+                Report::Json => print_json(&json!({
+                    "resolved": false,
+                    "reason": refusal.reason().to_string(),
+                    "findings": refusal.findings(),
+                    "hints": refusal.hints(),
+                }))?,
+            }
+            Ok(Verdict::Bad)
+        }
+    }
+}
+
+fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
+    let mut sources: Vec<Source> = Vec::new();
+    for argument in &arguments.catalogs {
+        let (name, path) = named(argument)?;
+        if sources.iter().any(|source| source.name == name) {
+            bail!("two catalogs are named {name:?}; write NAME=PATH to tell them apart");
+        }
+        let package = package(&path, &arguments.package)?;
+        let priority = arguments
+            .priorities
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map_or(0, |(_, number)| *number);
+        let labels = BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]);
+        sources.push(Source {
+            name,
+            priority,
+            labels,
+            package,
+        });
+    }
+    if let Some((name, _)) = arguments
+        .priorities
+        .iter()
+        .find(|(name, _)| !sources.iter().any(|source| source.name == *name))
+    {
+        bail!("there is no catalog {name:?} to give a priority");
+    }
+    Ok(sources)
+}
+
+/// What the catalog at `path` says about the package.
+fn package(path: &Path, package: &str) -> anyhow::Result<Option<Package>> {
+    let mut blobs = Vec::new();
+    CatalogFiles::open(path)?.read(|file, meta| {
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(error) => {
+                let place = format!("{file}:{}", error.line);
+                return ControlFlow::Break(anyhow::Error::new(error).context(place));
+            }
+        };
+        let belongs = meta.package == package || (meta.schema == SCHEMA_PACKAGE && meta.name == package);
+        if belongs && !meta.schema.is_empty() {
+            match Blob::from_json(&meta.schema, meta.json()) {
+                Ok(blob) => blobs.push(blob),
+                Err(error) => {
+                    let place = format!("{file}:{}", meta.position);
+                    return ControlFlow::Break(anyhow::Error::new(error).context(place));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(Some(blobs)
+        .filter(|blobs| !blobs.is_empty())
+        .map(|blobs| Package::new(blobs, ReleaseField::Counts)))
+}
+
+/// The name and the version of what is installed.
+fn installed(text: &str, sources: &[Source]) -> anyhow::Result<(String, String)> {
+    if let Some((name, version)) = text.split_once('@') {
+        return Ok((name.to_owned(), version.to_owned()));
+    }
+    let candidates = sources
+        .iter()
+        .filter_map(|source| source.package.as_ref())
+        .flat_map(Package::candidates);
+    let candidate = candidates
+        .filter(|candidate| candidate.name == text)
+        .find_map(version)
+        .with_context(|| format!("no catalog says the version of {text}; write {text}@VERSION"))?;
+    Ok((text.to_owned(), candidate))
+}
+
+fn version(candidate: &Candidate) -> Option<String> {
+    candidate.version.as_ref().ok().map(ToString::to_string)
+}
+
+fn edge(edge: Option<Edge>) -> Option<&'static str> {
+    Some(match edge? {
+        Edge::Current => "current",
+        Edge::Replaces => "replaces",
+        Edge::Skips => "skips",
+        Edge::SkipRange => "skipRange",
+    })
+}
+
+fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String {
+    let mut text = String::new();
+    let bundle = resolution.bundle;
+    for (what, value) in [
+        ("bundle", bundle.name.clone()),
+        ("version", version(bundle).unwrap_or_default()),
+        ("image", bundle.image.clone()),
+        ("catalog", resolution.catalog.to_owned()),
+        ("channels", resolution.channels.join(", ")),
+        ("edge", edge(resolution.edge).unwrap_or("none").to_owned()),
+    ] {
+        let _ = writeln!(text, "{what:<10}{value}");
+    }
+    for message in messages.all() {
+        let _ = writeln!(text, "deprecated: {}", message.trim_end());
+    }
+    text
+}
+
+fn json(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> Value {
+    json!({
+        "resolved": true,
+        "bundle": resolution.bundle.name,
+        "version": version(resolution.bundle),
+        "image": resolution.bundle.image,
+        "catalog": resolution.catalog,
+        "channels": resolution.channels,
+        "edge": edge(resolution.edge),
+        "deprecations": {
+            "package": messages.package,
+            "channels": messages.channels,
+            "bundle": messages.bundle,
+        },
+    })
+}

@@ -1,0 +1,188 @@
+//! `olm catalog` as users run it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use crate::support::{CATALOG, Files, binary, olm};
+use serde_json::Value;
+
+#[test]
+fn a_valid_catalog_passes_in_silence() {
+    let files = Files::new(&[
+        ("foo/catalog.json", CATALOG),
+        (".indexignore", "*.md\n"),
+        ("README.md", "# words\n"),
+    ]);
+    let run = olm(&files.path(""), &["catalog", "validate", "."]);
+    assert_eq!(
+        (run.status, run.stdout.as_str(), run.stderr.as_str()),
+        (0, "", "no faults found\n")
+    );
+}
+
+#[test]
+fn every_fault_is_reported_with_its_place() {
+    let broken = CATALOG.replace(r#""defaultChannel":"stable""#, r#""defaultChannel":"none""#);
+    let files = Files::new(&[("catalog.json", &broken), ("notes/README.md", "plain words\n")]);
+    let run = olm(&files.path(""), &["catalog", "validate", "."]);
+    assert_eq!(run.status, 1, "{run:?}");
+    assert_eq!(
+        run.stdout,
+        "catalog.json:1: error: default channel \"none\" not found in channels list [default-channel-unknown]\n  \
+         package foo\n  hint: add the channel, or name another one in defaultChannel\n\
+         notes/README.md:1: error: expected an object, got a string [syntax]\n  \
+         hint: files that are no part of the catalog are listed in .indexignore\n"
+    );
+    assert_eq!(run.stderr, "2 errors\n");
+}
+
+#[test]
+fn programs_get_the_report_as_json() {
+    let files = Files::new(&[("catalog.json", &CATALOG.replace("1.1.0\"}}", "1.1\"}}"))]);
+    let run = olm(&files.path(""), &["catalog", "validate", ".", "-o", "json"]);
+    assert_eq!(run.status, 1, "{run:?}");
+    let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+    assert_eq!(report["passed"], false);
+    assert_eq!(report["findings"].as_array().map(Vec::len), Some(1), "{report:#}");
+    let finding = &report["findings"][0];
+    for (key, expected) in [
+        ("rule", "version"),
+        ("bundle", "foo.v1.1.0"),
+        ("file", "catalog.json"),
+        ("severity", "error"),
+    ] {
+        assert_eq!(finding[key], expected, "{report:#}");
+    }
+    assert_eq!(finding["line"], 5);
+    let message = report["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("catalog.json:5: error: error parsing bundle \"foo.v1.1.0\" version \"1.1\""),
+        "{message}"
+    );
+
+    let files = Files::new(&[("catalog.json", CATALOG)]);
+    let run = olm(&files.path(""), &["catalog", "validate", ".", "-o", "json"]);
+    let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+    assert_eq!(
+        (run.status, &report["passed"], &report["error"]),
+        (0, &Value::Bool(true), &Value::Null)
+    );
+}
+
+#[test]
+fn only_directories_are_validated() {
+    let files = Files::new(&[("catalog.json", CATALOG)]);
+    let run = olm(&files.path(""), &["catalog", "validate", "catalog.json"]);
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (1, "error: \"catalog.json\" is not a directory\n")
+    );
+    let run = olm(&files.path(""), &["catalog", "validate", "nowhere"]);
+    assert!(
+        run.status == 1 && run.stderr.starts_with("error: cannot read nowhere: "),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn catalogs_render_the_same_whatever_their_files() {
+    let lines: Vec<&str> = CATALOG.lines().collect();
+    let one = Files::new(&[("all.json", CATALOG)]);
+    let two = Files::new(&[
+        ("b/x.json", &lines[..3].join("")),
+        ("a.json", &lines[3..].join("\n")),
+    ]);
+    for form in ["json", "jsonl", "yaml"] {
+        let left = olm(&one.path(""), &["catalog", "render", ".", "-o", form]);
+        let right = olm(&two.path(""), &["catalog", "render", "a.json", "b", "-o", form]);
+        assert_eq!((left.status, left.stderr.as_str()), (0, ""));
+        assert_eq!(left.stdout, right.stdout, "{form}");
+        let again = Files::new(&[("again", &left.stdout)]);
+        assert_eq!(
+            olm(&again.path(""), &["catalog", "render", "again", "-o", form]).stdout,
+            left.stdout,
+            "{form}"
+        );
+    }
+    let json = olm(&one.path(""), &["catalog", "render", "."]).stdout;
+    assert!(
+        json.starts_with("{\n    \"schema\": \"olm.package\",\n    \"name\": \"foo\",\n"),
+        "{json}"
+    );
+}
+
+#[test]
+fn what_cannot_be_rendered_is_named() {
+    let files = Files::new(&[(
+        "a/b.json",
+        "{\"schema\":\"x\"}\n{\"schema\":\"olm.bundle\",\"image\":1}\n",
+    )]);
+    let run = olm(&files.path(""), &["catalog", "render", "a"]);
+    assert_eq!(run.status, 1);
+    assert_eq!(
+        run.stderr,
+        "error: render reference \"a\": b.json:2: parse bundle: `image` must be a string, not a number\n"
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_another_status_than_a_fault() {
+    let files = Files::new(&[]);
+    let run = olm(&files.path(""), &["catalog", "validate"]);
+    assert!(
+        run.status == 2 && run.stderr.contains("Usage: olm catalog validate"),
+        "{run:?}"
+    );
+    let run = olm(&files.path(""), &["catalog", "validate", "--help"]);
+    assert!(
+        run.status == 0 && run.stdout.contains("Directory of the catalog"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_catalog_is_served_as_catalogd_serves_it() {
+    let files = Files::new(&[("foo/catalog.json", CATALOG)]);
+    let mut child = binary()
+        .current_dir(files.path(""))
+        .args(["catalog", "serve", "mine=foo", "--addr", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output is piped"))
+        .read_line(&mut line)
+        .expect("it says where");
+    let answer = get(line.trim(), "?schema=olm.bundle&package=foo&name=foo.v1.1.0");
+    child.kill().expect("it can be stopped");
+    child.wait().expect("it ends");
+    let answer = answer.expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body)
+        .unwrap_or_default();
+    assert_eq!(
+        body,
+        "{\"image\":\"reg.example/foo:1.1.0\",\"name\":\"foo.v1.1.0\",\"package\":\"foo\",\"properties\":[{\"type\":\
+         \"olm.package\",\"value\":{\"packageName\":\"foo\",\"version\":\"1.1.0\"}}],\"schema\":\"olm.bundle\"}\n"
+    );
+}
+
+/// Asks the server at `url`, which ends in `all`, for `metas`.
+fn get(url: &str, query: &str) -> std::io::Result<String> {
+    let (authority, path) = url
+        .trim_start_matches("http://")
+        .split_once('/')
+        .unwrap_or_default();
+    assert_eq!(path, "catalogs/mine/api/v1/all");
+    let mut stream = TcpStream::connect(authority)?;
+    write!(
+        stream,
+        "GET /catalogs/mine/api/v1/metas{query} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,13 @@
+//! The command line as users run it: the binary, on directories made for each test.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "outside of the test functions too, a test fails where it stands"
+)]
+
+mod bundle;
+mod catalog;
+mod push;
+mod resolve;
+mod support;

@@ -1,0 +1,138 @@
+//! `olm resolve` as users run it.
+
+use crate::support::{CATALOG, Files, olm};
+use serde_json::Value;
+
+fn resolve(files: &Files, arguments: &[&str]) -> (i32, Value) {
+    let run = olm(
+        &files.path(""),
+        &[&["resolve", "foo", "-o", "json"], arguments].concat(),
+    );
+    let answer = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("no answer: {run:?}"));
+    (run.status, answer)
+}
+
+#[track_caller]
+fn check(arguments: &[&str], bundle: &str, edge: Option<&str>) {
+    let files = Files::new(&[("cat/catalog.json", CATALOG)]);
+    let (status, answer) = resolve(&files, &[&["--catalog", "cat"], arguments].concat());
+    assert_eq!(
+        (status, &answer["bundle"]),
+        (0, &Value::from(bundle)),
+        "{answer:#}"
+    );
+    assert_eq!(
+        answer["edge"],
+        edge.map_or(Value::Null, Value::from),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn the_best_bundle_that_all_filters_allow_is_chosen() {
+    check(&[], "foo.v2.0.0", None);
+    check(&["--channel", "stable"], "foo.v1.1.0", None);
+    check(&["--version", "1.0.x"], "foo.v1.0.0", None);
+}
+
+#[test]
+fn what_is_installed_is_followed_along_edges() {
+    check(&["--installed", "foo.v1.0.0"], "foo.v1.1.0", Some("replaces"));
+    check(
+        &["--installed", "foo.v1.1.0@1.1.0"],
+        "foo.v1.1.0",
+        Some("current"),
+    );
+    check(
+        &["--installed", "foo.v1.0.0", "--policy", "SelfCertified"],
+        "foo.v2.0.0",
+        None,
+    );
+}
+
+#[test]
+fn the_catalog_of_higher_priority_wins() {
+    let files = Files::new(&[("one.json", CATALOG), ("two.json", CATALOG)]);
+    let catalogs = ["--catalog", "one.json", "--catalog", "b=two.json"];
+    let (status, answer) = resolve(&files, &[&catalogs[..], &["--priority", "b=1"]].concat());
+    assert_eq!((status, &answer["catalog"]), (0, &Value::from("b")), "{answer:#}");
+    let (status, answer) = resolve(&files, &catalogs);
+    assert_eq!(
+        (status, &answer["resolved"]),
+        (1, &Value::Bool(false)),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn a_refusal_explains_itself() {
+    let files = Files::new(&[("cat.json", CATALOG)]);
+    let run = olm(
+        &files.path(""),
+        &["resolve", "foo", "--catalog", "cat.json", "--version", ">=3.0.0"],
+    );
+    assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+    assert!(
+        run.stderr
+            .starts_with("refused: no bundles found for package \"foo\" matching version \">=3.0.0\"\n"),
+        "{run:?}"
+    );
+    let (status, answer) = resolve(&files, &["--catalog", "cat.json", "--version", ">=3.0.0"]);
+    assert_eq!(status, 1);
+    assert!(
+        answer["findings"]
+            .as_array()
+            .is_some_and(|findings| !findings.is_empty()),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn people_get_the_answer_as_text() {
+    let deprecations = "{\"schema\":\"olm.deprecations\",\"package\":\"foo\",\"entries\":[{\"reference\":{\"schema\":\
+                        \"olm.package\"},\"message\":\"Use bar.\"}]}";
+    let files = Files::new(&[
+        ("cat.json", CATALOG),
+        ("old.json", &format!("{CATALOG}{deprecations}")),
+    ]);
+    let run = olm(
+        &files.path(""),
+        &[
+            "resolve",
+            "foo",
+            "--catalog",
+            "old.json",
+            "--installed",
+            "foo.v1.0.0",
+        ],
+    );
+    assert_eq!(
+        run.stdout,
+        "bundle    foo.v1.1.0\nversion   1.1.0\nimage     reg.example/foo:1.1.0\ncatalog   old\nchannels  stable\n\
+         edge      replaces\ndeprecated: Use bar.\n",
+        "{run:?}"
+    );
+}
+
+#[test]
+fn what_is_installed_has_a_version() {
+    let files = Files::new(&[("cat.json", CATALOG)]);
+    let run = olm(
+        &files.path(""),
+        &[
+            "resolve",
+            "foo",
+            "--catalog",
+            "cat.json",
+            "--installed",
+            "foo.v0.9.0",
+        ],
+    );
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (
+            1,
+            "error: no catalog says the version of foo.v0.9.0; write foo.v0.9.0@VERSION\n"
+        )
+    );
+}
