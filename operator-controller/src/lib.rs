@@ -1,1 +1,25 @@
-//! `operator-controller`.
+//! operator-controller: installs the extensions that ClusterExtensions ask for and keeps them as they should be.
+//!
+//! ```text
+//! catalogs ─┐
+//! bundles  ─┴► extension ──ClusterObjectSet──► object_set ──► cluster
+//!              which bundle,                   applied, kept,   under the
+//!              which objects                   taken down       account
+//! ```
+//!
+//! [`openshift`] stands aside and only looks. [`run`](run::run) wires everything; start reading at [`extension`].
+
+pub mod args;
+pub mod bundles;
+pub mod catalogs;
+pub mod cluster;
+pub mod extension;
+pub mod object_set;
+pub mod openshift;
+pub mod run;
+
+/// Prints what this binary is.
+#[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]
+pub fn print_version() {
+    println!("{}", olm_platform::version::line(env!("CARGO_PKG_VERSION")));
+}

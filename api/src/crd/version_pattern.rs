@@ -6,7 +6,7 @@
 pub struct VersionPattern {
     /// A version range matches this,
     pub accepted: String,
-    /// and does not match this: it finds numbers that do not fit 64 bits.
+    /// and does not match this: it finds a separator at the start and numbers that do not fit 64 bits.
     pub refused: String,
 }
 
@@ -27,7 +27,10 @@ pub fn version_pattern() -> VersionPattern {
     // A range with a hyphen stands at the start, after a comma, after two bars, or after another such range.
     let range = format!(r"{version}\s+-\s+{version}");
     let accepted = format!(r"^(?:(?:^\s*|\s*(?:,|\|\|)\s*)(?:{range}(?:\s+{range})*|{term})|\s+{term})+\s*$");
-    let refused = format!(r"(?:^|[\s,|!=<>~^])v?(?:[0-9]+\.){{0,2}}0*(?:{})", above_u64());
+    let refused = format!(
+        r"^\s*[,|]|(?:^|[\s,|!=<>~^])v?(?:[0-9]+\.){{0,2}}0*(?:{})",
+        above_u64()
+    );
     VersionPattern { accepted, refused }
 }
 

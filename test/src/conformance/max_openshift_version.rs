@@ -26,16 +26,22 @@ pub fn run(case: &Value) -> Outcome {
             parsed_cluster(expect, version)
         }
         "next_minor" => match MinorVersion::of_cluster(text("cluster")) {
-            Ok(version) => Outcome::compare("next", &expect.as_str().unwrap_or_default().to_owned(), &version.next().to_string()),
+            Ok(version) => Outcome::compare(
+                "next",
+                &expect.as_str().unwrap_or_default().to_owned(),
+                &version.next().to_string(),
+            ),
             Err(error) => Outcome::Fail(error.to_string()),
         },
         "upgradeable" => {
             let raw = RawValue::from_string(format!("{:?}", text("max")));
             let maximum = raw.ok().and_then(|raw| parse_maximum(&raw).ok());
             match (maximum, MinorVersion::of_cluster(text("cluster"))) {
-                (Some(maximum), Ok(cluster)) => {
-                    Outcome::compare("upgradeable", &expect.as_bool(), &Some(maximum.allows(cluster.next())))
-                }
+                (Some(maximum), Ok(cluster)) => Outcome::compare(
+                    "upgradeable",
+                    &expect.as_bool(),
+                    &Some(maximum.allows(cluster.next())),
+                ),
                 other => Outcome::Fail(format!("cannot read the versions: {other:?}")),
             }
         }
@@ -45,16 +51,28 @@ pub fn run(case: &Value) -> Outcome {
 }
 
 fn parsed(expect: &Value, version: Option<&str>) -> Outcome {
-    Outcome::compare("accepted", &expect["ok"].as_bool(), &Some(version.is_some())).and(|| match expect["version"].as_str() {
-        Some(expected) => Outcome::compare("version", &Some(expected), &version),
-        None => Outcome::Pass,
+    Outcome::compare("accepted", &expect["ok"].as_bool(), &Some(version.is_some())).and(|| {
+        match expect["version"].as_str() {
+            Some(expected) => Outcome::compare("version", &Some(expected), &version),
+            None => Outcome::Pass,
+        }
     })
 }
 
 fn parsed_cluster(expect: &Value, version: Option<MinorVersion>) -> Outcome {
     Outcome::compare("accepted", &expect["ok"].as_bool(), &Some(version.is_some())).and(|| match version {
-        Some(version) => Outcome::compare("minor", &expect["minor"].as_str(), &Some(format!("{version}.0").as_str()))
-            .and(|| Outcome::compare("next", &expect["next"].as_str(), &Some(version.next().to_string().as_str()))),
+        Some(version) => Outcome::compare(
+            "minor",
+            &expect["minor"].as_str(),
+            &Some(format!("{version}.0").as_str()),
+        )
+        .and(|| {
+            Outcome::compare(
+                "next",
+                &expect["next"].as_str(),
+                &Some(version.next().to_string().as_str()),
+            )
+        }),
         None => Outcome::Pass,
     })
 }
@@ -64,12 +82,19 @@ fn parsed_cluster(expect: &Value, version: Option<MinorVersion>) -> Outcome {
 fn controller(case: &Value) -> Outcome {
     let list = |key: &str| case[key].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let extensions: Vec<&str> = list("cluster_extensions").iter().filter_map(Value::as_str).collect();
+    let extensions: Vec<&str> = list("cluster_extensions")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let sets = list("object_sets").iter().map(|set| Revision {
         extension: text(&set["owner"]).unwrap_or_default(),
         bundle: text(&set["bundle"]).unwrap_or_default(),
         number: set["revision"].as_i64().unwrap_or_default(),
-        state: if set["lifecycleState"] == "Active" { LifecycleState::Active } else { LifecycleState::Archived },
+        state: if set["lifecycleState"] == "Active" {
+            LifecycleState::Active
+        } else {
+            LifecycleState::Archived
+        },
         rollout: Rollout::UnderWay,
         properties: text(&set["olm_properties_annotation"]),
     });
@@ -81,23 +106,35 @@ fn controller(case: &Value) -> Outcome {
         rollout: Rollout::Complete,
         properties: text(&release["olm_properties_annotation"]),
     });
-    let revisions: Vec<Revision> = if case["runtime"] == "helm" { releases.collect() } else { sets.collect() };
-    let revisions: Vec<Revision> = revisions.into_iter().filter(|r| extensions.contains(&r.extension.as_str())).collect();
+    let revisions: Vec<Revision> = if case["runtime"] == "helm" {
+        releases.collect()
+    } else {
+        sets.collect()
+    };
+    let revisions: Vec<Revision> = revisions
+        .into_iter()
+        .filter(|r| extensions.contains(&r.extension.as_str()))
+        .collect();
     let cluster = match MinorVersion::of_cluster(case["cluster_version"].as_str().unwrap_or_default()) {
         Ok(cluster) => cluster,
         Err(error) => return Outcome::Fail(error.to_string()),
     };
     let verdict = verdict(cluster, &revisions);
     let expect = &case["expect"];
-    Outcome::compare("status", &expect["status"].as_str(), &Some(verdict.status.as_str()))
-        .and(|| match expect["reason"].as_str() {
-            Some("") | None => Outcome::Pass,
-            reason => Outcome::compare("reason", &reason, &Some(verdict.reason)),
-        })
-        .and(|| match expect["message_contains"].as_str() {
-            Some(part) if !verdict.message.contains(part) => {
-                Outcome::Fail(format!("message: expected a text with {part:?}, got {:?}", verdict.message))
-            }
-            _ => Outcome::Pass,
-        })
+    Outcome::compare(
+        "status",
+        &expect["status"].as_str(),
+        &Some(verdict.status.as_str()),
+    )
+    .and(|| match expect["reason"].as_str() {
+        Some("") | None => Outcome::Pass,
+        reason => Outcome::compare("reason", &reason, &Some(verdict.reason)),
+    })
+    .and(|| match expect["message_contains"].as_str() {
+        Some(part) if !verdict.message.contains(part) => Outcome::Fail(format!(
+            "message: expected a text with {part:?}, got {:?}",
+            verdict.message
+        )),
+        _ => Outcome::Pass,
+    })
 }

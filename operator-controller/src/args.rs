@@ -1,0 +1,144 @@
+//! The command line: flag = environment variable.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use olm_platform::args::CommonArgs;
+use olm_platform::features::FeatureGates;
+
+use crate::cluster::identity::AccountName;
+use crate::extension::context::Gates;
+
+/// Installs the bundles that ClusterExtensions ask for, under service accounts that their owners name.
+///
+/// A ClusterExtension is resolved against the ClusterCatalogs on the cluster; the chosen bundle becomes a
+/// ClusterObjectSet, a revision that is applied phase by phase, watched and repaired. Nothing of a bundle is written with
+/// the controller's own rights.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "operator-controller")]
+pub struct Args {
+    /// Flags that both managers have.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Service account of extensions that name none, `NAMESPACE/NAME`; without it such extensions are blocked.
+    #[arg(long, env = "OLM_DEFAULT_SERVICE_ACCOUNT")]
+    pub default_service_account: Option<AccountName>,
+    /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is known.
+    #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
+    pub catalogd_cas_dir: String,
+    /// Directory in which bundles are kept. It may be emptied at any time.
+    #[arg(
+        long,
+        env = "OLM_CACHE_PATH",
+        default_value = "/var/cache/operator-controller"
+    )]
+    pub cache_path: PathBuf,
+    /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
+    #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
+    pub plain_http_registries: Vec<String>,
+    /// How many extensions are worked on at once.
+    #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
+    pub concurrency: usize,
+    /// What to do instead of running.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do instead of running.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum Command {
+    /// Print the version.
+    Version,
+}
+
+const SINGLE_NAMESPACE: &str = "SingleOwnNamespaceInstallSupport";
+const CERT_MANAGER: &str = "WebhookProviderCertManager";
+const SERVICE_CA: &str = "WebhookProviderOpenshiftServiceCA";
+const DEPLOYMENT_CONFIG: &str = "DeploymentConfig";
+const RELEASES: &str = "BundleReleaseSupport";
+/// Accepted; there is no other way to apply here.
+const BOXCUTTER: &str = "BoxcutterRuntime";
+
+impl Args {
+    /// Whether only the version is asked for.
+    pub fn wants_version(&self) -> bool {
+        matches!(self.command, Some(Command::Version))
+    }
+
+    /// The gates, all on unless switched off; what is unknown is in the list to be warned about.
+    pub fn gates(&self) -> (Gates, FeatureGates) {
+        let known = [
+            SINGLE_NAMESPACE,
+            CERT_MANAGER,
+            SERVICE_CA,
+            DEPLOYMENT_CONFIG,
+            RELEASES,
+            BOXCUTTER,
+        ]
+        .map(|g| (g, true));
+        let gates = FeatureGates::parse(&known, &self.common.feature_gates);
+        let of = |name| gates.enabled(name);
+        let switched = Gates {
+            single_namespace: of(SINGLE_NAMESPACE),
+            cert_manager: of(CERT_MANAGER),
+            service_ca: of(SERVICE_CA),
+            deployment_config: of(DEPLOYMENT_CONFIG),
+            releases: of(RELEASES),
+        };
+        (switched, gates)
+    }
+
+    /// The directory of catalogd's authorities when given.
+    pub fn catalogd_authorities(&self) -> Option<PathBuf> {
+        directory(&self.catalogd_cas_dir)
+    }
+
+    /// The directory of registries' authorities when given.
+    pub fn registry_authorities(&self) -> Option<PathBuf> {
+        directory(&self.common.pull_cas_dir)
+    }
+}
+
+fn directory(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_of_the_reference_is_understood() {
+        let args = Args::parse_from([
+            "operator-controller",
+            "--health-probe-bind-address=:8081",
+            "--metrics-bind-address=:8443",
+            "--leader-elect",
+            "--catalogd-cas-dir=/var/ca-certs",
+            "--pull-cas-dir=/var/ca-certs",
+            "--tls-cert=/var/certs/tls.crt",
+            "--tls-key=/var/certs/tls.key",
+            "--cache-path=/tmp/c",
+            "--system-namespace=olmv1-system",
+            "--global-pull-secret=openshift-config/pull-secret",
+            "--feature-gates=WebhookProviderCertManager=false,Removed=true",
+            "--feature-gates=BoxcutterRuntime=true",
+            "-v=2",
+        ]);
+        let (gates, all) = args.gates();
+        assert!(!gates.cert_manager && gates.service_ca && gates.single_namespace);
+        assert_eq!(all.ignored, ["Removed=true"]);
+        assert_eq!(args.catalogd_authorities(), Some("/var/ca-certs".into()));
+        assert!(Args::parse_from(["operator-controller", "version"]).wants_version());
+    }
+
+    #[test]
+    fn a_default_account_has_a_namespace_and_a_name() {
+        let parse = |value: &str| Args::try_parse_from(["o", &format!("--default-service-account={value}")]);
+        assert_eq!(
+            parse("a/b").unwrap().default_service_account.unwrap().to_string(),
+            "a/b"
+        );
+        assert!(parse("a").is_err());
+    }
+}

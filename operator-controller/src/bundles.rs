@@ -1,0 +1,118 @@
+//! Bundle images: from a reference to the files of a bundle.
+
+pub mod credentials;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use olm_image::{
+    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, Registries,
+};
+
+use credentials::{CredentialsError, PullSecrets};
+
+/// Why a bundle could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The catalog names something that is no image reference.
+    #[error("error parsing image reference {reference:?}")]
+    Reference {
+        /// What the catalog names.
+        reference: String,
+        /// Why it is none.
+        #[source]
+        source: ReferenceError,
+    },
+    /// The pull secrets cannot be read.
+    #[error("cannot read pull secrets")]
+    Credentials(#[from] CredentialsError),
+    /// The tag does not lead to a digest.
+    #[error(transparent)]
+    Resolve(PullError),
+    /// The image cannot be pulled.
+    #[error(transparent)]
+    Pull(Arc<PullError>),
+}
+
+/// Fetches bundles and keeps them by digest.
+pub struct Bundles {
+    images: Images,
+    registries: Arc<Registries>,
+    secrets: PullSecrets,
+    /// Fetched since bundles were forgotten last.
+    recent: Mutex<BTreeSet<Digest>>,
+}
+
+/// How bundles are fetched.
+pub struct Settings {
+    /// A directory of PEM files with authorities of registries.
+    pub authorities: Option<PathBuf>,
+    /// Where bundles are kept.
+    pub cache: PathBuf,
+    /// Registries that are reached over plain HTTP.
+    pub plain_http: Vec<String>,
+    /// Where credentials come from.
+    pub secrets: PullSecrets,
+}
+
+impl Bundles {
+    /// Nothing is read or fetched yet.
+    pub fn new(settings: Settings) -> Self {
+        let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
+        options.authorities = settings.authorities;
+        options.bundle_cache = Some(settings.cache);
+        let registries = settings
+            .plain_http
+            .into_iter()
+            .fold(Registries::default(), Registries::plain_http);
+        Self {
+            images: Images::new(options),
+            registries: Arc::new(registries),
+            secrets: settings.secrets,
+            recent: Mutex::default(),
+        }
+    }
+
+    /// The image by digest. A reference by digest is not asked for.
+    pub async fn pin(&self, reference: &str) -> Result<Pinned, FetchError> {
+        let parsed = Reference::parse(reference).map_err(|source| FetchError::Reference {
+            reference: reference.to_owned(),
+            source,
+        })?;
+        self.images
+            .resolve(&parsed, &self.access().await?)
+            .await
+            .map_err(FetchError::Resolve)
+    }
+
+    /// The bundle's labels and files.
+    pub async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Bundle>, FetchError> {
+        self.recent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(pinned.digest().clone());
+        self.images
+            .bundle(pinned, &self.access().await?, &Limits::bundle())
+            .await
+            .map_err(FetchError::Pull)
+    }
+
+    /// Forgets kept bundles but those named here, by reference, and those fetched since the last time.
+    pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+        let mut keep = std::mem::take(&mut *self.recent.lock().unwrap_or_else(PoisonError::into_inner));
+        keep.extend(used.filter_map(|text| Reference::parse(text).ok()?.digest().cloned()));
+        match self.images.prune_bundles(&keep).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::debug!(removed, "forgot bundles that nothing uses"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget bundles"),
+        }
+    }
+
+    async fn access(&self) -> Result<Access, FetchError> {
+        Ok(Access {
+            credentials: self.secrets.read().await?,
+            registries: Arc::clone(&self.registries),
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! What the catalogs say about a package.
+//!
+//! [`client`] asks catalogd, [`content`] reads its answers, [`trust`] says which certificate
+//! authorities are believed. An answer is kept and asked for again by its entity tag.
+
+pub mod client;
+pub mod content;
+pub mod trust;
+
+pub use client::{Catalogs, CatalogsError, Place};

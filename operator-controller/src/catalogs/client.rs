@@ -1,0 +1,259 @@
+//! Asks catalogd for one package and keeps the answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use olm_api::serving::{Endpoint, MetasQuery};
+use olm_resolve::{Package, ReleaseField};
+use reqwest::StatusCode;
+use reqwest::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+
+use super::content::{ContentError, Reader};
+use super::trust::{Authorities, TrustError, Trusted};
+
+/// For how long an answer about unchanged content is taken for current without asking.
+const FRESH: Duration = Duration::from_mins(1);
+/// The most bytes of one line.
+const LINE_BYTES: usize = 64 << 20;
+/// The most bytes of an answer.
+const ANSWER_BYTES: usize = 2 << 30;
+
+/// Where a catalog is served and what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The catalog's name.
+    pub name: &'a str,
+    /// `status.urls.base`.
+    pub base: &'a str,
+    /// The reference, by digest, of the content that is served.
+    pub reference: &'a str,
+}
+
+/// Why a catalog did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogsError {
+    /// There is no client to ask with.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// It could not be reached, or the answer broke off.
+    #[error("cannot ask catalog {catalog:?}")]
+    Unreachable {
+        /// Its name.
+        catalog: String,
+        /// Why not.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// It answered with a status that means no answer.
+    #[error("catalog {catalog:?}: received unexpected response status code {status}")]
+    Status {
+        /// Its name.
+        catalog: String,
+        /// The status.
+        status: u16,
+    },
+    /// Its answer is longer than anything a catalog holds.
+    #[error("catalog {catalog:?}: the answer is too long")]
+    TooLong {
+        /// Its name.
+        catalog: String,
+    },
+    /// Its answer cannot be read.
+    #[error("catalog {catalog:?}")]
+    Content {
+        /// Its name.
+        catalog: String,
+        /// Why not.
+        #[source]
+        source: ContentError,
+    },
+}
+
+#[derive(Debug, Clone)]
+struct Answer {
+    base: String,
+    reference: String,
+    tag: Option<HeaderValue>,
+    at: Instant,
+    content: Option<Arc<Package>>,
+}
+
+type Key = (String, String);
+
+/// Asks catalogs and keeps their answers.
+pub struct Catalogs {
+    authorities: Authorities,
+    releases: ReleaseField,
+    client: tokio::sync::Mutex<Option<Trusted>>,
+    answers: Mutex<HashMap<Key, Answer>>,
+}
+
+impl Catalogs {
+    /// Nothing is asked yet.
+    pub fn new(authorities: Authorities, releases: ReleaseField) -> Self {
+        Self {
+            authorities,
+            releases,
+            client: tokio::sync::Mutex::default(),
+            answers: Mutex::default(),
+        }
+    }
+
+    /// What a catalog says about a package; nothing when it does not have it. Content is named by its digest: an answer about the same digest is used
+    /// while the catalog does not answer, and asked for again by its entity tag when it is no longer fresh.
+    pub async fn package(
+        &self,
+        place: Place<'_>,
+        package: &str,
+    ) -> Result<Option<Arc<Package>>, CatalogsError> {
+        let key = (place.name.to_owned(), package.to_owned());
+        let kept = self.kept(&key).filter(|answer| answer.base == place.base);
+        let current = kept.as_ref().filter(|answer| answer.reference == place.reference);
+        if let Some(answer) = current.filter(|answer| answer.at.elapsed() < FRESH) {
+            return Ok(answer.content.clone());
+        }
+        match self.ask(place, package, kept.as_ref()).await {
+            Ok(answer) => {
+                let content = answer.content.clone();
+                self.answers
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(key, answer);
+                Ok(content)
+            }
+            Err(error) => {
+                *self.client.lock().await = None;
+                match current {
+                    Some(answer) => {
+                        tracing::debug!(
+                            catalog = place.name,
+                            package,
+                            "catalog does not answer; its last answer stands"
+                        );
+                        Ok(answer.content.clone())
+                    }
+                    None => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Forgets the answers of which `used` (catalog, package) says no.
+    pub fn retain(&self, used: impl Fn(&str, &str) -> bool) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|(catalog, package), _| used(catalog, package));
+    }
+
+    fn kept(&self, key: &Key) -> Option<Answer> {
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
+    }
+
+    async fn ask(
+        &self,
+        place: Place<'_>,
+        package: &str,
+        kept: Option<&Answer>,
+    ) -> Result<Answer, CatalogsError> {
+        let query = MetasQuery {
+            package: Some(package),
+            ..MetasQuery::default()
+        };
+        let tag = kept.and_then(|answer| answer.tag.as_ref());
+        let mut response = self.get(place, &query.url(place.base), tag).await?;
+        // The reference serves `metas` only behind a feature gate.
+        if response.status() == StatusCode::NOT_FOUND {
+            response = self.get(place, &Endpoint::All.url(place.base), tag).await?;
+        }
+        let status = response.status();
+        let tag = response.headers().get(ETAG).cloned();
+        let content = match (status, kept) {
+            (StatusCode::NOT_MODIFIED, Some(answer)) => answer.content.clone(),
+            (StatusCode::OK, _) => read(place, package, response)
+                .await?
+                .finish(self.releases)
+                .map(Arc::new),
+            _ => {
+                return Err(CatalogsError::Status {
+                    catalog: place.name.to_owned(),
+                    status: status.as_u16(),
+                });
+            }
+        };
+        let tag = tag.or_else(|| kept.filter(|_| status == StatusCode::NOT_MODIFIED)?.tag.clone());
+        let (base, reference) = (place.base.to_owned(), place.reference.to_owned());
+        Ok(Answer {
+            base,
+            reference,
+            tag,
+            at: Instant::now(),
+            content,
+        })
+    }
+
+    async fn get(
+        &self,
+        place: Place<'_>,
+        url: &str,
+        tag: Option<&HeaderValue>,
+    ) -> Result<reqwest::Response, CatalogsError> {
+        let mut request = self.client().await?.get(url);
+        if let Some(tag) = tag {
+            request = request.header(IF_NONE_MATCH, tag.clone());
+        }
+        let unreachable = |source: reqwest::Error| CatalogsError::Unreachable {
+            catalog: place.name.to_owned(),
+            source,
+        };
+        request.send().await.map_err(unreachable)
+    }
+
+    async fn client(&self) -> Result<reqwest::Client, CatalogsError> {
+        let mut client = self.client.lock().await;
+        if let Some(trusted) = client.as_ref().filter(|trusted| trusted.is_fresh()) {
+            return Ok(trusted.client.clone());
+        }
+        let trusted = self.authorities.client().await?;
+        Ok(client.insert(trusted).client.clone())
+    }
+}
+
+async fn read<'a>(
+    place: Place<'_>,
+    package: &'a str,
+    response: reqwest::Response,
+) -> Result<Reader<'a>, CatalogsError> {
+    let catalog = || place.name.to_owned();
+    let mut chunks = response.bytes_stream();
+    let mut reader = Reader::new(package);
+    let mut line = Vec::new();
+    let mut total = 0usize;
+    let wrong = |source: ContentError| CatalogsError::Content {
+        catalog: catalog(),
+        source,
+    };
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|source| CatalogsError::Unreachable {
+            catalog: catalog(),
+            source,
+        })?;
+        total = total.saturating_add(chunk.len());
+        let mut parts = chunk.split(|byte| *byte == b'\n');
+        line.extend_from_slice(parts.next().unwrap_or_default());
+        for part in parts {
+            reader.line(&line).map_err(wrong)?;
+            line.clear();
+            line.extend_from_slice(part);
+        }
+        if line.len() > LINE_BYTES || total > ANSWER_BYTES {
+            return Err(CatalogsError::TooLong { catalog: catalog() });
+        }
+    }
+    reader.line(&line).map_err(wrong)?;
+    Ok(reader)
+}

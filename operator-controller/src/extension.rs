@@ -1,0 +1,29 @@
+//! ClusterExtensions: from what a user asks for to a ClusterObjectSet, and back to a status.
+//!
+//! ```text
+//! ClusterExtension ─► account ─► conflicts ─► resolve ─► fetch ─► render ─► plan ─► write ─► status
+//!                     under      is it        which      what     which     which   our      what
+//!                     whom       ours         bundle     files    objects   change  records  happened
+//! ```
+//!
+//! [`reconcile`](reconcile::reconcile) is that line. Every stage is a file with an error enum of its own, which knows
+//! who can mend it. What is applied to the cluster is the matter of [`crate::object_set`]; here only our own records
+//! are written.
+
+pub mod account;
+pub mod conflicts;
+pub mod context;
+pub mod failure;
+pub mod finalizers;
+pub mod leftovers;
+pub mod pack;
+pub mod phases;
+pub mod plan;
+pub mod reconcile;
+pub mod render;
+pub mod resolve;
+pub mod revisions;
+pub mod status;
+pub mod uninstall;
+pub mod watch;
+pub mod write;

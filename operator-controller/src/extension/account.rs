@@ -1,0 +1,77 @@
+//! Under which service account an extension's objects are written.
+
+use olm_api::ClusterExtension;
+
+use super::failure::{Severity, StageError};
+use crate::cluster::identity::AccountName;
+
+/// Why nothing can be written for an extension.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    /// The spec names none and there is no default.
+    #[error(
+        "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; nothing is applied without one"
+    )]
+    None {
+        /// The extension's namespace.
+        namespace: String,
+    },
+}
+
+impl StageError for AccountError {
+    fn severity(&self) -> Severity {
+        // A change of the ClusterExtension brings it back by itself.
+        Severity::Terminal
+    }
+}
+
+/// The account named in the spec, in the extension's namespace, else the default (requirement 1.03).
+pub fn choose(
+    extension: &ClusterExtension,
+    default: Option<&AccountName>,
+) -> Result<AccountName, AccountError> {
+    let namespace = &extension.spec.namespace;
+    match &extension.spec.service_account {
+        Some(account) if !account.name.is_empty() => Ok(AccountName {
+            namespace: namespace.clone(),
+            name: account.name.clone(),
+        }),
+        _ => default.cloned().ok_or_else(|| AccountError::None {
+            namespace: namespace.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::{ClusterExtensionSpec, ServiceAccountReference};
+
+    use super::*;
+
+    #[test]
+    fn the_spec_comes_before_the_default_and_without_both_nothing_is_written() {
+        let default: AccountName = "system/installer".parse().unwrap();
+        let mut extension = ClusterExtension::new(
+            "a",
+            ClusterExtensionSpec {
+                namespace: "apps".to_owned(),
+                ..ClusterExtensionSpec::default()
+            },
+        );
+        assert_eq!(choose(&extension, Some(&default)), Ok(default.clone()));
+        let error = choose(&extension, None).unwrap_err();
+        assert_eq!(
+            (error.severity(), error.reason()),
+            (Severity::Terminal, "Blocked")
+        );
+        extension.spec.service_account = Some(ServiceAccountReference {
+            name: "own".to_owned(),
+        });
+        assert_eq!(
+            choose(&extension, Some(&default)).unwrap().to_string(),
+            "apps/own"
+        );
+        extension.spec.service_account = Some(ServiceAccountReference::default());
+        assert_eq!(choose(&extension, Some(&default)), Ok(default));
+    }
+}

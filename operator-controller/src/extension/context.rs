@@ -1,0 +1,125 @@
+//! What every run over a ClusterExtension needs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use kube::runtime::reflector::{ObjectRef, Store};
+use olm_api::names::label;
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+
+use super::revisions::Revisions;
+use crate::bundles::Bundles;
+use crate::catalogs::Catalogs;
+use crate::cluster::discover::Discovery;
+use crate::cluster::identity::AccountName;
+
+/// What is switched on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a gate that users switch by name"
+)]
+pub struct Gates {
+    /// Bundles may be installed for single namespaces.
+    pub single_namespace: bool,
+    /// Certificates for webhooks may come from cert-manager.
+    pub cert_manager: bool,
+    /// Certificates for webhooks may come from OpenShift's service CA.
+    pub service_ca: bool,
+    /// Users may change the operator's deployments.
+    pub deployment_config: bool,
+    /// Bundles may state a release beside their version.
+    pub releases: bool,
+}
+
+/// What every run needs. The stores are filled by watches.
+pub struct Context {
+    /// The controller's own rights.
+    pub client: Client,
+    /// Where our own records with a namespace lie.
+    pub system_namespace: String,
+    /// The account of extensions that name none.
+    pub default_account: Option<AccountName>,
+    /// What is switched on.
+    pub gates: Gates,
+    /// All ClusterExtensions.
+    pub extensions: Store<ClusterExtension>,
+    /// All ClusterCatalogs.
+    pub cluster_catalogs: Store<ClusterCatalog>,
+    /// All ClusterObjectSets.
+    pub sets: Store<ClusterObjectSet>,
+    /// Asks catalogs.
+    pub catalogs: Catalogs,
+    /// Fetches bundles.
+    pub bundles: Bundles,
+    /// Which kinds the cluster serves.
+    pub discovery: Arc<Discovery>,
+    /// What the last run over each extension saw and did.
+    pub memory: Mutex<HashMap<String, Memory>>,
+}
+
+/// What the last run over an extension saw and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Everything that the newest revision follows from, when it was last found to be the wanted one.
+    pub settled: Option<String>,
+    /// How often in a row a run had to wait for somebody.
+    pub waits: u32,
+}
+
+impl Context {
+    /// An extension as the watch saw it last.
+    pub fn extension(&self, name: &str) -> Option<Arc<ClusterExtension>> {
+        self.extensions.get(&ObjectRef::new(name))
+    }
+
+    /// An extension's revisions as the watch saw them last. The label alone is anybody's to write: a set that
+    /// another object controls is not ours.
+    pub fn revisions(&self, name: &str) -> Revisions {
+        let uid = self
+            .extension(name)
+            .and_then(|extension| extension.metadata.uid.clone());
+        let ours = |set: &Arc<ClusterObjectSet>| {
+            set.label(label::OWNER_NAME) == Some(name)
+                && controller(set).is_none_or(|owner| Some(owner) == uid.as_deref())
+        };
+        Revisions::new(self.sets.state().into_iter().filter(ours).collect())
+    }
+
+    /// What the last run over an extension saw and did.
+    pub fn remember(&self, name: &str) -> Memory {
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Changes what is remembered of an extension.
+    pub fn memorise(&self, name: &str, change: impl FnOnce(&mut Memory)) {
+        change(
+            self.memory
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(name.to_owned())
+                .or_default(),
+        );
+    }
+
+    /// Forgets an extension that is gone.
+    pub fn forget(&self, name: &str) {
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+    }
+}
+
+fn controller(set: &ClusterObjectSet) -> Option<&str> {
+    let mut owners = set.metadata.owner_references.iter().flatten();
+    owners
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
+}

@@ -1,0 +1,109 @@
+//! What every stage's errors have in common: who can mend them, and how the condition calls them.
+
+use std::error::Error;
+
+use olm_api::conditions::reason;
+
+/// Who can mend a failure, and so when it is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Only a change of the ClusterExtension or of the bundle; tried again when one of them changes.
+    Terminal,
+    /// Somebody has to change something else, such as an account's rights; tried again within a minute.
+    Waiting,
+    /// It may mend itself; tried again with growing pauses.
+    Transient,
+}
+
+/// An error of a stage.
+pub trait StageError: Error {
+    /// Who can mend it.
+    fn severity(&self) -> Severity;
+
+    /// The reason of the condition `Progressing`.
+    fn reason(&self) -> &'static str {
+        match self.severity() {
+            Severity::Terminal | Severity::Waiting => reason::BLOCKED,
+            Severity::Transient => reason::RETRYING,
+        }
+    }
+}
+
+/// A failure as the condition tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Who can mend it.
+    pub severity: Severity,
+    /// The reason of the condition `Progressing`.
+    pub reason: &'static str,
+    /// What went wrong, with all causes.
+    pub message: String,
+}
+
+impl<E: StageError> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self {
+            severity: error.severity(),
+            reason: error.reason(),
+            message: chain(&error),
+        }
+    }
+}
+
+impl Failure {
+    /// Says which bundle it happened with.
+    #[must_use]
+    pub fn with_bundle(self, name: &str, version: &str) -> Self {
+        let message = format!(
+            "error for resolved bundle {name:?} with version {version:?}: {}",
+            self.message
+        );
+        Self { message, ..self }
+    }
+}
+
+/// An error with its causes, outermost first.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Some libraries repeat their cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("inner: io")]
+    struct Inner(#[source] std::io::Error);
+
+    impl StageError for Outer {
+        fn severity(&self) -> Severity {
+            Severity::Waiting
+        }
+    }
+
+    #[test]
+    fn a_failure_tells_every_cause_once_and_the_bundle_it_happened_with() {
+        let failure = Failure::from(Outer(Inner(std::io::Error::other("io"))));
+        assert_eq!(failure.message, "outer: inner: io");
+        assert_eq!(failure.reason, reason::BLOCKED);
+        assert_eq!(
+            failure.with_bundle("a.v1", "1.0.0").message,
+            r#"error for resolved bundle "a.v1" with version "1.0.0": outer: inner: io"#
+        );
+    }
+}

@@ -1,0 +1,419 @@
+//! A bundle's objects, cleaned and sorted into phases.
+
+use std::collections::BTreeMap;
+
+use olm_api::cluster_object_set::{
+    Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, GroupKind, ProbeSelector,
+    ProgressionProbe, SelectorType,
+};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, label};
+use serde_json::{Map, Value, json};
+
+use super::failure::{Severity, StageError};
+use crate::object_set::engine::ObjectId;
+
+/// The most objects that a phase may hold.
+const PHASE_OBJECTS: usize = 50;
+/// The most phases that a revision may hold.
+const PHASES: usize = 20;
+
+/// Objects that are applied together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Group {
+    /// The phase's name.
+    pub name: String,
+    /// Its objects, sorted by group, version, kind, namespace and name.
+    pub objects: Vec<Value>,
+}
+
+/// Why objects do not fit a revision.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PhasesError {
+    /// A rendered object is not an object with a kind and a name.
+    #[error("the bundle holds something that is not a Kubernetes object: {0}")]
+    NotAnObject(String),
+    /// There are too many.
+    #[error(
+        "the bundle's {objects} objects need {phases} phases, more than the {PHASES} that a ClusterObjectSet can hold ({PHASE_OBJECTS} objects each)"
+    )]
+    TooMany {
+        /// How many objects there are.
+        objects: usize,
+        /// How many phases they need.
+        phases: usize,
+    },
+}
+
+impl StageError for PhasesError {
+    fn severity(&self) -> Severity {
+        Severity::Terminal
+    }
+}
+
+/// The phases in the order they are applied, with the group and kind of what belongs to them. What is not listed
+/// belongs to `deploy`.
+const ORDER: &[(&str, &[(&str, &str)])] = &[
+    ("namespaces", &[("", "Namespace")]),
+    (
+        "policies",
+        &[
+            ("networking.k8s.io", "NetworkPolicy"),
+            ("policy", "PodDisruptionBudget"),
+            ("scheduling.k8s.io", "PriorityClass"),
+        ],
+    ),
+    ("identity", &[("", "ServiceAccount")]),
+    ("configuration", &[("", "Secret"), ("", "ConfigMap")]),
+    (
+        "storage",
+        &[
+            ("", "PersistentVolume"),
+            ("", "PersistentVolumeClaim"),
+            ("storage.k8s.io", "StorageClass"),
+        ],
+    ),
+    ("crds", &[("apiextensions.k8s.io", "CustomResourceDefinition")]),
+    (
+        "roles",
+        &[
+            ("rbac.authorization.k8s.io", "ClusterRole"),
+            ("rbac.authorization.k8s.io", "Role"),
+        ],
+    ),
+    (
+        "bindings",
+        &[
+            ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+            ("rbac.authorization.k8s.io", "RoleBinding"),
+        ],
+    ),
+    (
+        "infrastructure",
+        &[
+            ("", "Service"),
+            ("cert-manager.io", "Issuer"),
+            ("cert-manager.io", "Certificate"),
+        ],
+    ),
+    (DEPLOY, &[("apps", "Deployment")]),
+    ("scaling", &[("autoscaling.k8s.io", "VerticalPodAutoscaler")]),
+    (
+        "publish",
+        &[
+            ("monitoring.coreos.com", "PrometheusRule"),
+            ("monitoring.coreos.com", "ServiceMonitor"),
+            ("monitoring.coreos.com", "PodMonitor"),
+            ("networking.k8s.io", "Ingress"),
+            ("route.openshift.io", "Route"),
+            ("console.openshift.io", "ConsoleYAMLSample"),
+            ("console.openshift.io", "ConsoleQuickStart"),
+            ("console.openshift.io", "ConsoleCLIDownload"),
+            ("console.openshift.io", "ConsoleLink"),
+            ("console.openshift.io", "ConsolePlugin"),
+        ],
+    ),
+    (
+        "admission",
+        &[
+            ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+            ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ],
+    ),
+];
+
+const DEPLOY: &str = "deploy";
+
+/// What the objects of a bundle are marked with.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks<'a> {
+    /// The ClusterExtension's name.
+    pub extension: &'a str,
+    /// The package.
+    pub package: &'a str,
+    /// The bundle's version.
+    pub version: &'a str,
+}
+
+/// Cleans the objects, marks them and sorts them into phases; a phase of more than 50 is split (`deploy`, `deploy-2`).
+pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, PhasesError> {
+    let total = objects.len();
+    let mut sorted: BTreeMap<usize, BTreeMap<ObjectId, Vec<Value>>> = BTreeMap::new();
+    for object in objects {
+        let object = clean(object, marks)?;
+        let id = ObjectId::of(&object);
+        sorted
+            .entry(position(&id))
+            .or_default()
+            .entry(id)
+            .or_default()
+            .push(object);
+    }
+    let mut groups = Vec::new();
+    for (position, objects) in sorted {
+        let name = ORDER.get(position).map_or(DEPLOY, |(name, _)| *name);
+        let objects: Vec<Value> = objects.into_values().flatten().collect();
+        for (i, part) in objects.chunks(PHASE_OBJECTS).enumerate() {
+            let name = if i == 0 {
+                name.to_owned()
+            } else {
+                format!("{name}-{}", i + 1)
+            };
+            groups.push(Group {
+                name,
+                objects: part.to_vec(),
+            });
+        }
+    }
+    if groups.len() > PHASES {
+        return Err(PhasesError::TooMany {
+            objects: total,
+            phases: groups.len(),
+        });
+    }
+    Ok(groups)
+}
+
+fn position(id: &ObjectId) -> usize {
+    let holds = |(_, kinds): &(&str, &[(&str, &str)])| kinds.contains(&(id.group.as_str(), id.kind.as_str()));
+    let deploy = || ORDER.iter().position(|(name, _)| *name == DEPLOY);
+    ORDER.iter().position(holds).or_else(deploy).unwrap_or_default()
+}
+
+/// The object without what the API server or kubectl adds, and with our labels and annotations.
+fn clean(object: Value, marks: Marks<'_>) -> Result<Value, PhasesError> {
+    let Value::Object(mut object) = object else {
+        return Err(not_an_object(&object));
+    };
+    object.remove("status");
+    let Some(Value::Object(given)) = object.remove("metadata") else {
+        return Err(not_an_object(&Value::Object(object)));
+    };
+    let mut metadata: Map<String, Value> = given
+        .into_iter()
+        .filter(|(key, value)| {
+            matches!(key.as_str(), "annotations" | "labels" | "name" | "namespace") && !value.is_null()
+        })
+        .collect();
+    let mut labels = texts(&mut metadata, "labels");
+    labels.insert(label::OWNER_KIND.to_owned(), json!(CLUSTER_EXTENSION));
+    labels.insert(label::OWNER_NAME.to_owned(), json!(marks.extension));
+    metadata.insert("labels".to_owned(), Value::Object(labels));
+    let mut annotations = texts(&mut metadata, "annotations");
+    annotations.remove(annotation::LAST_APPLIED);
+    for (key, value) in [
+        (annotation::BUNDLE_VERSION, marks.version),
+        (annotation::PACKAGE_NAME, marks.package),
+    ] {
+        if !value.is_empty() {
+            annotations.insert(key.to_owned(), json!(value));
+        }
+    }
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    object.insert("metadata".to_owned(), Value::Object(metadata));
+    Ok(Value::Object(object))
+}
+
+/// Takes the map of that name out; an empty one when it is absent or something else.
+fn texts(metadata: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
+    match metadata.remove(key) {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn not_an_object(value: &Value) -> PhasesError {
+    PhasesError::NotAnObject(value.to_string().chars().take(100).collect())
+}
+
+/// When objects of the kinds that need time count as ready.
+pub fn probes() -> Vec<ProgressionProbe> {
+    let condition = |condition_type: &str| Assertion {
+        assertion_type: AssertionType::ConditionEqual,
+        condition_equal: Some(ConditionEqual {
+            condition_type: condition_type.to_owned(),
+            status: "True".to_owned(),
+        }),
+        ..Assertion::default()
+    };
+    let phase = |value: &str| Assertion {
+        assertion_type: AssertionType::FieldValue,
+        field_value: Some(FieldValue {
+            field_path: "status.phase".to_owned(),
+            value: value.to_owned(),
+        }),
+        ..Assertion::default()
+    };
+    let equal = |a: &str, b: &str| Assertion {
+        assertion_type: AssertionType::FieldsEqual,
+        fields_equal: Some(FieldsEqual {
+            field_a: a.to_owned(),
+            field_b: b.to_owned(),
+        }),
+        ..Assertion::default()
+    };
+    let updated = equal("status.updatedReplicas", "status.replicas");
+    [
+        (
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            vec![condition("Established")],
+        ),
+        ("cert-manager.io", "Certificate", vec![condition("Ready")]),
+        ("cert-manager.io", "Issuer", vec![condition("Ready")]),
+        ("", "Namespace", vec![phase("Active")]),
+        ("", "PersistentVolumeClaim", vec![phase("Bound")]),
+        // Stateful sets have no condition `Available`.
+        (
+            "apps",
+            "StatefulSet",
+            vec![
+                updated.clone(),
+                equal("status.availableReplicas", "status.replicas"),
+            ],
+        ),
+        ("apps", "Deployment", vec![updated, condition("Available")]),
+    ]
+    .into_iter()
+    .map(|(group, kind, assertions)| ProgressionProbe {
+        selector: ProbeSelector {
+            selector_type: SelectorType::GroupKind,
+            group_kind: Some(GroupKind {
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+            }),
+            label: None,
+        },
+        assertions,
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: Marks<'_> = Marks {
+        extension: "ext",
+        package: "pkg",
+        version: "1.0.0",
+    };
+
+    fn object(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
+    }
+
+    #[test]
+    fn objects_go_to_their_phase_and_the_rest_to_deploy() {
+        let groups = phases(
+            vec![
+                object("apps/v1", "Deployment", "d"),
+                object("example.com/v1", "Unheard", "u"),
+                object("v1", "Service", "s"),
+                object("rbac.authorization.k8s.io/v1", "ClusterRole", "b"),
+                object("rbac.authorization.k8s.io/v1", "ClusterRole", "a"),
+                object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "c"),
+            ],
+            MARKS,
+        )
+        .unwrap();
+        let names: Vec<(&str, Vec<&str>)> = groups
+            .iter()
+            .map(|g| {
+                (
+                    g.name.as_str(),
+                    g.objects
+                        .iter()
+                        .map(|o| o["metadata"]["name"].as_str().unwrap())
+                        .collect(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("crds", vec!["c"]),
+                ("roles", vec!["a", "b"]),
+                ("infrastructure", vec!["s"]),
+                ("deploy", vec!["d", "u"])
+            ]
+        );
+    }
+
+    #[test]
+    fn more_than_fifty_objects_are_split_and_more_than_a_thousand_refused() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|i| object("v1", "ConfigMap", &format!("c{i:04}")))
+                .collect::<Vec<_>>()
+        };
+        let groups = phases(many(101), MARKS).unwrap();
+        let sizes: Vec<(&str, usize)> = groups
+            .iter()
+            .map(|g| (g.name.as_str(), g.objects.len()))
+            .collect();
+        assert_eq!(
+            sizes,
+            [
+                ("configuration", 50),
+                ("configuration-2", 50),
+                ("configuration-3", 1)
+            ]
+        );
+        assert_eq!(phases(many(1000), MARKS).unwrap().len(), 20);
+        assert_eq!(
+            phases(many(1001), MARKS),
+            Err(PhasesError::TooMany {
+                objects: 1001,
+                phases: 21
+            })
+        );
+    }
+
+    #[test]
+    fn objects_are_cleaned_and_marked() {
+        let given = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": null}, "status": {"x": 1},
+            "metadata": {
+                "name": "c", "namespace": "n", "uid": "u", "creationTimestamp": null, "labels": {"a": "b"},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x", "keep": "me"}},
+        });
+        let expected = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": null},
+            "metadata": {
+                "name": "c", "namespace": "n",
+                "labels": {
+                    "a": "b", "olm.operatorframework.io/owner-kind": "ClusterExtension",
+                    "olm.operatorframework.io/owner-name": "ext"},
+                "annotations": {
+                    "keep": "me", "olm.operatorframework.io/bundle-version": "1.0.0",
+                    "olm.operatorframework.io/package-name": "pkg"}},
+        });
+        assert_eq!(phases(vec![given], MARKS).unwrap()[0].objects[0], expected);
+        for bad in [json!(1), json!({"kind": "X"}), json!({"metadata": 1})] {
+            assert!(matches!(
+                phases(vec![bad], MARKS),
+                Err(PhasesError::NotAnObject(_))
+            ));
+        }
+        let odd = phases(
+            vec![json!({"metadata": {"labels": 1, "annotations": null}})],
+            MARKS,
+        )
+        .unwrap();
+        assert_eq!(
+            odd[0].objects[0]["metadata"]["labels"]["olm.operatorframework.io/owner-name"],
+            "ext"
+        );
+    }
+
+    #[test]
+    fn every_probe_fits_the_schema() {
+        let probes = probes();
+        assert_eq!(probes.len(), 7);
+        assert!(
+            probes
+                .iter()
+                .all(|p| !p.assertions.is_empty() && p.selector.group_kind.is_some())
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! One run over one ClusterExtension.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Api, PostParams};
+use olm_api::cluster_extension::ClusterExtensionStatus;
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_platform::queue::Outcome;
+use olm_resolve::deprecation::Messages;
+
+use super::conflicts::{self, Cause, Claim, ConflictError, Standing};
+use super::context::Context;
+use super::failure::{Failure, Severity, StageError};
+use super::phases::{Marks, phases};
+use super::plan::{Plan, Wanted, plan};
+use super::resolve::{Origin, Resolution, Target, resolve};
+use super::revisions::Revisions;
+use super::status::{Facts, Progress, status};
+use super::{account, finalizers, render, uninstall, write};
+use crate::bundles::FetchError;
+
+/// The longest time until it is looked again whether somebody mended what a run waits for.
+const LONGEST_WAIT: u32 = 60;
+
+impl StageError for FetchError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Reference { .. } => Severity::Terminal,
+            Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
+            Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
+            Self::Credentials(_) | Self::Resolve(_) | Self::Pull(_) => Severity::Transient,
+        }
+    }
+}
+
+/// Runs once: what the extension asks for becomes a revision, what its revisions say becomes its status.
+pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
+    let Some(extension) = context.extension(&name) else {
+        context.forget(&name);
+        return Outcome::Done;
+    };
+    if extension.is_deleting() {
+        return uninstall::uninstall(&context, &extension).await;
+    }
+    if let Some(list) = finalizers::with_ours(&extension) {
+        return told(
+            "add finalizers",
+            &name,
+            finalizers::write(&context.client, &extension, &list).await,
+            Outcome::Done,
+        );
+    }
+    let revisions = context.revisions(&name);
+    let work = install(&context, &extension, &revisions).await;
+    let facts = Facts {
+        generation: extension.generation(),
+        revisions: &revisions,
+        deprecations: work.deprecations.as_ref(),
+        progress: &work.progress,
+    };
+    let next = status(
+        &extension.status.clone().unwrap_or_default(),
+        facts,
+        Timestamp::now(),
+    );
+    let outcome = again(&context, &name, &work.progress);
+    told(
+        "write the status",
+        &name,
+        write_status(&context, &extension, next).await,
+        outcome,
+    )
+}
+
+/// What a run came to.
+struct Work {
+    deprecations: Option<Messages>,
+    progress: Progress,
+}
+
+/// From what is asked for to a written revision.
+async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Work {
+    let resolution = match claim(context, extension, revisions) {
+        Ok(()) => resolve(context, extension, revisions.installed()).await,
+        Err(error) => Resolution {
+            target: Err(error.into()),
+            deprecations: None,
+            problem: None,
+        },
+    };
+    let written = match resolution.target {
+        Ok(target) => revise(context, extension, revisions, &target)
+            .await
+            .map_err(|failure| {
+                failure.with_bundle(&target.bundle.metadata.name, &target.bundle.metadata.version)
+            }),
+        Err(failure) => Err(failure),
+    };
+    let progress = match (written, resolution.problem) {
+        (Err(failure), _) | (Ok(_), Some(failure)) => Progress::Failed(failure),
+        (Ok(started), None) => Progress::Applied { started },
+    };
+    Work {
+        deprecations: resolution.deprecations,
+        progress,
+    }
+}
+
+/// From a bundle to a written revision. Gives the version of a revision that was just made.
+async fn revise(
+    context: &Context,
+    extension: &Arc<ClusterExtension>,
+    revisions: &Revisions,
+    target: &Target,
+) -> Result<Option<String>, Failure> {
+    let account = account::choose(extension, context.default_account.as_ref())?;
+    let certificates = render::certificates(context).await?;
+    let pinned = context.bundles.pin(&target.bundle.image).await?;
+    let inputs = format!(
+        "{:?} {account} {:?} {pinned} {certificates:?} {:?}",
+        (extension.generation(), &extension.metadata.annotations),
+        target.bundle,
+        revisions.latest().map(identity),
+    );
+    if context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
+        return Ok(None);
+    }
+    let image = match context.bundles.fetch(&pinned).await {
+        Ok(image) => image,
+        // What is there stays as it is.
+        Err(error) if target.origin == Origin::Installed => {
+            tracing::debug!(
+                extension = extension.name(),
+                error = &error as &dyn std::error::Error,
+                "bundle cannot be fetched"
+            );
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
+    let properties = prepared.bundle.properties_text().map(str::to_owned);
+    let objects = prepared.rendered.into_objects();
+    let mine: Vec<String> = conflicts::definitions(&objects)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let (package, version) = (
+        target.bundle.package.as_str(),
+        target.bundle.metadata.version.as_str(),
+    );
+    let groups = phases(
+        objects,
+        Marks {
+            extension: extension.name(),
+            package,
+            version,
+        },
+    )?;
+    let wanted = Wanted {
+        extension,
+        account: &account,
+        bundle: &target.bundle,
+        properties: properties.as_deref(),
+        groups: &groups,
+        system_namespace: &context.system_namespace,
+    };
+    let plan = plan(&wanted, revisions)?;
+    if matches!(plan, Plan::Create { .. }) {
+        kinds(context, extension, &mine).await?;
+    }
+    write::write(&context.client, &context.system_namespace, &plan).await?;
+    let settled = matches!(plan, Plan::Keep).then_some(inputs);
+    context.memorise(extension.name(), |memory| memory.settled = settled);
+    match plan {
+        Plan::Keep => Ok(None),
+        Plan::Patch(set) => {
+            tracing::info!(
+                extension = extension.name(),
+                revision = set.name(),
+                "changed a revision"
+            );
+            Ok(None)
+        }
+        Plan::Create { set, .. } => {
+            tracing::info!(
+                extension = extension.name(),
+                revision = set.name(),
+                bundle = target.bundle.metadata.name,
+                "made a revision"
+            );
+            Ok(Some(version.to_owned()))
+        }
+    }
+}
+
+/// What of a revision a plan depends on: everything but its status.
+fn identity(set: &ClusterObjectSet) -> impl std::fmt::Debug {
+    let metadata = &set.metadata;
+    let texts = (
+        metadata.labels.clone(),
+        metadata.annotations.clone(),
+        metadata.owner_references.clone(),
+    );
+    (
+        metadata.uid.clone(),
+        metadata.generation,
+        metadata.deletion_timestamp.is_some(),
+        texts,
+    )
+}
+
+/// Whether the package is ours (requirement 5.04).
+fn claim(
+    context: &Context,
+    extension: &Arc<ClusterExtension>,
+    revisions: &Revisions,
+) -> Result<(), ConflictError> {
+    let package = |extension: &ClusterExtension| {
+        extension
+            .spec
+            .source
+            .catalog
+            .as_ref()
+            .map(|c| c.package_name.clone())
+    };
+    let rivals: Vec<Arc<ClusterExtension>> = context
+        .extensions
+        .state()
+        .into_iter()
+        .filter(|other| other.name() != extension.name() && package(other) == package(extension))
+        .collect();
+    let standing = |revisions: &Revisions| match revisions.latest() {
+        Some(_) => Standing::Established,
+        None => Standing::New,
+    };
+    let claims: Vec<Claim<'_>> = rivals
+        .iter()
+        .map(|rival| Claim {
+            extension: rival,
+            standing: standing(&context.revisions(rival.name())),
+        })
+        .collect();
+    conflicts::package(
+        Claim {
+            extension,
+            standing: standing(revisions),
+        },
+        &claims,
+    )
+}
+
+/// Whether the kinds are ours (requirement 7.51). Read live, since a revision is about to be made on it.
+async fn kinds(
+    context: &Context,
+    extension: &ClusterExtension,
+    names: &[String],
+) -> Result<(), ConflictError> {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
+    let mut taken = std::collections::BTreeMap::new();
+    for name in names {
+        let present = definitions
+            .get_metadata_opt(name)
+            .await
+            .map_err(|error| ConflictError::Read {
+                name: name.clone(),
+                cause: Cause(super::failure::chain(&error)),
+            })?;
+        let labels = present
+            .and_then(|present| present.metadata.labels)
+            .unwrap_or_default();
+        if let Some(owner) = conflicts::other_owner(&labels, extension.name()) {
+            taken.insert(name.clone(), owner.to_owned());
+        }
+    }
+    if taken.is_empty() {
+        Ok(())
+    } else {
+        Err(ConflictError::Kinds(taken))
+    }
+}
+
+/// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.
+fn again(context: &Context, name: &str, progress: &Progress) -> Outcome {
+    let severity = match progress {
+        Progress::Applied { .. } => None,
+        Progress::Failed(failure) => Some(failure.severity),
+    };
+    let mut waits = 0;
+    context.memorise(name, |memory| {
+        memory.waits = if severity == Some(Severity::Waiting) {
+            memory.waits.saturating_add(1)
+        } else {
+            0
+        };
+        waits = memory.waits;
+    });
+    match severity {
+        None | Some(Severity::Terminal) => Outcome::Done,
+        Some(Severity::Waiting) => {
+            let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
+            Outcome::After(Duration::from_secs(seconds.into()))
+        }
+        Some(Severity::Transient) => Outcome::Failed,
+    }
+}
+
+/// Writes the status when it differs, unless the extension changed since it was read.
+pub(super) async fn write_status(
+    context: &Context,
+    extension: &ClusterExtension,
+    status: ClusterExtensionStatus,
+) -> Result<(), kube::Error> {
+    if extension.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
+    let next = ClusterExtension {
+        status: Some(status),
+        ..extension.clone()
+    };
+    extensions
+        .replace_status(extension.name(), &PostParams::default(), &next)
+        .await
+        .map(drop)
+}
+
+/// `outcome`, unless a write failed. A conflict means that a newer extension is on its way.
+fn told(action: &'static str, name: &str, written: Result<(), kube::Error>, outcome: Outcome) -> Outcome {
+    match written {
+        Ok(()) => outcome,
+        Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Done,
+        Err(kube::Error::Api(status)) if status.code == 409 => Outcome::After(Duration::from_millis(500)),
+        Err(error) => {
+            tracing::warn!(
+                extension = name,
+                error = &error as &dyn std::error::Error,
+                "cannot {action}"
+            );
+            Outcome::Failed
+        }
+    }
+}

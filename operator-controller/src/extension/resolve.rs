@@ -1,0 +1,394 @@
+//! Which bundle the extension gets: the catalogs are asked, [`olm_resolve`] decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_extension::{BundleMetadata, CatalogFilter, UpgradeConstraintPolicy};
+use olm_api::conditions::{SERVING, is_true, reason};
+use olm_api::names::label;
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, LabelSelector};
+use olm_resolve::catalog::is_asked;
+use olm_resolve::deprecation::{Messages, messages};
+use olm_resolve::keep::{Kept, while_unresolved};
+use olm_resolve::{
+    Availability, Candidate, Catalog, Content, Installed, Package, Reason, Refusal, Request, Selector,
+    SelectorRequirement,
+};
+
+use super::context::{Context, Gates};
+use super::failure::{Failure, Severity, StageError, chain};
+use super::revisions::BundleIdentity;
+use crate::catalogs::Place;
+
+/// The bundle that is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The bundle.
+    pub bundle: BundleIdentity,
+    /// Why this one.
+    pub origin: Origin,
+}
+
+/// Why a bundle is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A catalog offers it.
+    Catalog,
+    /// It is installed, and no catalog answers.
+    Installed,
+}
+
+/// What resolution came to.
+#[derive(Debug, Clone)]
+pub struct Resolution {
+    /// The bundle that is to be there.
+    pub target: Result<Target, Failure>,
+    /// What the catalogs say against what is used; nothing when none answered.
+    pub deprecations: Option<Messages>,
+    /// What is to be told although there is a target.
+    pub problem: Option<Failure>,
+}
+
+/// Why there is no target.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// No bundle fits.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The spec names no package.
+    #[error("spec.source.catalog is missing: there is nothing to install")]
+    NoPackage,
+}
+
+impl StageError for ResolveError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::NoPackage => Severity::Terminal,
+            Self::Refused(refusal) => match refusal.reason() {
+                Reason::Selector(_) | Reason::Range { .. } => Severity::Terminal,
+                // A catalog may answer, or offer something else, at any time; a change of one brings the extension back.
+                _ => Severity::Transient,
+            },
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        if self.severity() == Severity::Terminal {
+            reason::BLOCKED
+        } else {
+            reason::RETRYING
+        }
+    }
+}
+
+/// A catalog and what it answered.
+struct Asked {
+    catalog: Arc<ClusterCatalog>,
+    labels: BTreeMap<String, String>,
+    availability: Availability,
+    answer: Answer,
+}
+
+enum Answer {
+    NotAsked,
+    Absent,
+    Package(Arc<Package>),
+    Failed(String),
+}
+
+/// Asks the selected catalogs and chooses. While none of them answers, what is installed stays the target if it is
+/// still what the spec asks for.
+pub async fn resolve(
+    context: &Context,
+    extension: &ClusterExtension,
+    installed: Option<&ClusterObjectSet>,
+) -> Resolution {
+    let Some(filter) = &extension.spec.source.catalog else {
+        return Resolution {
+            target: Err(ResolveError::NoPackage.into()),
+            deprecations: None,
+            problem: None,
+        };
+    };
+    let selector = filter.selector.as_ref().map(selector);
+    let request = request(filter, selector.as_ref());
+    let present = installed.map(BundleIdentity::of);
+    let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
+    let current = present.as_ref().map(|bundle| Installed {
+        name: &bundle.metadata.name,
+        version: &bundle.metadata.version,
+        release: bundle.metadata.release.as_deref(),
+    });
+    let asked = ask(context, &request).await;
+    let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
+    match olm_resolve::resolve(&catalogs, &request, current.as_ref()) {
+        Ok(found) => {
+            let none = olm_fbc::Deprecations::default();
+            let deprecations = messages(
+                found.deprecations.unwrap_or(&none),
+                &filter.channels,
+                present_name,
+            );
+            let bundle = identity(&filter.package_name, found.bundle, context.gates);
+            let target = Ok(Target {
+                bundle,
+                origin: Origin::Catalog,
+            });
+            Resolution {
+                target,
+                deprecations: Some(deprecations),
+                problem: None,
+            }
+        }
+        Err(refusal) => {
+            let deprecations = all_messages(&asked, &filter.channels, present_name);
+            let silent = matches!(refusal.reason(), Reason::Catalog { .. });
+            let failure = Failure::from(ResolveError::Refused(refusal));
+            let keep = current
+                .as_ref()
+                .is_some_and(|c| while_unresolved(&catalogs, &request, c) == Kept::Yes);
+            match present.filter(|_| keep && failure.severity != Severity::Terminal) {
+                Some(bundle) => {
+                    let target = Ok(Target {
+                        bundle,
+                        origin: Origin::Installed,
+                    });
+                    Resolution {
+                        target,
+                        deprecations,
+                        problem: silent.then_some(failure),
+                    }
+                }
+                None => Resolution {
+                    target: Err(failure),
+                    deprecations,
+                    problem: None,
+                },
+            }
+        }
+    }
+}
+
+fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
+    Request {
+        package: &filter.package_name,
+        version: filter.version.as_deref().filter(|version| !version.is_empty()),
+        channels: &filter.channels,
+        selector,
+        policy: match filter.upgrade_constraint_policy {
+            UpgradeConstraintPolicy::CatalogProvided => olm_resolve::UpgradeConstraintPolicy::CatalogProvided,
+            UpgradeConstraintPolicy::SelfCertified => olm_resolve::UpgradeConstraintPolicy::SelfCertified,
+        },
+    }
+}
+
+fn selector(selector: &LabelSelector) -> Selector {
+    let expressions = selector.match_expressions.iter().flatten();
+    Selector {
+        match_labels: selector.match_labels.clone().unwrap_or_default(),
+        match_expressions: expressions
+            .map(|e| SelectorRequirement {
+                key: e.key.clone(),
+                operator: e.operator.clone(),
+                values: e.values.clone().unwrap_or_default(),
+            })
+            .collect(),
+    }
+}
+
+/// Asks every selected catalog, all at once.
+async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
+    let catalogs = context.cluster_catalogs.state();
+    join_all(
+        catalogs
+            .into_iter()
+            .map(|catalog| ask_one(context, request, catalog))
+            .collect::<Vec<_>>(),
+    )
+    .await
+}
+
+async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterCatalog>) -> Asked {
+    let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
+    // Selectors see the label even before catalogd has set it.
+    labels.insert(label::METADATA_NAME.to_owned(), catalog.name().to_owned());
+    let availability = match catalog.spec.availability_mode {
+        AvailabilityMode::Available => Availability::Available,
+        AvailabilityMode::Unavailable => Availability::Unavailable,
+    };
+    let answer = match is_asked(&labels, availability, request) {
+        Ok(true) => answer(context, &catalog, request.package).await,
+        Ok(false) | Err(_) => Answer::NotAsked,
+    };
+    Asked {
+        catalog,
+        labels,
+        availability,
+        answer,
+    }
+}
+
+async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> Answer {
+    let place = match place(catalog) {
+        Ok(place) => place,
+        Err(problem) => return Answer::Failed(problem),
+    };
+    match context.catalogs.package(place, package).await {
+        Ok(Some(package)) => Answer::Package(package),
+        Ok(None) => Answer::Absent,
+        Err(error) => Answer::Failed(chain(&error)),
+    }
+}
+
+/// Where a catalog is served, or why it is not.
+fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
+    let name = catalog.name();
+    if !is_true(catalog.conditions(), SERVING) {
+        return Err(format!("catalog {name:?} is not being served"));
+    }
+    let status = catalog.status.as_ref();
+    let base = status
+        .and_then(|status| status.urls.as_ref())
+        .map(|urls| urls.base.as_str());
+    let resolved = status.and_then(|status| status.resolved_source.as_ref());
+    let base = base.ok_or_else(|| format!("catalog {name:?} has a nil status.urls value"))?;
+    let resolved =
+        resolved.ok_or_else(|| format!("catalog {name:?} has a nil status.resolvedSource value"))?;
+    let image = resolved.image.as_ref();
+    let image =
+        image.ok_or_else(|| format!("catalog {name:?} has a nil status.resolvedSource.image value"))?;
+    Ok(Place {
+        name,
+        base,
+        reference: &image.reference,
+    })
+}
+
+impl Asked {
+    fn view(&self) -> Catalog<'_> {
+        Catalog {
+            name: self.catalog.name(),
+            priority: self.catalog.spec.priority,
+            labels: &self.labels,
+            availability: self.availability,
+            content: match &self.answer {
+                Answer::NotAsked => Content::NotAsked,
+                Answer::Absent => Content::Absent,
+                Answer::Package(package) => Content::Package(package),
+                Answer::Failed(problem) => Content::Failed(problem),
+            },
+        }
+    }
+}
+
+fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
+    // Resolution refuses a bundle without a readable version.
+    let (version, release) = match &bundle.version {
+        Ok(version) if gates.releases => (
+            version.version.to_string(),
+            version
+                .release
+                .as_ref()
+                .map(|release| release.as_str().to_owned()),
+        ),
+        Ok(version) => (version.to_string(), None),
+        Err(_) => (String::new(), None),
+    };
+    BundleIdentity {
+        package: package.to_owned(),
+        metadata: BundleMetadata {
+            name: bundle.name.clone(),
+            version,
+            release,
+        },
+        image: bundle.image.clone(),
+    }
+}
+
+/// What all catalogs that answered say; nothing when none has the package.
+fn all_messages(asked: &[Asked], channels: &[String], installed: Option<&str>) -> Option<Messages> {
+    let mut all: Option<Messages> = None;
+    for asked in asked {
+        let Answer::Package(package) = &asked.answer else {
+            continue;
+        };
+        let all = all.get_or_insert_default();
+        let Some(deprecations) = package.deprecations() else {
+            continue;
+        };
+        let found = messages(deprecations, channels, installed);
+        for (list, more) in [
+            (&mut all.package, found.package),
+            (&mut all.channels, found.channels),
+            (&mut all.bundle, found.bundle),
+        ] {
+            for message in more {
+                if !list.contains(&message) {
+                    list.push(message);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_catalog::{
+        CatalogUrls, ClusterCatalogSpec, ClusterCatalogStatus, ResolvedCatalogSource, ResolvedImageSource,
+        SourceType,
+    };
+    use olm_api::conditions::{Report, Status, set_condition};
+
+    use super::*;
+
+    #[test]
+    fn a_catalog_has_a_place_only_while_it_is_served() {
+        let mut catalog = ClusterCatalog::new("c", ClusterCatalogSpec::default());
+        assert_eq!(place(&catalog).unwrap_err(), r#"catalog "c" is not being served"#);
+        let mut status = ClusterCatalogStatus::default();
+        let report = Report {
+            condition_type: SERVING,
+            status: Status::True,
+            reason: "Available",
+            message: "",
+            observed_generation: 1,
+        };
+        set_condition(&mut status.conditions, report, jiff::Timestamp::UNIX_EPOCH);
+        catalog.status = Some(status);
+        assert_eq!(
+            place(&catalog).unwrap_err(),
+            r#"catalog "c" has a nil status.urls value"#
+        );
+        if let Some(status) = &mut catalog.status {
+            status.urls = Some(CatalogUrls {
+                base: "https://h/catalogs/c".to_owned(),
+            });
+            status.resolved_source = Some(ResolvedCatalogSource {
+                source_type: SourceType::Image,
+                image: Some(ResolvedImageSource {
+                    reference: "r@sha256:0".to_owned(),
+                }),
+            });
+        }
+        assert_eq!(
+            place(&catalog).unwrap(),
+            Place {
+                name: "c",
+                base: "https://h/catalogs/c",
+                reference: "r@sha256:0"
+            }
+        );
+    }
+
+    #[test]
+    fn an_explicitly_empty_version_is_no_restriction() {
+        let filter = CatalogFilter {
+            version: Some(String::new()),
+            ..CatalogFilter::default()
+        };
+        assert_eq!(request(&filter, None).version, None);
+    }
+}

@@ -1,0 +1,152 @@
+//! What an extension's revisions say: which is installed, which are on their way.
+
+use std::sync::Arc;
+
+use olm_api::ClusterObjectSet;
+use olm_api::cluster_extension::BundleMetadata;
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::conditions::{self, SUCCEEDED};
+use olm_api::names::annotation;
+
+/// An extension's ClusterObjectSets, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct Revisions {
+    sets: Vec<Arc<ClusterObjectSet>>,
+}
+
+impl Revisions {
+    /// Of an extension's sets, in any order.
+    pub fn new(mut sets: Vec<Arc<ClusterObjectSet>>) -> Self {
+        sets.sort_by(|a, b| (a.spec.revision, a.name()).cmp(&(b.spec.revision, b.name())));
+        Self { sets }
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> &[Arc<ClusterObjectSet>] {
+        &self.sets
+    }
+
+    /// The newest, whatever its state.
+    pub fn latest(&self) -> Option<&ClusterObjectSet> {
+        self.sets.last().map(AsRef::as_ref)
+    }
+
+    /// The newest that is wanted and was complete once.
+    pub fn installed(&self) -> Option<&ClusterObjectSet> {
+        self.active().filter(|set| succeeded(set)).last()
+    }
+
+    /// Those that are wanted and were never complete, oldest first.
+    pub fn rolling(&self) -> impl Iterator<Item = &ClusterObjectSet> {
+        self.active().filter(|set| !succeeded(set))
+    }
+
+    fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
+        let wanted = |set: &&ClusterObjectSet| {
+            set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting()
+        };
+        self.sets.iter().map(AsRef::as_ref).filter(wanted)
+    }
+}
+
+fn succeeded(set: &ClusterObjectSet) -> bool {
+    conditions::is_true(set.conditions(), SUCCEEDED)
+}
+
+/// The bundle that a revision was made from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleIdentity {
+    /// The package.
+    pub package: String,
+    /// Its name, version and release.
+    pub metadata: BundleMetadata,
+    /// Its image.
+    pub image: String,
+}
+
+impl BundleIdentity {
+    /// What a revision's annotations say.
+    pub fn of(set: &ClusterObjectSet) -> Self {
+        let text = |key: &str| set.annotation(key).unwrap_or_default().to_owned();
+        Self {
+            package: text(annotation::PACKAGE_NAME),
+            metadata: BundleMetadata {
+                name: text(annotation::BUNDLE_NAME),
+                version: text(annotation::BUNDLE_VERSION),
+                release: set.annotation(annotation::BUNDLE_RELEASE).map(str::to_owned),
+            },
+            image: text(annotation::BUNDLE_REFERENCE),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use jiff::Timestamp;
+    use olm_api::cluster_object_set::{ClusterObjectSetSpec, ClusterObjectSetStatus};
+    use olm_api::conditions::{Report, Status, reason, set_condition};
+
+    use super::*;
+
+    /// A revision as the other tests of this folder want it.
+    pub(in crate::extension) fn revision(
+        number: i64,
+        reports: &[(&str, Status, &str)],
+    ) -> Arc<ClusterObjectSet> {
+        let mut set = ClusterObjectSet::new(
+            &format!("ext-{number}"),
+            ClusterObjectSetSpec {
+                revision: number,
+                ..ClusterObjectSetSpec::default()
+            },
+        );
+        let annotations = [
+            (annotation::PACKAGE_NAME, "pkg".to_owned()),
+            (annotation::BUNDLE_NAME, format!("pkg.v{number}")),
+            (annotation::BUNDLE_VERSION, format!("{number}.0.0")),
+            (annotation::BUNDLE_REFERENCE, format!("reg/pkg:v{number}")),
+        ];
+        set.metadata.annotations = Some(annotations.map(|(k, v)| (k.to_owned(), v)).into());
+        let mut status = ClusterObjectSetStatus::default();
+        for (condition_type, state, message) in reports {
+            let reason = if message.is_empty() {
+                reason::SUCCEEDED
+            } else {
+                reason::RETRYING
+            };
+            let report = Report {
+                condition_type,
+                status: *state,
+                reason,
+                message,
+                observed_generation: 1,
+            };
+            set_condition(&mut status.conditions, report, Timestamp::UNIX_EPOCH);
+        }
+        set.status = Some(status);
+        Arc::new(set)
+    }
+
+    #[test]
+    fn the_newest_complete_revision_is_installed_and_the_others_are_rolling() {
+        let done = [(SUCCEEDED, Status::True, "")];
+        let mut archived = (*revision(4, &done)).clone();
+        archived.spec.lifecycle_state = LifecycleState::Archived;
+        let revisions = Revisions::new(vec![
+            revision(3, &[]),
+            Arc::new(archived),
+            revision(2, &done),
+            revision(1, &done),
+        ]);
+        assert_eq!(revisions.installed().unwrap().name(), "ext-2");
+        assert_eq!(
+            revisions
+                .rolling()
+                .map(ClusterObjectSet::name)
+                .collect::<Vec<_>>(),
+            ["ext-3"]
+        );
+        assert_eq!(revisions.latest().unwrap().name(), "ext-4");
+        assert!(Revisions::default().installed().is_none());
+    }
+}

@@ -1,0 +1,423 @@
+//! The status of a ClusterExtension, from what was found out. Pure: the same facts give the same status, and only a
+//! status that differs is written.
+
+use jiff::Timestamp;
+use olm_api::cluster_extension::{ClusterExtensionStatus, InstallStatus, RevisionStatus};
+use olm_api::conditions::{
+    self, AVAILABLE, BUNDLE_DEPRECATED, CHANNEL_DEPRECATED, DEPRECATED, INSTALLED, PACKAGE_DEPRECATED,
+    PROGRESSING, Report, Status, bounded_message, reason, set_condition, without_ephemeral_addresses,
+};
+use olm_api::{ClusterObjectSet, Condition};
+use olm_resolve::deprecation::Messages;
+
+use super::failure::Failure;
+use super::revisions::{BundleIdentity, Revisions};
+
+/// What the last steps came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// What is wanted is written as a revision; `started` is the version of one that was just made and has no status yet.
+    Applied {
+        /// The bundle version of the new revision.
+        started: Option<String>,
+    },
+    /// A step failed.
+    Failed(Failure),
+}
+
+/// Everything that the status tells.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The generation that was worked on.
+    pub generation: i64,
+    /// The extension's revisions.
+    pub revisions: &'a Revisions,
+    /// What the catalogs say against what is used; nothing when none could be asked.
+    pub deprecations: Option<&'a Messages>,
+    /// What the last steps came to.
+    pub progress: &'a Progress,
+}
+
+/// The new status, given the present one.
+pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp) -> ClusterExtensionStatus {
+    let mut next = present.clone();
+    let installed = facts.revisions.installed();
+    let bundle = installed.map(BundleIdentity::of);
+    let mut list = Conditions {
+        list: &mut next.conditions,
+        generation: facts.generation,
+        now,
+    };
+    deprecations(&mut list, facts, bundle.as_ref());
+    let rolling = facts.revisions.rolling().last();
+    if let Some(set) = installed {
+        list.mirror(set, AVAILABLE);
+    }
+    match facts.progress {
+        Progress::Failed(failure) => {
+            let status = if failure.reason == reason::RETRYING {
+                Status::True
+            } else {
+                Status::False
+            };
+            list.set(
+                PROGRESSING,
+                status,
+                failure.reason,
+                &without_ephemeral_addresses(&failure.message),
+            );
+        }
+        Progress::Applied {
+            started: Some(version),
+        } => {
+            list.set(
+                PROGRESSING,
+                Status::True,
+                reason::ROLLING_OUT,
+                &format!("Revision {version} is rolling out."),
+            );
+        }
+        Progress::Applied { started: None } => {
+            if let Some(set) = rolling.or(installed) {
+                list.mirror(set, PROGRESSING);
+            }
+        }
+    }
+    match &bundle {
+        Some(bundle) => {
+            let message = format!("Installed bundle {} successfully", bundle.image);
+            list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
+        }
+        None => list.set(
+            INSTALLED,
+            Status::False,
+            not_installed(facts, rolling),
+            "No bundle installed",
+        ),
+    }
+    next.install = bundle.map(|bundle| InstallStatus {
+        bundle: bundle.metadata,
+    });
+    if matches!(facts.progress, Progress::Applied { .. }) {
+        next.active_revisions = active_revisions(facts.revisions);
+    }
+    next
+}
+
+/// Nothing is there, and nothing is on its way or what is on its way is stuck: failed. Else: absent as yet.
+fn not_installed(facts: Facts<'_>, rolling: Option<&ClusterObjectSet>) -> &'static str {
+    if matches!(facts.progress, Progress::Applied { started: Some(_) }) {
+        return reason::ABSENT;
+    }
+    match rolling {
+        None => reason::FAILED,
+        Some(set) => match conditions::find(set.conditions(), PROGRESSING) {
+            Some(condition) if condition.reason == reason::RETRYING => reason::FAILED,
+            _ => reason::ABSENT,
+        },
+    }
+}
+
+fn active_revisions(revisions: &Revisions) -> Vec<RevisionStatus> {
+    let of = |set: &ClusterObjectSet, conditions: Vec<Condition>| RevisionStatus {
+        name: set.name().to_owned(),
+        conditions,
+    };
+    let installed = revisions.installed().map(|set| of(set, Vec::new()));
+    let rolling = revisions.rolling().map(|set| {
+        let shown = |c: &&Condition| c.type_ == AVAILABLE || c.type_ == PROGRESSING;
+        of(set, set.conditions().iter().filter(shown).map(bounded).collect())
+    });
+    installed.into_iter().chain(rolling).collect()
+}
+
+fn bounded(condition: &Condition) -> Condition {
+    Condition {
+        message: bounded_message(&condition.message),
+        ..condition.clone()
+    }
+}
+
+fn deprecations(list: &mut Conditions<'_>, facts: Facts<'_>, installed: Option<&BundleIdentity>) {
+    const UNKNOWN: &str = "deprecation status unknown: catalog data unavailable";
+    let Some(messages) = facts.deprecations else {
+        for condition_type in [DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED] {
+            list.set(
+                condition_type,
+                Status::Unknown,
+                reason::DEPRECATION_STATUS_UNKNOWN,
+                UNKNOWN,
+            );
+        }
+        match installed {
+            Some(_) => list.set(
+                BUNDLE_DEPRECATED,
+                Status::Unknown,
+                reason::DEPRECATION_STATUS_UNKNOWN,
+                UNKNOWN,
+            ),
+            None => list.set(
+                BUNDLE_DEPRECATED,
+                Status::Unknown,
+                reason::ABSENT,
+                "no bundle installed yet",
+            ),
+        }
+        return;
+    };
+    let all: Vec<String> = messages.all().map(str::to_owned).collect();
+    list.deprecated(DEPRECATED, &all, "not deprecated");
+    list.deprecated(PACKAGE_DEPRECATED, &messages.package, "package not deprecated");
+    list.deprecated(CHANNEL_DEPRECATED, &messages.channels, "channel not deprecated");
+    match installed {
+        Some(_) => list.deprecated(BUNDLE_DEPRECATED, &messages.bundle, "bundle not deprecated"),
+        None => list.set(
+            BUNDLE_DEPRECATED,
+            Status::Unknown,
+            reason::ABSENT,
+            "no bundle installed yet",
+        ),
+    }
+}
+
+struct Conditions<'a> {
+    list: &'a mut Vec<Condition>,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl Conditions<'_> {
+    fn set(&mut self, condition_type: &str, status: Status, reason: &str, message: &str) {
+        let message = bounded_message(message);
+        let report = Report {
+            condition_type,
+            status,
+            reason,
+            message: &message,
+            observed_generation: self.generation,
+        };
+        set_condition(self.list, report, self.now);
+    }
+
+    fn deprecated(&mut self, condition_type: &str, messages: &[String], otherwise: &str) {
+        if messages.is_empty() {
+            self.set(condition_type, Status::False, reason::NOT_DEPRECATED, otherwise);
+        } else {
+            self.set(
+                condition_type,
+                Status::True,
+                reason::DEPRECATED,
+                &messages.join("\n"),
+            );
+        }
+    }
+
+    /// Takes a condition over from a revision, with its time: what is told is the revision's own state.
+    fn mirror(&mut self, set: &ClusterObjectSet, condition_type: &str) {
+        let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
+            return;
+        };
+        let mirrored = Condition {
+            observed_generation: Some(self.generation),
+            ..bounded(theirs)
+        };
+        match self.list.iter_mut().find(|c| c.type_ == condition_type) {
+            Some(ours) => *ours = mirrored,
+            None => self.list.push(mirrored),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::conditions::SUCCEEDED;
+
+    use super::super::failure::Severity;
+    use super::super::revisions::tests::revision;
+    use super::*;
+
+    const APPLIED: Progress = Progress::Applied { started: None };
+
+    fn make(
+        revisions: &Revisions,
+        progress: &Progress,
+        deprecations: Option<&Messages>,
+    ) -> ClusterExtensionStatus {
+        let facts = Facts {
+            generation: 7,
+            revisions,
+            deprecations,
+            progress,
+        };
+        let first = status(
+            &ClusterExtensionStatus::default(),
+            facts,
+            Timestamp::from_second(1).unwrap(),
+        );
+        let again = status(&first, facts, Timestamp::from_second(2).unwrap());
+        assert_eq!(first, again, "the same facts change nothing");
+        first
+    }
+
+    fn line(status: &ClusterExtensionStatus, condition_type: &str) -> String {
+        let c = conditions::find(&status.conditions, condition_type).unwrap();
+        assert_eq!(c.observed_generation, Some(7));
+        format!("{} {} {}", c.status, c.reason, c.message)
+    }
+
+    fn failed(severity: Severity, reason: &'static str) -> Progress {
+        Progress::Failed(Failure {
+            severity,
+            reason,
+            message: "read tcp 10.0.0.1:5->10.0.0.2:443: gone".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_first_installation_is_absent_until_it_is_complete() {
+        let nothing = Revisions::default();
+        let started = make(
+            &nothing,
+            &Progress::Applied {
+                started: Some("1.0.0".to_owned()),
+            },
+            None,
+        );
+        assert_eq!(
+            line(&started, PROGRESSING),
+            "True RollingOut Revision 1.0.0 is rolling out."
+        );
+        assert_eq!(line(&started, INSTALLED), "False Absent No bundle installed");
+        let stuck = Revisions::new(vec![revision(1, &[(PROGRESSING, Status::True, "boom")])]);
+        assert_eq!(
+            line(&make(&stuck, &APPLIED, None), INSTALLED),
+            "False Failed No bundle installed"
+        );
+        assert_eq!(
+            line(&make(&stuck, &APPLIED, None), PROGRESSING),
+            "True Retrying boom"
+        );
+        let moving = Revisions::new(vec![revision(1, &[(PROGRESSING, Status::True, "")])]);
+        assert_eq!(
+            line(&make(&moving, &APPLIED, None), INSTALLED),
+            "False Absent No bundle installed"
+        );
+    }
+
+    #[test]
+    fn what_is_installed_stays_installed_while_a_step_fails() {
+        let revisions = Revisions::new(vec![revision(
+            1,
+            &[(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")],
+        )]);
+        for (progress, expected) in [
+            (
+                failed(Severity::Transient, reason::RETRYING),
+                "True Retrying gone",
+            ),
+            (
+                failed(Severity::Terminal, reason::INVALID_CONFIGURATION),
+                "False InvalidConfiguration gone",
+            ),
+            (failed(Severity::Waiting, reason::BLOCKED), "False Blocked gone"),
+        ] {
+            let status = make(&revisions, &progress, None);
+            assert_eq!(line(&status, PROGRESSING), expected);
+            assert_eq!(
+                line(&status, INSTALLED),
+                "True Succeeded Installed bundle reg/pkg:v1 successfully"
+            );
+            assert_eq!(line(&status, AVAILABLE), "True Succeeded ");
+            assert_eq!(status.install.unwrap().bundle.name, "pkg.v1");
+        }
+        let status = make(
+            &Revisions::default(),
+            &failed(Severity::Transient, reason::RETRYING),
+            None,
+        );
+        assert_eq!(line(&status, INSTALLED), "False Failed No bundle installed");
+        assert_eq!(status.install, None);
+    }
+
+    #[test]
+    fn an_upgrade_shows_the_new_revision_and_keeps_the_old_as_installed() {
+        let revisions = Revisions::new(vec![
+            revision(
+                1,
+                &[(SUCCEEDED, Status::True, ""), (PROGRESSING, Status::True, "")],
+            ),
+            revision(
+                2,
+                &[
+                    (PROGRESSING, Status::True, "two"),
+                    (AVAILABLE, Status::False, "no"),
+                ],
+            ),
+        ]);
+        let status = make(&revisions, &APPLIED, None);
+        assert_eq!(line(&status, PROGRESSING), "True Retrying two");
+        assert_eq!(status.install.unwrap().bundle.version, "1.0.0");
+        let names: Vec<_> = status
+            .active_revisions
+            .iter()
+            .map(|r| (r.name.as_str(), r.conditions.len()))
+            .collect();
+        assert_eq!(names, [("ext-1", 0), ("ext-2", 2)]);
+    }
+
+    #[test]
+    fn conditions_appear_in_a_fixed_order() {
+        let revisions = Revisions::new(vec![revision(
+            1,
+            &[
+                (SUCCEEDED, Status::True, ""),
+                (PROGRESSING, Status::True, ""),
+                (AVAILABLE, Status::True, ""),
+            ],
+        )]);
+        let status = make(&revisions, &APPLIED, Some(&Messages::default()));
+        let types: Vec<&str> = status.conditions.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(
+            types,
+            [
+                DEPRECATED,
+                PACKAGE_DEPRECATED,
+                CHANNEL_DEPRECATED,
+                BUNDLE_DEPRECATED,
+                AVAILABLE,
+                PROGRESSING,
+                INSTALLED
+            ]
+        );
+    }
+
+    #[test]
+    fn deprecations_are_told_apart_and_together() {
+        let known = Messages {
+            package: vec!["p".to_owned()],
+            channels: vec!["s".to_owned()],
+            bundle: vec!["one".to_owned()],
+        };
+        let revisions = Revisions::new(vec![revision(1, &[(SUCCEEDED, Status::True, "")])]);
+        let status = make(&revisions, &APPLIED, Some(&known));
+        assert_eq!(line(&status, DEPRECATED), "True Deprecated p\ns\none");
+        assert_eq!(line(&status, PACKAGE_DEPRECATED), "True Deprecated p");
+        assert_eq!(line(&status, CHANNEL_DEPRECATED), "True Deprecated s");
+        assert_eq!(line(&status, BUNDLE_DEPRECATED), "True Deprecated one");
+        let none = make(&revisions, &APPLIED, Some(&Messages::default()));
+        assert_eq!(line(&none, DEPRECATED), "False NotDeprecated not deprecated");
+        assert_eq!(
+            line(&none, BUNDLE_DEPRECATED),
+            "False NotDeprecated bundle not deprecated"
+        );
+        let unknown = make(&Revisions::default(), &APPLIED, None);
+        assert_eq!(
+            line(&unknown, DEPRECATED),
+            "Unknown DeprecationStatusUnknown deprecation status unknown: catalog data unavailable"
+        );
+        assert_eq!(
+            line(&unknown, BUNDLE_DEPRECATED),
+            "Unknown Absent no bundle installed yet"
+        );
+    }
+}

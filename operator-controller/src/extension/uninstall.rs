@@ -1,0 +1,135 @@
+//! Deletion: the revisions go first, each taking its objects down, then the extension.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Api, DeleteParams, ListParams};
+use olm_api::conditions::{self, PROGRESSING, Report, Status, bounded_message, reason, set_condition};
+use olm_api::names::label;
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_platform::queue::Outcome;
+
+use super::context::Context;
+use super::finalizers;
+use super::reconcile::write_status;
+use super::revisions::Revisions;
+
+/// How long until it is looked again whether the revisions are gone; their deletion is also watched.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Kubernetes' own mark of a deletion that leaves dependants behind.
+const ORPHAN: &str = "orphan";
+
+/// Takes an extension down.
+pub async fn uninstall(context: &Context, extension: &ClusterExtension) -> Outcome {
+    match take_down(context, extension).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::warn!(
+                extension = extension.name(),
+                error = &error as &dyn std::error::Error,
+                "cannot uninstall yet"
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Outcome, kube::Error> {
+    let Some(rest) = finalizers::without_ours(extension) else {
+        return Ok(Outcome::Done);
+    };
+    let orphaned = extension
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|name| name == ORPHAN);
+    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
+    let left = if orphaned {
+        Revisions::default()
+    } else {
+        context.revisions(extension.name())
+    };
+    if left.all().is_empty() && !orphaned {
+        // What the watch says may be old; the last step looks at the live list.
+        let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+        if !sets.list_metadata(&labelled).await?.items.is_empty() {
+            return Ok(Outcome::After(Duration::from_secs(1)));
+        }
+    }
+    if left.all().is_empty() {
+        finalizers::write(&context.client, extension, &rest).await?;
+        context.forget(extension.name());
+        return Ok(Outcome::Done);
+    }
+    for set in left.all().iter().filter(|set| !set.is_deleting()) {
+        match sets.delete(set.name(), &DeleteParams::background()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    tell(context, extension, &left).await
+}
+
+/// Says what the deletion waits for.
+async fn tell(
+    context: &Context,
+    extension: &ClusterExtension,
+    left: &Revisions,
+) -> Result<Outcome, kube::Error> {
+    let mut status = extension.status.clone().unwrap_or_default();
+    let message = waiting(left);
+    let report = Report {
+        condition_type: PROGRESSING,
+        status: Status::True,
+        reason: reason::RETRYING,
+        message: &message,
+        observed_generation: extension.generation(),
+    };
+    set_condition(&mut status.conditions, report, Timestamp::now());
+    write_status(context, extension, status).await?;
+    Ok(Outcome::After(AGAIN))
+}
+
+fn waiting(left: &Revisions) -> String {
+    let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
+    let told: Vec<String> = left
+        .all()
+        .iter()
+        .filter(|set| set.is_deleting())
+        .filter_map(|set| {
+            let progressing = conditions::find(set.conditions(), PROGRESSING)?;
+            (progressing.reason != reason::SUCCEEDED)
+                .then(|| format!("{}: {}", set.name(), progressing.message))
+        })
+        .collect();
+    let mut message = format!(
+        "uninstalling: waiting for revisions to be taken down: {}",
+        names.join(", ")
+    );
+    for line in told {
+        message.push('\n');
+        message.push_str(&line);
+    }
+    bounded_message(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::revisions::tests::revision;
+    use super::*;
+
+    #[test]
+    fn a_deletion_says_what_it_waits_for() {
+        let mut stuck = (*revision(2, &[(PROGRESSING, Status::True, "account gone")])).clone();
+        stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+        let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
+        assert_eq!(
+            waiting(&left),
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\next-2: account gone"
+        );
+    }
+}

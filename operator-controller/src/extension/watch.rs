@@ -1,0 +1,164 @@
+//! What makes an extension be looked at: its own changes, those of its revisions, those of catalogs.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use olm_api::conditions::{SERVING, is_true};
+use olm_api::names::{CLUSTER_EXTENSION, label};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_platform::queue::Queue;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+use super::context::Context;
+
+/// Where the stores are written.
+pub struct Writers {
+    /// Of ClusterExtensions.
+    pub extensions: Writer<ClusterExtension>,
+    /// Of ClusterCatalogs.
+    pub catalogs: Writer<ClusterCatalog>,
+    /// Of ClusterObjectSets.
+    pub sets: Writer<ClusterObjectSet>,
+}
+
+/// Fills the stores and adds to the queue what is to be looked at. `revisions` is notified of changes of revisions.
+/// Never returns.
+pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>, revisions: Arc<Notify>) {
+    let client = &context.client;
+    let extensions = async {
+        let events = follow(client, writers.extensions);
+        pin_mut!(events);
+        while let Some(event) = events.next().await {
+            if let Some(extension) = changed(&event) {
+                queue.add(extension.name().to_owned());
+            }
+        }
+    };
+    let sets = async {
+        let events = follow(client, writers.sets);
+        pin_mut!(events);
+        while let Some(event) = events.next().await {
+            let Some(set) = changed(&event) else { continue };
+            revisions.notify_one();
+            if set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)
+                && let Some(owner) = set.label(label::OWNER_NAME)
+            {
+                queue.add(owner.to_owned());
+            }
+        }
+    };
+    let catalogs = async {
+        let events = follow(client, writers.catalogs);
+        pin_mut!(events);
+        let mut marks: HashMap<String, u64> = HashMap::new();
+        while let Some(event) = events.next().await {
+            let Some(catalog) = changed(&event) else { continue };
+            let name = catalog.name().to_owned();
+            let differs = if matches!(event, Event::Delete(_)) {
+                marks.remove(&name).is_some()
+            } else {
+                let mark = mark(catalog);
+                marks.insert(name, mark) != Some(mark)
+            };
+            if differs {
+                context
+                    .extensions
+                    .state()
+                    .iter()
+                    .for_each(|extension| queue.add(extension.name().to_owned()));
+            }
+        }
+    };
+    futures::join!(extensions, sets, catalogs);
+}
+
+/// Follows all objects of a kind into a store. An object that cannot be read is left out and told, not in the way of
+/// the others.
+fn follow<K>(client: &Client, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    let api: Api<DeserializeGuard<K>> = Api::all(client.clone());
+    watcher::watcher(api, watcher::Config::default())
+        .default_backoff()
+        .inspect_err(|error| tracing::debug!(kind = %K::kind(&()), error = error as &dyn std::error::Error, "watch is interrupted"))
+        .try_filter_map(async |event| Ok(readable(event)))
+        .reflect(writer)
+        .filter_map(async |event| event.ok())
+}
+
+fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
+    let read = |guard: DeserializeGuard<K>| match guard.0 {
+        Ok(mut object) => {
+            // Who wrote which field is never looked at and larger than the rest.
+            object.managed_fields_mut().clear();
+            Some(object)
+        }
+        Err(error) => {
+            tracing::error!(kind = %K::kind(&()), name = error.metadata.name.as_deref(), %error, "an object cannot be read");
+            None
+        }
+    };
+    Some(match event {
+        Event::Apply(guard) => Event::Apply(read(guard)?),
+        Event::Delete(guard) => Event::Delete(read(guard)?),
+        Event::InitApply(guard) => Event::InitApply(read(guard)?),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    })
+}
+
+fn changed<K>(event: &Event<K>) -> Option<&K> {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
+        Event::Init | Event::InitDone => None,
+    }
+}
+
+/// Differs when a catalog may lead to another resolution.
+fn mark(catalog: &ClusterCatalog) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let status = catalog.status.as_ref();
+    let image = status
+        .and_then(|s| s.resolved_source.as_ref()?.image.as_ref())
+        .map(|image| &image.reference);
+    let base = status.and_then(|s| s.urls.as_ref()).map(|urls| &urls.base);
+    let unavailable =
+        catalog.spec.availability_mode == olm_api::cluster_catalog::AvailabilityMode::Unavailable;
+    (image, base, is_true(catalog.conditions(), SERVING)).hash(&mut hasher);
+    (
+        unavailable,
+        catalog.spec.priority,
+        &catalog.metadata.labels,
+        &catalog.metadata.uid,
+    )
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_resolution_looks_at_makes_extensions_look_again() {
+        let catalog = ClusterCatalog::new("c", olm_api::cluster_catalog::ClusterCatalogSpec::default());
+        let mut polled = catalog.clone();
+        polled.status = Some(olm_api::cluster_catalog::ClusterCatalogStatus {
+            last_unpacked: Some(olm_api::Time(jiff::Timestamp::UNIX_EPOCH)),
+            ..Default::default()
+        });
+        assert_eq!(mark(&catalog), mark(&polled));
+        let mut preferred = catalog.clone();
+        preferred.spec.priority = 1;
+        assert_ne!(mark(&catalog), mark(&preferred));
+    }
+}

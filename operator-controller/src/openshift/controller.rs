@@ -1,0 +1,224 @@
+//! Runs the gate: ClusterVersion and revisions in, one condition out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::runtime::reflector::Store;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, ResourceExt as _};
+use olm_api::ClusterObjectSet;
+use olm_api::conditions::{UPGRADEABLE, whole_seconds};
+use olm_api::names::CLUSTER_OPERATOR;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::verdict::{Revision, Verdict, verdict};
+use super::version::{ClusterVersionError, MinorVersion};
+
+const GROUP: &str = "config.openshift.io";
+/// The one object of kind ClusterVersion.
+const CLUSTER_VERSION: &str = "version";
+/// How long to wait after a failure, and how often to look whether somebody else changed the condition.
+const PAUSE: Duration = Duration::from_mins(1);
+/// How long changes are gathered, so that many revisions at once lead to one look.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Why the condition could not be written; every cause is transient.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The API server did not do what it was asked.
+    #[error("cannot {action}")]
+    Api {
+        /// What was asked.
+        action: &'static str,
+        /// Its answer.
+        #[source]
+        source: kube::Error,
+    },
+    /// The cluster's version is not known.
+    #[error("ClusterVersion `version` does not say which version is desired")]
+    NoVersion,
+    /// The cluster's version cannot be read.
+    #[error(transparent)]
+    Version(#[from] ClusterVersionError),
+}
+
+fn api(action: &'static str) -> impl FnOnce(kube::Error) -> GateError {
+    move |source| GateError::Api { action, source }
+}
+
+/// Whether this cluster is an OpenShift cluster.
+pub async fn is_openshift(client: &Client) -> Result<bool, kube::Error> {
+    let groups = client.list_api_groups().await?;
+    Ok(groups.groups.iter().any(|group| group.name == GROUP))
+}
+
+fn resource(kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", kind), plural)
+}
+
+/// Keeps the condition up to date until `stop` is cancelled. `changed` is notified when a revision changes.
+pub async fn run(
+    client: Client,
+    sets: Store<ClusterObjectSet>,
+    changed: Arc<Notify>,
+    stop: CancellationToken,
+) {
+    let versions: Api<DynamicObject> =
+        Api::all_with(client.clone(), &resource("ClusterVersion", "clusterversions"));
+    let config = watcher::Config::default().fields(&format!("metadata.name={CLUSTER_VERSION}"));
+    let mut events = watcher(versions, config)
+        .default_backoff()
+        .applied_objects()
+        .boxed();
+    let mut cluster: Option<DynamicObject> = None;
+    loop {
+        if let Some(version) = &cluster
+            && let Err(error) = evaluate(&client, version, &sets).await
+        {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot report whether the cluster may be updated"
+            );
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            event = events.try_next() => match event {
+                Ok(Some(version)) => cluster = Some(version),
+                Ok(None) => return,
+                Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "watch of ClusterVersion is interrupted"),
+            },
+            () = changed.notified() => tokio::time::sleep(GATHER).await,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn evaluate(
+    client: &Client,
+    version: &DynamicObject,
+    sets: &Store<ClusterObjectSet>,
+) -> Result<(), GateError> {
+    let desired = version
+        .data
+        .pointer("/status/desired/version")
+        .and_then(Value::as_str)
+        .ok_or(GateError::NoVersion)?;
+    let cluster = MinorVersion::of_cluster(desired)?;
+    let revisions: Vec<Revision> = sets.state().iter().filter_map(|set| Revision::of(set)).collect();
+    write(client, &verdict(cluster, &revisions)).await
+}
+
+/// Sets the condition and leaves everything else as it is: the whole status is written back with the resource version
+/// it was read at, so that a condition another program writes meanwhile is not lost.
+async fn write(client: &Client, verdict: &Verdict) -> Result<(), GateError> {
+    let operators: Api<DynamicObject> =
+        Api::all_with(client.clone(), &resource("ClusterOperator", "clusteroperators"));
+    let present = operators
+        .get_opt(CLUSTER_OPERATOR)
+        .await
+        .map_err(api("read ClusterOperator `olm`"))?;
+    let mut operator = if let Some(operator) = present {
+        operator
+    } else {
+        let mut new = DynamicObject::new(CLUSTER_OPERATOR, &resource("ClusterOperator", "clusteroperators"));
+        new.data = json!({"spec": {}});
+        operators
+            .create(&PostParams::default(), &new)
+            .await
+            .map_err(api("create ClusterOperator `olm`"))?
+    };
+    if !set(&mut operator.data, verdict, Timestamp::now()) {
+        return Ok(());
+    }
+    let name = operator.name_any();
+    operators
+        .replace_status(&name, &PostParams::default(), &operator)
+        .await
+        .map_err(api("write the status of ClusterOperator `olm`"))?;
+    tracing::info!(
+        status = verdict.status.as_str(),
+        reason = verdict.reason,
+        "told the cluster whether it may be updated"
+    );
+    Ok(())
+}
+
+/// Sets the condition in the object; false when it stood there already. The transition time moves with the status only.
+fn set(operator: &mut Value, verdict: &Verdict, now: Timestamp) -> bool {
+    let mut condition = json!({
+        "type": UPGRADEABLE,
+        "status": verdict.status.as_str(),
+        "reason": verdict.reason,
+        "message": olm_api::conditions::bounded_message(&verdict.message),
+        "lastTransitionTime": whole_seconds(now),
+    });
+    let Value::Object(root) = operator else {
+        return false;
+    };
+    let status = root.entry("status").or_insert_with(|| json!({}));
+    let Value::Object(status) = status else {
+        return false;
+    };
+    let Value::Array(conditions) = status.entry("conditions").or_insert_with(|| json!([])) else {
+        return false;
+    };
+    let Some(present) = conditions
+        .iter_mut()
+        .find(|c| c.get("type") == Some(&json!(UPGRADEABLE)))
+    else {
+        conditions.push(condition);
+        return true;
+    };
+    if present.get("status") == condition.get("status")
+        && let Some(time) = present.get("lastTransitionTime").cloned()
+        && let Some(own) = condition.get_mut("lastTransitionTime")
+    {
+        *own = time;
+    }
+    let differs = *present != condition;
+    *present = condition;
+    differs
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::conditions::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_our_condition_is_written_and_its_time_moves_with_its_status() {
+        let mut operator =
+            json!({"spec": {}, "status": {"conditions": [{"type": "Available", "status": "True"}], "x": 1}});
+        let mut verdict = Verdict {
+            status: Status::False,
+            reason: "A",
+            message: "a".to_owned(),
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert!(set(&mut operator, &verdict, at(1)));
+        assert!(!set(&mut operator, &verdict, at(2)));
+        verdict.message = "b".to_owned();
+        assert!(set(&mut operator, &verdict, at(3)));
+        assert_eq!(
+            operator["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:01Z"
+        );
+        verdict.status = Status::True;
+        assert!(set(&mut operator, &verdict, at(4)));
+        assert_eq!(
+            operator["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:04Z"
+        );
+        assert_eq!(
+            operator["status"]["conditions"][0],
+            json!({"type": "Available", "status": "True"})
+        );
+        assert_eq!(operator["status"]["x"], 1);
+    }
+}

@@ -1,0 +1,333 @@
+//! Whether the cluster may be updated, given what is installed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::conditions::{self, Status, reason};
+use olm_api::names::{annotation, property};
+use olm_api::{ClusterObjectSet, conditions::SUCCEEDED};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::version::{MaximumError, MinorVersion, parse_maximum};
+
+/// A revision of an extension, as far as it counts here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revision {
+    /// The ClusterExtension's name.
+    pub extension: String,
+    /// The bundle's name.
+    pub bundle: String,
+    /// The revision's number.
+    pub number: i64,
+    /// Whether it is wanted.
+    pub state: LifecycleState,
+    /// Whether it was complete once.
+    pub rollout: Rollout,
+    /// The bundle's properties, a JSON list; absent: it has none.
+    pub properties: Option<String>,
+}
+
+/// Whether a revision was complete once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollout {
+    /// It was.
+    Complete,
+    /// It was not.
+    UnderWay,
+}
+
+impl Revision {
+    /// The facts about a ClusterObjectSet; nothing when no extension owns it.
+    pub fn of(set: &ClusterObjectSet) -> Option<Self> {
+        use olm_api::names::{CLUSTER_EXTENSION, label};
+        (set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then_some(())?;
+        let complete = conditions::is_true(set.conditions(), SUCCEEDED);
+        Some(Self {
+            extension: set.label(label::OWNER_NAME)?.to_owned(),
+            bundle: set
+                .annotation(annotation::BUNDLE_NAME)
+                .unwrap_or_default()
+                .to_owned(),
+            number: set.spec.revision,
+            state: set.spec.lifecycle_state,
+            rollout: if complete {
+                Rollout::Complete
+            } else {
+                Rollout::UnderWay
+            },
+            properties: set.annotation(annotation::PROPERTIES).map(str::to_owned),
+        })
+    }
+}
+
+/// The condition to be set on the ClusterOperator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// `False` blocks a minor update.
+    pub status: Status,
+    /// A word for it.
+    pub reason: &'static str,
+    /// Which bundles block it, why, and what to do; or what could not be read.
+    pub message: String,
+}
+
+/// What is known of one bundle.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    extension: String,
+    bundle: String,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "bundle {:?} for ClusterExtension {:?}",
+            self.bundle, self.extension
+        )
+    }
+}
+
+/// Why a bundle's properties say nothing.
+#[derive(Debug, thiserror::Error)]
+enum PropertiesError {
+    #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
+    Shape(serde_json::Error),
+    #[error("more than one olm.maxOpenShiftVersion found in bundle")]
+    Several,
+    #[error("olm.maxOpenShiftVersion: {0}")]
+    Value(MaximumError),
+}
+
+/// Whether a cluster at `cluster` may be updated to its next minor version (requirements 1.54 to 1.58). What cannot
+/// be read blocks, too, and is reported.
+pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
+    let next = cluster.next();
+    let mut blockers: BTreeMap<Named, MinorVersion> = BTreeMap::new();
+    let mut errors: BTreeMap<Named, String> = BTreeMap::new();
+    for revision in counting(revisions) {
+        let named = Named {
+            extension: revision.extension.clone(),
+            bundle: revision.bundle.clone(),
+        };
+        match revision.properties.as_deref().map_or(Ok(None), maximum) {
+            Ok(Some(maximum)) if !maximum.allows(next) => {
+                blockers.insert(named, maximum);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                errors.insert(named, error.to_string());
+            }
+        }
+    }
+    let unreadable = errors
+        .iter()
+        .map(|(named, error)| {
+            format!(
+                "error with cluster extension {}: error in bundle {}: {error}",
+                named.extension, named.bundle
+            )
+        })
+        .collect::<Vec<_>>()
+        .join("\n");
+    if blockers.is_empty() && errors.is_empty() {
+        let message = format!("Every installed bundle supports OpenShift {next}.");
+        return Verdict {
+            status: Status::True,
+            reason: reason::AS_EXPECTED,
+            message,
+        };
+    }
+    if blockers.is_empty() {
+        return Verdict {
+            status: Status::False,
+            reason: reason::FAILURE_GETTING_EXTENSION_METADATA,
+            message: unreadable,
+        };
+    }
+    let mut message = blocked(next, &blockers);
+    if !errors.is_empty() {
+        message.push_str(
+            "\n Additionally the following errors were encountered while getting extension metadata: ",
+        );
+        message.push_str(&unreadable);
+    }
+    Verdict {
+        status: Status::False,
+        reason: reason::INCOMPATIBLE_OPERATORS_INSTALLED,
+        message,
+    }
+}
+
+fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, MinorVersion>) -> String {
+    let names = blockers
+        .keys()
+        .map(Named::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    let limits = blockers
+        .iter()
+        .map(|(named, maximum)| format!("{:?} works on OpenShift {maximum} at the latest", named.bundle))
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "Found ClusterExtensions that require upgrades prior to upgrading cluster to version {next}: {names}. \
+         Kubernetes APIs that a later version removes could break them: {limits}. \
+         Update each to a bundle that supports {next}, or uninstall it."
+    )
+}
+
+/// The revisions that count: of each extension the newest that is wanted, and the newest wanted one that was
+/// complete, because that one runs until the other is complete.
+fn counting(revisions: &[Revision]) -> impl Iterator<Item = &Revision> {
+    let mut newest: BTreeMap<(&str, bool), &Revision> = BTreeMap::new();
+    for revision in revisions.iter().filter(|r| r.state == LifecycleState::Active) {
+        for complete in [false, true] {
+            if complete && revision.rollout != Rollout::Complete {
+                continue;
+            }
+            let entry = newest
+                .entry((revision.extension.as_str(), complete))
+                .or_insert(revision);
+            if entry.number < revision.number {
+                *entry = revision;
+            }
+        }
+    }
+    newest.into_values()
+}
+
+fn maximum(properties: &str) -> Result<Option<MinorVersion>, PropertiesError> {
+    #[derive(Deserialize)]
+    struct Property {
+        #[serde(rename = "type", default)]
+        property_type: String,
+        value: Option<Box<RawValue>>,
+    }
+    let list: Vec<Property> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
+    let mut maxima = list
+        .iter()
+        .filter(|p| p.property_type == property::MAX_OPENSHIFT_VERSION);
+    let Some(first) = maxima.next() else {
+        return Ok(None);
+    };
+    if maxima.next().is_some() {
+        return Err(PropertiesError::Several);
+    }
+    let absent = || PropertiesError::Value(MaximumError::Kind("null".to_owned()));
+    let value = first.value.as_deref().ok_or_else(absent)?;
+    parse_maximum(value).map(Some).map_err(PropertiesError::Value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(extension: &str, number: i64, maximum: &str) -> Revision {
+        Revision {
+            extension: extension.to_owned(),
+            bundle: format!("{extension}.v{number}"),
+            number,
+            state: LifecycleState::Active,
+            rollout: Rollout::Complete,
+            properties: Some(format!(
+                r#"[{{"type":"olm.maxOpenShiftVersion","value":{maximum}}}]"#
+            )),
+        }
+    }
+
+    fn check(cluster: &str, revisions: &[Revision], expected: Status) -> String {
+        let verdict = verdict(MinorVersion::of_cluster(cluster).unwrap(), revisions);
+        assert_eq!(verdict.status, expected, "{}", verdict.message);
+        verdict.message
+    }
+
+    #[test]
+    fn t_1f_the_table() {
+        for (cluster, maximum, expected) in [
+            ("4.18.0", "4.18", Status::False),     // T-1F-01
+            ("4.18.0-rc1", "4.18", Status::False), // T-1F-02
+            ("4.17.9", "4.18", Status::True),      // T-1F-03
+            ("4.18.5", "4.19", Status::True),      // T-1F-04
+            ("4.19.2", "4.18", Status::False),     // T-1F-05
+            ("4.18.0", "4.18.7", Status::False),   // T-1F-07
+            ("4.9.3", "4.10", Status::True),       // T-1F-11
+        ] {
+            let message = check(cluster, &[revision("a", 1, &format!("{maximum:?}"))], expected);
+            assert_eq!(message.contains("a.v1"), expected == Status::False, "{message}");
+        }
+    }
+
+    #[test]
+    fn t_1f_06_a_bundle_without_the_property_never_blocks() {
+        let mut silent = revision("a", 1, "0");
+        silent.properties = None;
+        check("4.18.0", &[silent.clone()], Status::True);
+        silent.properties = Some(r#"[{"type":"olm.package","value":{"a":1}},{"type":"other"}]"#.to_owned());
+        check("4.18.0", &[silent], Status::True);
+    }
+
+    #[test]
+    fn t_1f_08_only_the_blockers_are_named() {
+        let revisions = [
+            revision("a", 1, r#""4.20""#),
+            revision("b", 1, r#""4.18""#),
+            revision("c", 1, "4.17"),
+        ];
+        let message = check("4.18.0", &revisions, Status::False);
+        assert!(
+            message.contains("version 4.19") && !message.contains("a.v1"),
+            "{message}"
+        );
+        assert!(
+            message.contains(
+                r#"bundle "b.v1" for ClusterExtension "b",bundle "c.v1" for ClusterExtension "c"."#
+            ),
+            "{message}"
+        );
+        assert!(message.contains(r#""c.v1" works on OpenShift 4.17"#), "{message}");
+    }
+
+    #[test]
+    fn t_1f_09_what_is_not_installed_never_blocks() {
+        check("4.18.0", &[], Status::True);
+        let mut archived = revision("a", 1, "4.18");
+        archived.state = LifecycleState::Archived;
+        check("4.18.0", &[archived], Status::True);
+    }
+
+    #[test]
+    fn t_1f_10_an_update_lifts_the_block_once_it_is_complete() {
+        let old = revision("a", 1, "4.18");
+        let mut new = revision("a", 2, "4.19");
+        new.rollout = Rollout::UnderWay;
+        let message = check("4.18.0", &[old.clone(), new.clone()], Status::False);
+        assert!(message.contains("a.v1") && !message.contains("a.v2"), "{message}");
+        new.rollout = Rollout::Complete;
+        check("4.18.0", &[old, new], Status::True);
+    }
+
+    #[test]
+    fn what_cannot_be_read_blocks_and_is_reported_beside_the_blockers() {
+        for properties in ["", "abcd", "{}", r#"[{"type":"olm.maxOpenShiftVersion"}]"#] {
+            let mut unreadable = revision("u", 1, "0");
+            unreadable.properties = Some(properties.to_owned());
+            let alone = verdict(
+                MinorVersion::of_cluster("4.18.0").unwrap(),
+                std::slice::from_ref(&unreadable),
+            );
+            assert_eq!(alone.reason, reason::FAILURE_GETTING_EXTENSION_METADATA);
+            let message = check("4.18.0", &[revision("b", 1, "4.18"), unreadable], Status::False);
+            assert!(
+                message.contains("b.v1") && message.contains("Additionally") && message.contains("u.v1"),
+                "{message}"
+            );
+        }
+        let mut twice = revision("t", 1, "0");
+        let property = r#"{"type":"olm.maxOpenShiftVersion","value":"4.20"}"#;
+        twice.properties = Some(format!("[{property},{property}]"));
+        assert!(check("4.18.0", &[twice], Status::False).contains("more than one"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Minor versions of OpenShift, and how a bundle says the latest one it works on.
+
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+/// A minor version of OpenShift: patch and pre-release never count (requirement 1.53).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MinorVersion {
+    /// The number before the dot.
+    pub major: u64,
+    /// The number after it.
+    pub minor: u64,
+}
+
+impl fmt::Display for MinorVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The cluster's version cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the cluster's version {text:?} is not a version")]
+pub struct ClusterVersionError {
+    text: String,
+}
+
+impl MinorVersion {
+    /// The minor version of the cluster, from its full version such as `4.18.0-rc.1`.
+    pub fn of_cluster(text: &str) -> Result<Self, ClusterVersionError> {
+        match semver::Version::parse(text) {
+            Ok(version) => Ok(Self {
+                major: version.major,
+                minor: version.minor,
+            }),
+            Err(_) => Err(ClusterVersionError {
+                text: text.to_owned(),
+            }),
+        }
+    }
+
+    /// The minor version that a cluster of this one updates to. 4.23 and 5.0 are sibling releases: both are
+    /// followed by 5.1.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match (self.major, self.minor) {
+            (4, 23) => Self { major: 5, minor: 1 },
+            (major, minor) => Self {
+                major,
+                minor: minor.saturating_add(1),
+            },
+        }
+    }
+
+    /// Whether a bundle whose maximum is this one lets the cluster update to `next` (requirement 1.54).
+    pub fn allows(self, next: Self) -> bool {
+        next <= self
+    }
+}
+
+/// A bundle's maximum cannot be read (requirement 1.58: reported, never taken for "no limit").
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MaximumError {
+    /// A JSON number that is not two numbers around a dot.
+    #[error("the number {0} is not of the form MAJOR.MINOR")]
+    Number(String),
+    /// A JSON string that is not of that form.
+    #[error("{0:?} is not of the form MAJOR.MINOR or MAJOR.MINOR.PATCH")]
+    Text(String),
+    /// Neither a number nor a string.
+    #[error("{0} is neither a version in quotes nor a number")]
+    Kind(String),
+}
+
+/// Reads the value of a property `olm.maxOpenShiftVersion` from its JSON text. The text counts, not the number it
+/// stands for: 4.10 is not 4.1.
+///
+/// A string may be surrounded by blanks and its numbers may have leading zeros; a patch number is read and does not
+/// count (T-1F-07). A number may have neither.
+pub fn parse_maximum(raw: &RawValue) -> Result<MinorVersion, MaximumError> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'"') => {
+            let string: String =
+                serde_json::from_str(text).map_err(|_| MaximumError::Kind(text.to_owned()))?;
+            from_string(&string).ok_or(MaximumError::Text(string))
+        }
+        Some(b'-' | b'0'..=b'9') => from_number(text).ok_or_else(|| MaximumError::Number(text.to_owned())),
+        _ => Err(MaximumError::Kind(text.chars().take(100).collect())),
+    }
+}
+
+fn from_string(text: &str) -> Option<MinorVersion> {
+    let mut parts = text.trim().split('.');
+    let version = MinorVersion {
+        major: digits(parts.next()?)?,
+        minor: digits(parts.next()?)?,
+    };
+    if let Some(patch) = parts.next() {
+        digits(patch)?;
+    }
+    parts.next().is_none().then_some(version)
+}
+
+fn from_number(text: &str) -> Option<MinorVersion> {
+    let (major, minor) = text.split_once('.')?;
+    let canonical = !major.starts_with('0') && (minor == "0" || !minor.starts_with('0'));
+    canonical.then_some(())?;
+    Some(MinorVersion {
+        major: digits(major)?,
+        minor: digits(minor)?,
+    })
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maximum(text: &str) -> Result<String, MaximumError> {
+        parse_maximum(&RawValue::from_string(text.to_owned()).unwrap()).map(|v| v.to_string())
+    }
+
+    #[test]
+    fn maxima_are_read_by_their_text() {
+        for (text, expected) in [
+            (r#""4.18""#, "4.18"),
+            (r#"" 04.018\n""#, "4.18"),
+            (r#""4.18.7""#, "4.18"),
+            (r#""0.1""#, "0.1"),
+            ("4.10", "4.10"),
+            ("5.0", "5.0"),
+        ] {
+            assert_eq!(maximum(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_maxima_are_refused() {
+        for text in [
+            "4",
+            "0.1",
+            "5.00",
+            "4.18e0",
+            "-4.18",
+            "1e2",
+            "null",
+            "{}",
+            "[]",
+            "true",
+            r#""""#,
+            r#"".""#,
+            r#""4""#,
+            r#""4.""#,
+            r#""v4.18""#,
+            r#""4.x""#,
+            r#""4.18-rc.1""#,
+            r#""4.18+b""#,
+            r#""4.18.0.1""#,
+            r#""4. 18""#,
+            r#""4.99999999999999999999""#,
+        ] {
+            assert!(maximum(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_next_minor_follows_the_cluster() {
+        for (cluster, next) in [
+            ("4.18.0-rc1", "4.19"),
+            ("4.9.3", "4.10"),
+            ("4.22.9", "4.23"),
+            ("4.23.5", "5.1"),
+            ("5.0.0-ec.1", "5.1"),
+        ] {
+            assert_eq!(
+                MinorVersion::of_cluster(cluster).unwrap().next().to_string(),
+                next,
+                "{cluster}"
+            );
+        }
+        for text in ["4.18", "v4.18.0", "", "4.18.x"] {
+            assert!(MinorVersion::of_cluster(text).is_err(), "{text}");
+        }
+    }
+}
