@@ -42,7 +42,7 @@ fn accepted(expect: &Value, config: &Config) -> Outcome {
     let deployment = config
         .deployment
         .as_ref()
-        .map_or(Value::Null, |deployment| deployment.to_value());
+        .map_or(Value::Null, olm_bundle::DeploymentConfig::to_value);
     Outcome::compare(
         "watch_namespace",
         expect.get("watch_namespace").unwrap_or(&Value::Null),

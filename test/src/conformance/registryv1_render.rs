@@ -1,4 +1,8 @@
 //! `registryv1-render/*`: rules, install modes, single generators, and whole bundles.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an absent member of a JSON value reads as null"
+)]
 
 use std::collections::BTreeMap;
 
