@@ -142,38 +142,59 @@ impl<R: BufRead> Documents<R> {
 
     /// Reads the next line of the stream into `pending`; false at the end of the stream.
     fn fill(&mut self) -> Result<bool, Error> {
-        if self.start > 0 {
-            self.pending.drain(..self.start);
-            self.start = 0;
-        }
         let mut line = 0;
         loop {
-            let available = match self.reader.fill_buf() {
-                Ok(available) => available,
-                Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(fault) => return Err(self.fail(ErrorKind::Read(fault))),
-            };
-            let (taken, ended) = match available.iter().position(|byte| *byte == b'\n') {
-                Some(at) => (at + 1, true),
-                None => (available.len(), available.is_empty()),
-            };
-            self.pending.extend(available.iter().take(taken));
-            self.reader.consume(taken);
-            line += taken;
-            if self.pending.len() > self.limits.bytes {
-                return Err(self.fail(ErrorKind::TooLarge(self.limits.bytes)));
-            }
+            let before = self.pending.len() - self.start;
+            let ended = self.fill_until(|available| memchr::memchr(b'\n', available).map(|at| at + 1))?;
+            line += self.pending.len() - before;
             if ended {
                 return Ok(line > 0);
             }
         }
     }
 
+    /// Reads what the stream has at hand into `pending`, up to where `end` says. True when it says so or the stream is
+    /// at its end.
+    fn fill_until(&mut self, end: impl FnOnce(&[u8]) -> Option<usize>) -> Result<bool, Error> {
+        if self.start > 0 {
+            self.pending.drain(..self.start);
+            self.start = 0;
+        }
+        let available = loop {
+            match self.reader.fill_buf() {
+                Ok(_) => break self.reader.fill_buf(),
+                Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(fault) => break Err(fault),
+            }
+        };
+        let (taken, ended) = match available {
+            Ok(available) => {
+                let end = end(available);
+                let taken = end.unwrap_or(available.len());
+                self.pending
+                    .extend_from_slice(available.get(..taken).unwrap_or_default());
+                (taken, end.is_some() || available.is_empty())
+            }
+            Err(fault) => return Err(self.fail(ErrorKind::Read(fault))),
+        };
+        self.reader.consume(taken);
+        if self.pending.len() > self.limits.bytes.saturating_add(taken) {
+            return Err(self.fail(ErrorKind::TooLarge(self.limits.bytes)));
+        }
+        Ok(ended)
+    }
+
     fn consume(&mut self, bytes: usize) -> Vec<u8> {
         let taken = self.rest().get(..bytes).unwrap_or_default().to_vec();
-        self.lines += newlines(&taken);
-        self.start += taken.len();
+        self.skip(bytes);
         taken
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        let skipped = self.rest().get(..bytes).unwrap_or_default();
+        let (lines, length) = (newlines(skipped), skipped.len());
+        self.lines += lines;
+        self.start += length;
     }
 
     fn begins_as_json(&mut self) -> Result<bool, Error> {
@@ -192,16 +213,12 @@ impl<R: BufRead> Documents<R> {
         let mut scan = Scan::default();
         let mut at = 0;
         let end = loop {
-            while let Some(byte) = self.rest().get(at).copied() {
-                at += 1;
-                if scan.ends_with(byte) {
-                    break;
-                }
-            }
+            at += scan.advance(self.rest().get(at..).unwrap_or_default());
             if scan.done {
                 break at;
             }
-            if !self.fill()? {
+            // Values need no line ends between them: what the stream has at hand is taken as it comes.
+            if self.fill_until(|_| None)? {
                 if self.rest().iter().all(u8::is_ascii_whitespace) {
                     return Ok(Step::End);
                 }
@@ -226,10 +243,13 @@ impl<R: BufRead> Documents<R> {
                 )));
             }
         };
+        if text.len() > self.limits.bytes {
+            return Err(Error::new(line, 1, ErrorKind::TooLarge(self.limits.bytes)));
+        }
         if scan.deepest > self.limits.depth {
             return Err(Error::new(line, 1, ErrorKind::TooDeep(self.limits.depth)));
         }
-        self.consume(end);
+        self.skip(end);
         Ok(Step::Document(Document {
             line,
             content: Content::Json(text),
@@ -248,14 +268,14 @@ impl<R: BufRead> Documents<R> {
         } else {
             blank
         };
-        self.consume(bytes);
+        self.skip(bytes);
     }
 
     fn yaml(&mut self) -> Result<Option<Document>, Error> {
         let mut text = Vec::new();
         let mut first = self.lines;
         loop {
-            let line_end = match self.rest().iter().position(|byte| *byte == b'\n') {
+            let line_end = match memchr::memchr(b'\n', self.rest()) {
                 Some(at) => at + 1,
                 None if self.fill()? => continue,
                 None => self.rest().len(),
@@ -314,6 +334,24 @@ struct Scan {
 }
 
 impl Scan {
+    /// Takes bytes up to the end of the value, or all of them; returns how many.
+    fn advance(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at).copied() {
+            if self.in_string && !self.escaped && !matches!(byte, b'"' | b'\\') {
+                // Strings make up most of a catalog.
+                let rest = bytes.get(at..).unwrap_or_default();
+                at += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                continue;
+            }
+            at += 1;
+            if self.ends_with(byte) {
+                break;
+            }
+        }
+        at
+    }
+
     /// Takes one byte; true when the value ends with it.
     fn ends_with(&mut self, byte: u8) -> bool {
         if self.in_string {
