@@ -1,7 +1,8 @@
 //! The regular expressions for `spec.source.catalog.version`.
 
 /// Two regular expressions (RE2) that together accept what the grammar of version ranges accepts and nothing else
-/// (requirements 1.30 to 1.36), so that a range which admission lets through never fails later.
+/// (requirements 1.30 to 1.36), so that a range which admission lets through never fails later. Classes such as `\s`
+/// mean ASCII, as they do in RE2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionPattern {
     /// A version range matches this,
@@ -14,8 +15,8 @@ pub struct VersionPattern {
 pub fn version_pattern() -> VersionPattern {
     let wildcard = "[xX*]";
     let number = "[0-9]+";
-    // What follows a wildcard is not looked at; it ends in a bar only where no second one follows.
-    let anything = r"(?:\|?[0-9xX*])+";
+    // What follows a wildcard is not looked at.
+    let anything = "[0-9xX*]+";
     let core = format!(
         r"v?(?:{wildcard}(?:\.{anything}){{0,2}}|{number}(?:\.(?:{wildcard}(?:\.{anything})?|{number}(?:\.(?:{wildcard}|{number}))?))?)"
     );
