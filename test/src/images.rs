@@ -113,23 +113,27 @@ pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
 /// # Errors
 /// When a program is missing or an archive cannot be written.
 pub fn write_archives(out: &Path, source: &Source) -> Result<Vec<PathBuf>> {
+    PROGRAMS.iter().map(|name| write_archive(out, name, source)).collect()
+}
+
+/// Writes the archive of one program, `NAME.tar`, and returns its path.
+///
+/// # Errors
+/// When the program is missing or the archive cannot be written.
+pub fn write_archive(out: &Path, name: &str, source: &Source) -> Result<PathBuf> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
-    let mut archives = Vec::new();
-    for name in PROGRAMS {
-        let image = image(name, source)?;
-        let archive = out.join(format!("{name}.tar"));
-        // The kubelet asks for the long form of a short name.
-        let reference = Reference::parse_familiar(&format!("{REPOSITORY}/{name}:{}", source.tag))?;
-        image.write_archive(&archive, Some(&reference.to_string()))?;
-        info!(
-            "{} ({:.1} MB compressed, {})",
-            archive.display(),
-            megabytes(image.transfer_bytes()),
-            image.digest()
-        );
-        archives.push(archive);
-    }
-    Ok(archives)
+    let image = image(name, source)?;
+    let archive = out.join(format!("{name}.tar"));
+    // The kubelet asks for the long form of a short name.
+    let reference = Reference::parse_familiar(&format!("{REPOSITORY}/{name}:{}", source.tag))?;
+    image.write_archive(&archive, Some(&reference.to_string()))?;
+    info!(
+        "{} ({:.1} MB compressed, {})",
+        archive.display(),
+        megabytes(image.transfer_bytes()),
+        image.digest()
+    );
+    Ok(archive)
 }
 
 /// Pushes both managers and returns what they are now.
