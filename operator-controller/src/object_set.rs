@@ -19,6 +19,7 @@ pub mod memory;
 pub mod policy;
 pub mod reconcile;
 pub mod records;
+pub mod removal;
 pub mod rights;
 pub mod status;
 pub mod validate;

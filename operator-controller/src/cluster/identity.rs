@@ -42,6 +42,12 @@ impl fmt::Display for AccountName {
     }
 }
 
+/// Whether a text has the form of most objects' names, so that it stays one part of a path.
+pub fn is_name(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
+}
+
 /// A text is not `NAMESPACE/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" does not name a service account: NAMESPACE/NAME is expected")]
@@ -52,12 +58,10 @@ impl FromStr for AccountName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-                Ok(Self {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                })
-            }
+            Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(Self {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }),
             _ => Err(AccountNameError(text.to_owned())),
         }
     }
@@ -299,7 +303,9 @@ mod tests {
             ("ns", "name")
         );
         assert_eq!(account.to_string(), "ns/name");
-        for wrong in ["", "name", "/name", "ns/", "a/b/c"] {
+        for wrong in [
+            "", "name", "/name", "ns/", "a/b/c", "../name", "ns/..", "ns/a?b", "ns/A", "ns/%2f",
+        ] {
             assert!(wrong.parse::<AccountName>().is_err(), "{wrong}");
         }
     }

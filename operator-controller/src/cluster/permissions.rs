@@ -24,7 +24,7 @@ use super::identity::AccountName;
 /// How long a granted right counts.
 const GRANTED: Duration = Duration::from_mins(10);
 /// How long a refused right counts.
-const REFUSED: Duration = Duration::from_secs(20);
+const REFUSED: Duration = Duration::from_secs(10);
 /// Stands for a namespace that cannot exist, in which only rules for the whole cluster hold.
 const NOWHERE: &str = "*";
 
@@ -136,6 +136,16 @@ impl Reviews {
         let viewer = Viewer::Account(account.clone());
         lock(&self.rules).retain(|(known, _), _| *known != viewer);
         lock(&self.answers).remove(&viewer);
+    }
+
+    /// Forgets the accounts of which `used` says no.
+    pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
+        let wanted = |viewer: &Viewer| match viewer {
+            Viewer::Controller => true,
+            Viewer::Account(account) => used(account),
+        };
+        lock(&self.rules).retain(|(viewer, _), _| wanted(viewer));
+        lock(&self.answers).retain(|viewer, _| wanted(viewer));
     }
 
     /// The rules that hold in a namespace, or with none in the whole cluster, not older than given.

@@ -126,6 +126,7 @@ impl Context {
         let Some(set) = lock(&self.sets).get(&name).cloned() else {
             self.watches.forget(&name);
             lock(&self.memories).remove(&name);
+            self.forget_accounts();
             return Outcome::Done;
         };
         let mut memory = lock(&self.memories).remove(&name).unwrap_or_default();
@@ -136,6 +137,22 @@ impl Context {
             Again::After(delay) => Outcome::After(delay),
             Again::Backoff => Outcome::Failed,
         }
+    }
+
+    /// Forgets accounts that no set names any more.
+    fn forget_accounts(&self) {
+        let used: HashSet<AccountName> = {
+            let sets = lock(&self.sets);
+            let named = sets
+                .values()
+                .filter_map(|set| set.annotation(names::annotation::SERVICE_ACCOUNT));
+            named
+                .filter_map(|text| text.parse().ok())
+                .chain(self.options.default_account.clone())
+                .collect()
+        };
+        self.accounts.retain(|account| used.contains(account));
+        self.reviews.retain(|account| used.contains(account));
     }
 
     /// Follows the sets themselves.

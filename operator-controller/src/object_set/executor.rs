@@ -53,6 +53,8 @@ pub struct Executor<'a> {
     pub memory: &'a mut Memory,
     /// Set when a body would have been needed.
     pub starved: AtomicBool,
+    /// Set when nobody watches one of the objects.
+    pub unwatched: AtomicBool,
 }
 
 impl Executor<'_> {
@@ -267,11 +269,15 @@ impl Executor<'_> {
         doubted: bool,
         goal: Goal,
     ) -> Option<Answer> {
+        let look = self.coverage.look(resource, &id.namespace, &id.name);
+        if look == Look::Unwatched {
+            self.unwatched.store(true, Ordering::Relaxed);
+        }
         if doubted {
             return None;
         }
         let known = self.memory.known.get(&place);
-        let current = match (self.coverage.look(resource, &id.namespace, &id.name), known) {
+        let current = match (look, known) {
             (
                 Look::There {
                     uid,

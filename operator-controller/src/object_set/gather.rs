@@ -7,6 +7,7 @@ use kube::{Api, Client};
 use olm_api::{ClusterObjectSet, names};
 
 use super::content::{SecretContent, SecretName, secrets_of};
+use crate::cluster::identity::is_name;
 
 /// A Secret could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,10 @@ pub async fn secrets(
 }
 
 async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, GatherError> {
+    if !is_name(&name.namespace) || !is_name(&name.name) {
+        // No Secret has such a name, and it might lead elsewhere.
+        return Ok(None);
+    }
     let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
     api.get_opt(&name.name).await.map_err(|source| GatherError {
         name: name.clone(),

@@ -23,8 +23,8 @@ const CALM: Duration = Duration::from_mins(1);
 pub struct Memory {
     /// Its UID; another one is another set.
     pub uid: String,
-    /// Its generation; a new one may have new probes.
-    pub generation: i64,
+    /// Its probes, of which what was seen of an object depends.
+    pub probes: u64,
     /// The newest resourceVersion that we wrote.
     pub written: u64,
     /// The bodies, only while they are needed.
@@ -41,6 +41,8 @@ pub struct Memory {
     pub repairs: Vec<Instant>,
     /// Whether an object's kind is missing, so that new kinds matter.
     pub misses_kinds: bool,
+    /// Whether nobody watches one of the objects.
+    pub unwatched: bool,
 }
 
 /// An object as it was seen.
@@ -65,16 +67,16 @@ pub struct Phases {
 
 impl Memory {
     /// Forgets what does not hold for this set any more.
-    pub fn renew(&mut self, uid: &str, generation: i64) {
+    pub fn renew(&mut self, uid: &str, probes: u64) {
         if self.uid != uid {
             *self = Self {
                 uid: uid.to_owned(),
                 ..Self::default()
             };
         }
-        if self.generation != generation {
+        if self.probes != probes {
             self.known.clear();
-            self.generation = generation;
+            self.probes = probes;
         }
     }
 

@@ -1,7 +1,7 @@
 //! One run over one ClusterObjectSet: from what it says to what its status says.
 
 use std::{
-    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
@@ -18,15 +18,16 @@ use super::{
     content::{self, Content, ContentError},
     controller::Context,
     engine::{
-        FailureKind, Outline, Owner, Place, Sibling, probe, report,
+        FailureKind, Outline, Owner, Sibling, probe, report,
         rollout::{Mode, Report, RolloutEnd, Settings},
-        teardown::TeardownEnd,
     },
     executor::Executor,
     gather,
     memory::{Memory, Phases},
     policy::{Policy, Uninstall},
-    records, rights,
+    records,
+    removal::{self, Work, archive, kept},
+    rights,
     status::{self, Deadline, Facts, Verdict},
     validate,
 };
@@ -38,11 +39,11 @@ use crate::cluster::{
 /// When an error that a user must mend is looked at again.
 const LATER: Duration = Duration::from_secs(10);
 /// When missing rights and accounts are looked at again.
-const RIGHTS: Duration = Duration::from_secs(30);
-/// When objects that are being deleted are looked at again; watches are quicker.
-const REMOVING: Duration = Duration::from_secs(5);
+const RIGHTS: Duration = Duration::from_secs(15);
 /// When the record itself has changed under our hands.
 const STALE: Duration = Duration::from_millis(200);
+/// When a set is looked at again of which nobody may watch some objects: while it rolls out, and later.
+const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_mins(2)];
 /// When a set that nothing happens to is looked at again: rights may be gone, and some objects nobody may watch.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -59,16 +60,16 @@ pub enum Again {
 
 /// What a run came to.
 #[derive(Debug)]
-struct Conclusion {
+pub(super) struct Conclusion {
     /// What the conditions are to say; `None` leaves the status alone.
-    verdict: Option<Verdict>,
-    again: Again,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) again: Again,
     /// A Secret with content does not exist.
-    lost: bool,
+    pub(super) lost: bool,
 }
 
 impl Conclusion {
-    fn new(verdict: Verdict, again: Again) -> Self {
+    pub(super) fn new(verdict: Verdict, again: Again) -> Self {
         Self {
             verdict: Some(verdict),
             again,
@@ -76,11 +77,11 @@ impl Conclusion {
         }
     }
 
-    fn retrying(message: impl Into<String>, again: Again) -> Self {
+    pub(super) fn retrying(message: impl Into<String>, again: Again) -> Self {
         Self::new(Verdict::Retrying(message.into()), again)
     }
 
-    fn silent(again: Again) -> Self {
+    pub(super) fn silent(again: Again) -> Self {
         Self {
             verdict: None,
             again,
@@ -92,13 +93,13 @@ impl Conclusion {
 /// Runs once. The set is as the cache holds it.
 pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Again {
     let mut set = set.clone();
-    memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), set.generation());
+    memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
     if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.written {
         // The cache has not seen our own last write yet.
         return Again::After(STALE);
     }
     let conclusion = if set.is_deleting() {
-        delete(context, &mut set, memory).await
+        removal::delete(context, &mut set, memory).await
     } else {
         keep(context, &mut set, memory).await
     };
@@ -120,6 +121,15 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
         set.metadata.resource_version.as_deref().unwrap_or_default(),
     ));
     again
+}
+
+/// Differs when the probes differ.
+fn probes_mark(set: &ClusterObjectSet) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_vec(&set.spec.progression_probes)
+        .unwrap_or_default()
+        .hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A record of ours could not be written.
@@ -236,7 +246,15 @@ async fn keep(
     }
     let outline = outline(context, set, &phases);
     if archived {
-        return Ok(archive(context, set, memory, &account, &client, &outline).await);
+        let work = Work {
+            context,
+            set,
+            account: &account,
+            client: &client,
+            outline: &outline,
+            kept: kept(policy, &phases, &outline),
+        };
+        return Ok(archive(work, memory).await);
     }
     let faults = memory
         .content
@@ -279,7 +297,10 @@ async fn keep(
 }
 
 /// The account and a client that acts as it.
-async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<(AccountName, Client), Conclusion> {
+pub(super) async fn identify(
+    context: &Context,
+    set: &ClusterObjectSet,
+) -> Result<(AccountName, Client), Conclusion> {
     let account =
         account(context, set).map_err(|error| Conclusion::new(Verdict::Blocked(error), Again::OnChange))?;
     match context.accounts.client(&account).await {
@@ -289,7 +310,7 @@ async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<(AccountN
 }
 
 /// The phases, with their bodies in the memory when they had to be read.
-async fn load(
+pub(super) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
@@ -336,7 +357,7 @@ fn check_observed(set: &ClusterObjectSet, phases: &Phases) -> Result<(), String>
     content::check_observed(observed, &phases.observed).map_err(|error| error.to_string())
 }
 
-fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
+pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
     let owner = Owner {
         name: set.name().to_owned(),
         uid: set.metadata.uid.clone().unwrap_or_default(),
@@ -406,10 +427,13 @@ async fn roll_out(
             probes: &set.spec.progression_probes,
             memory,
             starved: AtomicBool::new(false),
+            unwatched: AtomicBool::new(false),
         };
         let report = executor.roll_out(settings.clone()).await;
+        let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
+        memory.unwatched = unwatched;
         // Usually nothing has changed, and the bodies were not needed.
-        if at_hand.is_some() || !executor.starved.into_inner() {
+        if at_hand.is_some() || !starved {
             break report;
         }
         at_hand = Some(bodies(context, set, memory, client).await?);
@@ -431,10 +455,15 @@ async fn conclude(
     report: Report,
 ) -> Result<Conclusion, kube::Error> {
     memory.misses_kinds = !report.skipped.is_empty();
+    let [soon, later] = if memory.unwatched {
+        UNWATCHED
+    } else {
+        [RESYNC, RESYNC]
+    };
     Ok(match report.end {
         RolloutEnd::Complete if report.handed_over > 0 => {
             memory.content = None;
-            Conclusion::new(Verdict::HandingOver, Again::After(RESYNC))
+            Conclusion::new(Verdict::HandingOver, Again::After(later))
         }
         RolloutEnd::Complete => {
             memory.content = None;
@@ -451,11 +480,11 @@ async fn conclude(
                     ));
                 }
             }
-            Conclusion::new(Verdict::Complete, Again::After(RESYNC))
+            Conclusion::new(Verdict::Complete, Again::After(later))
         }
         RolloutEnd::Incomplete(not_ready) => {
             let lines = not_ready.iter().map(report::not_ready).collect();
-            Conclusion::new(Verdict::RollingOut(lines), Again::After(RESYNC))
+            Conclusion::new(Verdict::RollingOut(lines), Again::After(soon))
         }
         RolloutEnd::Collisions { phase, objects } => {
             Conclusion::retrying(report::collisions(phase, &objects), Again::After(LATER))
@@ -479,7 +508,7 @@ async fn conclude(
     })
 }
 
-fn retry(
+pub(super) fn retry(
     context: &Context,
     account: &AccountName,
     failures: &[(super::engine::ObjectId, super::engine::Failure)],
@@ -495,132 +524,4 @@ fn retry(
         Some(FailureKind::Conflict) => Again::After(Duration::from_secs(1)),
         Some(FailureKind::Transient) | None => Again::Backoff,
     }
-}
-
-/// A run over an archived set that still has objects.
-async fn archive(
-    context: &Context,
-    set: &ClusterObjectSet,
-    memory: &mut Memory,
-    account: &AccountName,
-    client: &Client,
-    outline: &Outline,
-) -> Conclusion {
-    match take_down(context, set, memory, account, client, outline, BTreeSet::new()).await {
-        TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
-        TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(REMOVING)),
-        TeardownEnd::Failed { phase, failures } => {
-            let message = format!("error archiving revision: {}", report::failures(phase, &failures));
-            Conclusion::retrying(message, retry(context, account, &failures))
-        }
-    }
-}
-
-async fn take_down(
-    context: &Context,
-    set: &ClusterObjectSet,
-    memory: &mut Memory,
-    account: &AccountName,
-    client: &Client,
-    outline: &Outline,
-    kept: BTreeSet<Place>,
-) -> TeardownEnd {
-    // Without watches it only takes longer.
-    let coverage = rights::watch(context, set.name(), account, client, outline)
-        .await
-        .unwrap_or_default();
-    let mut executor = Executor {
-        client,
-        discovery: &context.discovery,
-        coverage: &coverage,
-        outline,
-        content: None,
-        probes: &[],
-        memory,
-        starved: AtomicBool::new(false),
-    };
-    executor.take_down(kept).await
-}
-
-/// A run over a set that is being deleted.
-async fn delete(
-    context: &Context,
-    set: &mut ClusterObjectSet,
-    memory: &mut Memory,
-) -> Result<Conclusion, kube::Error> {
-    if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
-        context.watches.forget(set.name());
-        return Ok(Conclusion::silent(Again::OnChange));
-    }
-    // Kubernetes itself lets the objects go, or nothing was left to take down.
-    let done = records::has_finalizer(set, records::ORPHAN)
-        || (set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions()));
-    if !done && let Some(conclusion) = remove(context, set, memory).await {
-        return Ok(conclusion);
-    }
-    context.watches.forget(set.name());
-    records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
-    Ok(Conclusion::silent(Again::OnChange))
-}
-
-/// Removes the objects; `None` when nothing that is ours is left.
-async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Option<Conclusion> {
-    let policy = match Policy::of(set) {
-        Ok(policy) => policy,
-        Err(error) => {
-            return Some(Conclusion::new(
-                Verdict::Blocked(error.to_string()),
-                Again::OnChange,
-            ));
-        }
-    };
-    let (account, client) = match identify(context, set).await {
-        Ok(identified) => identified,
-        Err(conclusion) => return Some(explain(conclusion, set)),
-    };
-    let phases = match load(context, set, memory, &client).await {
-        Ok(phases) => phases,
-        Err(conclusion) if conclusion.lost && policy.uninstall == Uninstall::Delete => {
-            // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
-            tracing::warn!(
-                set = set.name(),
-                "the content is gone; leaving the objects to the garbage collector"
-            );
-            return None;
-        }
-        Err(conclusion) => return Some(explain(conclusion, set)),
-    };
-    let outline = outline(context, set, &phases);
-    let kept = match policy.uninstall {
-        Uninstall::Delete => BTreeSet::new(),
-        Uninstall::KeepCrds => phases.custom_resources.clone(),
-        Uninstall::Orphan => outline.all_places().collect(),
-    };
-    match take_down(context, set, memory, &account, &client, &outline, kept).await {
-        TeardownEnd::Complete => None,
-        TeardownEnd::Waiting { objects, .. } => {
-            let message = format!("removing objects; waiting for {}", report::remaining(&objects));
-            Some(Conclusion::retrying(message, Again::After(REMOVING)))
-        }
-        TeardownEnd::Failed { phase, failures } => {
-            let message = format!("error removing objects: {}", report::failures(phase, &failures));
-            Some(Conclusion::retrying(message, retry(context, &account, &failures)))
-        }
-    }
-}
-
-/// Says what remains when a set that is being deleted cannot be taken down.
-fn explain(mut conclusion: Conclusion, set: &ClusterObjectSet) -> Conclusion {
-    let count: usize = set.spec.phases.iter().map(|phase| phase.objects.len()).sum();
-    let explained = |message: &str| {
-        format!(
-            "cannot remove the {count} object(s) of this revision: {message}; removal goes on once that is mended"
-        )
-    };
-    conclusion.verdict = conclusion.verdict.map(|verdict| match verdict {
-        Verdict::Blocked(message) => Verdict::Blocked(explained(&message)),
-        Verdict::Retrying(message) => Verdict::Retrying(explained(&message)),
-        other => other,
-    });
-    conclusion
 }
