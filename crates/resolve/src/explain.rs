@@ -1,5 +1,7 @@
 //! What there was, what excluded it, and what the user can change.
 
+use std::cmp::Ordering;
+
 use olm_version::quoted;
 
 use crate::catalog::{Availability, Catalog, Content, Selected};
@@ -79,13 +81,18 @@ fn nothing(
     context: &Context<'_>,
 ) {
     let mut excluded = Vec::new();
-    for catalog in selected {
+    // A text that changed with the order of the catalogs would be written to the status again and again.
+    let mut selected: Vec<_> = selected.iter().collect();
+    selected.sort_unstable_by_key(|catalog| catalog.name);
+    let mut others: Vec<_> = catalogs.iter().collect();
+    others.sort_unstable_by_key(|catalog| catalog.name);
+    for catalog in &selected {
         let groups = exclusions(catalog, context);
         refusal.add(describe(catalog, &groups));
         excluded.extend(groups);
     }
     let mut left_out: Vec<&str> = Vec::new();
-    for catalog in catalogs {
+    for catalog in others {
         let is_selected = context
             .request
             .selector
@@ -118,7 +125,7 @@ fn nothing(
     } else if selected.is_empty() {
         refusal.hint("check spec.source.catalog.packageName and spec.source.catalog.selector");
     }
-    hints(refusal, selected, &excluded, context);
+    hints(refusal, &selected, &excluded, context);
 }
 
 fn exclusions<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Excluded<'a>> {
@@ -156,9 +163,14 @@ fn exclusions<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Excluded
         }
     }
     for (_, candidates) in &mut groups {
-        candidates.sort_by(|left, right| compare_versions(right, left));
+        candidates.sort_by(|left, right| by_version(right, left));
     }
     groups
+}
+
+/// By version and release, equal ones by name.
+fn by_version(left: &Candidate, right: &Candidate) -> Ordering {
+    compare_versions(left, right).then_with(|| left.name.cmp(&right.name))
 }
 
 /// `2 bundles (a, b)`, `5 bundles (a, b, c and 2 more)`.
@@ -211,12 +223,15 @@ fn first<'a>(excluded: &[Excluded<'a>], wanted: Exclusion) -> Option<&'a Candida
         .iter()
         .filter(|(exclusion, _)| *exclusion == wanted)
         .flat_map(|(_, all)| all);
-    candidates
-        .copied()
-        .max_by(|left, right| compare_versions(left, right))
+    candidates.copied().max_by(|left, right| by_version(left, right))
 }
 
-fn hints(refusal: &mut Refusal, selected: &[Selected<'_>], excluded: &[Excluded<'_>], context: &Context<'_>) {
+fn hints(
+    refusal: &mut Refusal,
+    selected: &[&Selected<'_>],
+    excluded: &[Excluded<'_>],
+    context: &Context<'_>,
+) {
     let request = context.request;
     let mut known: Vec<&str> = selected
         .iter()
@@ -271,7 +286,7 @@ fn hints(refusal: &mut Refusal, selected: &[Selected<'_>], excluded: &[Excluded<
 }
 
 /// The updates that the catalogs do offer, highest first.
-fn next_steps(selected: &[Selected<'_>], context: &Context<'_>) -> Vec<String> {
+fn next_steps(selected: &[&Selected<'_>], context: &Context<'_>) -> Vec<String> {
     let Some(current) = &context.current else {
         return Vec::new();
     };
@@ -282,7 +297,7 @@ fn next_steps(selected: &[Selected<'_>], context: &Context<'_>) -> Vec<String> {
         .filter(|(_, edge)| *edge != Edge::Current)
         .map(|(candidate, _)| candidate)
         .collect();
-    steps.sort_by(|left, right| compare_versions(right, left));
+    steps.sort_by(|left, right| by_version(right, left));
     steps.dedup_by(|left, right| left.name == right.name);
     steps
         .into_iter()

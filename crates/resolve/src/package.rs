@@ -186,13 +186,23 @@ fn version(
     }
 }
 
-/// Whether the value of a property has the key `release` with something else than null.
+/// Whether the value of a property has the key `release`, in whatever case, with something else than null.
 fn names_release(property: &Property) -> bool {
-    property.value.contains("elease")
-        && serde_json::from_str::<serde_json::Value>(&property.value)
-            .ok()
-            .and_then(|value| Some(!value.get("release")?.is_null()))
-            .unwrap_or_default()
+    // Most properties do not, and are not worth reading twice.
+    if !property
+        .value
+        .as_bytes()
+        .windows(7)
+        .any(|word| word.eq_ignore_ascii_case(b"release"))
+    {
+        return false;
+    }
+    let Ok(serde_json::Value::Object(members)) = serde_json::from_str(&property.value) else {
+        return false;
+    };
+    members
+        .iter()
+        .any(|(key, value)| key.eq_ignore_ascii_case("release") && !value.is_null())
 }
 
 fn prepare(channel: Channel) -> PreparedChannel {

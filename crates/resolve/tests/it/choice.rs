@@ -376,6 +376,8 @@ proptest! {
     fn the_order_of_catalogs_does_not_matter(
         contents in proptest::collection::vec((0..3_i32, 1..4_u64, prop::bool::ANY), 0..4),
         turn in 0..4_usize,
+        version in prop::sample::select(vec![None, Some("1.2.0"), Some(">=1.2"), Some("9")]),
+        is_installed in prop::bool::ANY,
     ) {
         let names = ["a", "b", "c", "d"];
         let mut shelves: Vec<Shelf> = contents
@@ -387,10 +389,11 @@ proptest! {
                 if *deprecated { shelf.deprecated(&[("olm.bundle", &format!("foo.v{version}"))]) } else { shelf }
             })
             .collect();
-        let before = outcome(&shelves, any(), None);
+        let range = Request { version, ..any() };
+        let installed = Some(("foo.v1.0.0", "1.0.0")).filter(|_| is_installed);
+        let before = outcome(&shelves, range, installed);
         let length = shelves.len().max(1);
         shelves.rotate_left(turn % length);
-        let first_line = |outcome: Result<String, String>| outcome.map_err(|refusal| refusal.lines().next().map(str::to_owned));
-        prop_assert_eq!(first_line(before), first_line(outcome(&shelves, any(), None)));
+        prop_assert_eq!(before, outcome(&shelves, range, installed));
     }
 }
