@@ -16,6 +16,7 @@ use olm_api::{ClusterExtension, conditions, names};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Mode};
+use crate::images;
 use crate::samples;
 use crate::world::{Lab, eventually, repository};
 
@@ -33,20 +34,23 @@ const STEPS: &[&str] = &[
     "the extension is removed and nothing is left",
 ];
 
-/// Runs the story with the images in `images` (`make images` puts them there). Returns whether all of it passed.
+/// Runs the story with the images in `archives` (`make images` puts them there). Returns whether all of it passed.
 ///
 /// # Errors
 /// When the cluster does not start.
-pub fn run(images: &Path) -> Result<bool> {
+pub fn run(archives: &Path) -> Result<bool> {
     let starting = tokio::runtime::Runtime::new()?;
     let cluster = starting.block_on(Cluster::start(Mode::Node))?;
     drop(starting);
-    for entry in std::fs::read_dir(images).with_context(|| format!("no images in {}", images.display()))? {
+    for entry in std::fs::read_dir(archives).with_context(|| format!("no images in {}", archives.display()))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "tar") {
             cluster.load(&path)?;
         }
     }
+    let folder = tempfile::tempdir()?;
+    let source = images::Source { programs: None, tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned() };
+    cluster.load(&images::write_archive(folder.path(), "sample-operator", &source)?)?;
     // Threads that start from here on are in the node's network.
     cluster.enter()?;
     let runtime = tokio::runtime::Runtime::new()?;

@@ -113,7 +113,10 @@ pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
 /// # Errors
 /// When a program is missing or an archive cannot be written.
 pub fn write_archives(out: &Path, source: &Source) -> Result<Vec<PathBuf>> {
-    PROGRAMS.iter().map(|name| write_archive(out, name, source)).collect()
+    PROGRAMS
+        .iter()
+        .map(|name| write_archive(out, name, source))
+        .collect()
 }
 
 /// Writes the archive of one program, `NAME.tar`, and returns its path.
