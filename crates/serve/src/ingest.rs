@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 
 use olm_fbc::ignore::{FILE_NAME, Ignore};
-use olm_fbc::meta::{self, Meta, MetaError};
+use olm_fbc::meta::{self, Meta, MetaError, MetaErrorKind};
 
 use crate::store::{StoreError, Writer};
 
@@ -24,12 +24,10 @@ pub enum IngestError {
         source: io::Error,
     },
     /// A file holds something that is no blob.
-    #[error("`{path}`, line {line}")]
+    #[error("`{path}`{}", at(.source))]
     Blob {
         /// The file, relative to the catalog's root.
         path: String,
-        /// The line, counted from 1.
-        line: usize,
         /// What is wrong.
         #[source]
         source: MetaError,
@@ -40,6 +38,14 @@ pub enum IngestError {
     /// The caller wants no more.
     #[error("given up")]
     Stopped,
+}
+
+/// Where a document with that fault begins, unless the fault says more precisely where it is.
+fn at(error: &MetaError) -> String {
+    match error.kind {
+        MetaErrorKind::Syntax(_) => String::new(),
+        _ => format!(", line {}", error.line),
+    }
 }
 
 /// Reads the files of a catalog, given in the order of a walk with paths relative to its root, into the store. Files
@@ -78,7 +84,6 @@ pub fn ingest<'a, R: Read>(
         for blob in meta::metas(BufReader::with_capacity(64 << 10, file), &limits) {
             let blob = blob.map_err(|source| IngestError::Blob {
                 path: path.to_owned(),
-                line: source.line,
                 source,
             })?;
             writer.push(&blob.schema, &blob.package, &blob.name, blob.line.as_bytes())?;

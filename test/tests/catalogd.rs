@@ -1,0 +1,462 @@
+//! catalogd against a real API server and a real registry: unpack, serve, poll, survive.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Parser as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use olm_api::{ClusterCatalog, Condition, conditions, names};
+use olm_platform::shutdown::Shutdown;
+use olm_test::cluster::{Cluster, Component, Mode};
+use olm_test::samples;
+use olm_test::world::{Lab, eventually, kubectl, repository};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A cluster with a registry and our CRDs.
+async fn lab() -> Result<Lab> {
+    olm_platform::crypto::install();
+    let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
+    let crds = repository().join("manifests/crds").display().to_string();
+    kubectl(&lab.cluster, &["apply", "--server-side", "-k", &crds], None)?;
+    let namespaces: Api<Namespace> = Api::all(lab.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": names::SYSTEM_NAMESPACE } }))?;
+    namespaces.create(&PostParams::default(), &namespace).await?;
+    Ok(lab)
+}
+
+fn catalogs(lab: &Lab) -> Api<ClusterCatalog> {
+    Api::all(lab.client.clone())
+}
+
+async fn create(lab: &Lab, name: &str, image: Value) -> Result<()> {
+    let object = json!({
+        "apiVersion": names::API_VERSION,
+        "kind": names::CLUSTER_CATALOG,
+        "metadata": { "name": name },
+        "spec": { "source": { "type": "Image", "image": image } },
+    });
+    let object = serde_json::from_value(object)?;
+    catalogs(lab).create(&PostParams::default(), &object).await?;
+    Ok(())
+}
+
+async fn change(lab: &Lab, name: &str, patch: Value) -> Result<()> {
+    catalogs(lab)
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+/// Waits until a condition has this status and reason, and returns the object.
+async fn await_condition(lab: &Lab, name: &str, wanted: &str) -> Result<ClusterCatalog> {
+    let text = |c: &Condition| format!("{}={}/{}", c.type_, c.status, c.reason);
+    eventually(&format!("{name}: {wanted}"), SOON, async || {
+        let catalog = catalogs(lab).get(name).await?;
+        let current = catalog.conditions().iter();
+        let current = current.filter(|c| c.observed_generation == Some(catalog.generation()));
+        if current.clone().any(|c| text(c) == wanted) {
+            return Ok(Some(catalog));
+        }
+        bail!(
+            "{:?}",
+            catalog
+                .conditions()
+                .iter()
+                .map(|c| format!("{} {}", text(c), c.message))
+                .collect::<Vec<_>>()
+        )
+    })
+    .await
+}
+
+fn message<'a>(catalog: &'a ClusterCatalog, condition_type: &str) -> &'a str {
+    conditions::find(catalog.conditions(), condition_type).map_or("", |c| &c.message)
+}
+
+/// catalogd within this process.
+struct Replica {
+    shutdown: Shutdown,
+    task: JoinHandle<Result<()>>,
+    content: String,
+    health: String,
+}
+
+impl Replica {
+    /// Starts catalogd on that cache directory, as the leader unless the arguments say otherwise.
+    fn start(lab: &Lab, cache: &str, more: &[&str]) -> Result<Self> {
+        let (content, health) = (free_address()?, free_address()?);
+        let mut arguments = vec![
+            "catalogd".to_owned(),
+            format!("--kubeconfig={}", lab.cluster.kubeconfig().display()),
+            format!("--cache-dir={}", lab.folder().join(cache).display()),
+            format!("--catalogs-server-addr={content}"),
+            format!("--external-address={content}"),
+            format!("--health-probe-bind-address={health}"),
+            format!("--pull-cas-dir={}", lab.authorities().display()),
+            format!("--system-namespace={}", names::SYSTEM_NAMESPACE),
+            "--metrics-bind-address=0".to_owned(),
+        ];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        let shutdown = Shutdown::default();
+        let args = catalogd::args::Args::try_parse_from(arguments)?;
+        let task = tokio::spawn(catalogd::run::run_until(args, shutdown.clone()));
+        Ok(Self {
+            shutdown,
+            task,
+            content,
+            health,
+        })
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let url = format!("http://{}/readyz", self.health);
+        eventually("catalogd is ready", SOON, async || {
+            let answer = reqwest::get(&url).await?;
+            if answer.status().is_success() {
+                return Ok(Some(()));
+            }
+            bail!("{}", answer.text().await?)
+        })
+        .await
+    }
+
+    async fn stop(self) -> Result<()> {
+        self.shutdown.stop();
+        tokio::time::timeout(SOON, self.task)
+            .await
+            .context("catalogd does not end")??
+    }
+
+    /// Asks this replica for a path below a catalog's address, trusting what it published.
+    async fn get(&self, lab: &Lab, path: &str) -> Result<reqwest::Response> {
+        let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
+        let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
+        let pem = map
+            .data
+            .unwrap_or_default()
+            .remove("ca.crt")
+            .context("no authority is published")?;
+        let authority = reqwest::Certificate::from_pem(pem.as_bytes())?;
+        let client = reqwest::Client::builder().tls_certs_only([authority]).build()?;
+        Ok(client
+            .get(format!("https://{}/catalogs/{path}", self.content))
+            .send()
+            .await?)
+    }
+
+    async fn names(&self, lab: &Lab, catalog: &str) -> Result<Vec<String>> {
+        let answer = self
+            .get(lab, &format!("{catalog}/api/v1/metas?schema=olm.bundle"))
+            .await?
+            .error_for_status()?;
+        let name = |line: &str| {
+            Some(
+                serde_json::from_str::<Value>(line).ok()?["name"]
+                    .as_str()?
+                    .to_owned(),
+            )
+        };
+        Ok(answer.text().await?.lines().filter_map(name).collect())
+    }
+
+    async fn status(&self, lab: &Lab, catalog: &str) -> Result<u16> {
+        Ok(self
+            .get(lab, &format!("{catalog}/api/v1/all"))
+            .await?
+            .status()
+            .as_u16())
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+fn greeter(versions: &[&str]) -> String {
+    samples::catalog(versions, |version| {
+        format!("registry.example/greeter-bundle:v{version}")
+    })
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
+    let lab = lab().await?;
+    let replica = Replica::start(&lab, "one", &[])?;
+    replica.ready().await?;
+
+    let polled = lab.push_catalog("polled:latest", &greeter(&["1.0.0"])).await?;
+    create(&lab, "polled", json!({ "ref": polled, "pollIntervalMinutes": 1 })).await?;
+    let reference = lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
+    create(&lab, "cat", json!({ "ref": reference })).await?;
+
+    let catalog = await_condition(&lab, "cat", "Serving=True/Available").await?;
+    let status = catalog.status.clone().context("no status")?;
+    let resolved = status
+        .resolved_source
+        .and_then(|source| source.image)
+        .context("no resolved source")?
+        .reference;
+    ensure!(resolved.contains("/cat@sha256:"), "{resolved}");
+    ensure!(status.urls.context("no address")?.base == format!("https://{}/catalogs/cat", replica.content));
+    ensure!(status.last_unpacked.is_some());
+    ensure!(catalog.label(names::label::METADATA_NAME) == Some("cat"));
+    await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
+    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
+    await_condition(&lab, "polled", "Serving=True/Available").await?;
+    lab.push_catalog("polled:latest", &greeter(&["1.0.0", "1.0.1"]))
+        .await?;
+
+    // A digest is as good as a tag.
+    create(&lab, "pinned", json!({ "ref": resolved })).await?;
+    await_condition(&lab, "pinned", "Serving=True/Available").await?;
+    ensure!(replica.names(&lab, "pinned").await? == ["greeter.v1.0.0"]);
+
+    // The label is restored, and without need nothing is written.
+    change(
+        &lab,
+        "cat",
+        json!({ "metadata": { "labels": { names::label::METADATA_NAME: "other" } } }),
+    )
+    .await?;
+    eventually("the label is restored", SOON, async || {
+        let catalog = catalogs(&lab).get("cat").await?;
+        Ok((catalog.label(names::label::METADATA_NAME) == Some("cat")).then_some(()))
+    })
+    .await?;
+    let version = catalogs(&lab).get("cat").await?.resource_version();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ensure!(
+        catalogs(&lab).get("cat").await?.resource_version() == version,
+        "something was written for nothing"
+    );
+
+    // What cannot be loaded is not served; what was served still is.
+    lab.push_catalog("cat:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
+        .await?;
+    change(&lab, "cat", json!({ "spec": { "priority": 1 } })).await?;
+    let catalog = await_condition(&lab, "cat", "Progressing=True/Retrying").await?;
+    let why = message(&catalog, conditions::PROGRESSING);
+    ensure!(
+        why.starts_with("error storing fbc: error walking FBC root: `catalog.json`"),
+        "{why}"
+    );
+    ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
+    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
+
+    // What only the whole-catalog check finds is served and said.
+    let orphan = json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
+    lab.push_catalog("cat:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
+        .await?;
+    let catalog = await_condition(&lab, "cat", "ContentValid=False/Findings").await?;
+    ensure!(message(&catalog, conditions::CONTENT_VALID).contains("orphan.v1.0.0"));
+    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0", "greeter.v1.0.1", "orphan.v1.0.0"]);
+
+    change(
+        &lab,
+        "cat",
+        json!({ "spec": { "availabilityMode": "Unavailable" } }),
+    )
+    .await?;
+    let catalog = await_condition(&lab, "cat", "Serving=False/UserSpecifiedUnavailable").await?;
+    ensure!(
+        catalog
+            .status
+            .is_some_and(|status| status.urls.is_none() && status.resolved_source.is_none())
+    );
+    eventually("the finalizer is gone", SOON, async || {
+        Ok(catalogs(&lab)
+            .get("cat")
+            .await?
+            .finalizers()
+            .is_empty()
+            .then_some(()))
+    })
+    .await?;
+    ensure!(replica.status(&lab, "cat").await? == 404);
+    change(
+        &lab,
+        "cat",
+        json!({ "spec": { "availabilityMode": "Available" } }),
+    )
+    .await?;
+    await_condition(&lab, "cat", "Serving=True/Available").await?;
+
+    // The tag that is polled has changed long ago.
+    eventually(
+        "the new content of the tag is served",
+        Duration::from_secs(80),
+        async || Ok((replica.names(&lab, "polled").await?.len() == 2).then_some(())),
+    )
+    .await?;
+
+    for name in ["cat", "pinned", "polled"] {
+        catalogs(&lab).delete(name, &DeleteParams::default()).await?;
+    }
+    eventually("all is gone", SOON, async || {
+        let none = catalogs(&lab)
+            .list(&kube::api::ListParams::default())
+            .await?
+            .items
+            .is_empty();
+        Ok((none && is_empty(&lab.folder().join("one/catalogs"))).then_some(()))
+    })
+    .await?;
+    ensure!(replica.status(&lab, "cat").await? == 404);
+    replica.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
+    let lab = lab().await?;
+    let elected = &["--leader-elect"];
+    let first = Replica::start(&lab, "one", elected)?;
+    first.ready().await?;
+    let reference = lab
+        .push_catalog("cat:latest", &greeter(&["1.0.0", "1.0.1"]))
+        .await?;
+    create(&lab, "cat", json!({ "ref": reference })).await?;
+    await_condition(&lab, "cat", "Serving=True/Available").await?;
+
+    // A replica that is ready has what the leader says is served, with the same validators.
+    let second = Replica::start(&lab, "two", elected)?;
+    second.ready().await?;
+    let mut validators = Vec::new();
+    for replica in [&first, &second] {
+        let answer = replica.get(&lab, "cat/api/v1/all").await?.error_for_status()?;
+        validators.push((
+            answer.headers().get("etag").cloned(),
+            answer.headers().get("last-modified").cloned(),
+        ));
+    }
+    ensure!(validators[0] == validators[1], "{validators:?}");
+
+    // When the leader goes, the other one takes over and goes on with what it has.
+    first.stop().await?;
+    lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
+    change(&lab, "cat", json!({ "spec": { "priority": 7 } })).await?;
+    await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
+    ensure!(second.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
+
+    // A restart serves at once what is on the disk, whether or not the registry is there.
+    second.stop().await?;
+    lab.cluster.kill(Component::RegistryTls)?;
+    let begin = Instant::now();
+    let third = Replica::start(&lab, "two", &[])?;
+    eventually("content is served", SOON, async || {
+        Ok((third.names(&lab, "cat").await? == ["greeter.v1.0.0"]).then_some(()))
+    })
+    .await?;
+    third.ready().await?;
+    ensure!(
+        begin.elapsed() < Duration::from_secs(5),
+        "served only after {:?}",
+        begin.elapsed()
+    );
+
+    // Without the disk, the replica says that it is not its catalog that is missing but its content.
+    third.stop().await?;
+    let fourth = Replica::start(&lab, "three", &[])?;
+    eventually("the catalog is expected", SOON, async || {
+        Ok((fourth.status(&lab, "cat").await? == 503).then_some(()))
+    })
+    .await?;
+    let catalog = await_condition(&lab, "cat", "Progressing=True/Retrying").await?;
+    ensure!(message(&catalog, conditions::PROGRESSING).starts_with("source catalog content: "));
+    lab.cluster.revive(Component::RegistryTls)?;
+    await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
+    ensure!(fourth.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
+    fourth.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_catalog_waits_for_another() -> Result<()> {
+    let lab = lab().await?;
+    let registry = lab.cluster.registry().context("no registry")?;
+    let login = json!({ "auths": { &registry.auth: { "username": registry.username, "password": registry.password } } });
+    let data = BTreeMap::from([(".dockerconfigjson".to_owned(), login.to_string())]);
+    let secret = Secret {
+        string_data: Some(data),
+        ..Secret::default()
+    };
+    let secret = Secret {
+        metadata: olm_api::ObjectMeta {
+            name: Some("pull".to_owned()),
+            ..Default::default()
+        },
+        ..secret
+    };
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
+
+    // A registry that takes connections and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let silent = format!(
+        "{}/cat:latest",
+        silent.local_addr().map(|address| {
+            std::mem::forget(silent);
+            address
+        })?
+    );
+    let global = format!("--global-pull-secret={}/pull", names::SYSTEM_NAMESPACE);
+    let replica = Replica::start(&lab, "one", &[&global])?;
+    replica.ready().await?;
+    for number in 0..5 {
+        create(&lab, &format!("silent-{number}"), json!({ "ref": silent })).await?;
+    }
+    create(
+        &lab,
+        "both",
+        json!({ "ref": format!("{}/cat:latest", registry.tls) }),
+    )
+    .await?;
+    lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
+    await_condition(&lab, "both", "Serving=True/Available").await?;
+
+    // A registry that wants to know who asks.
+    create(
+        &lab,
+        "private",
+        json!({ "ref": format!("{}/cat:latest", registry.auth) }),
+    )
+    .await?;
+    await_condition(&lab, "private", "Progressing=True/Retrying").await?;
+    secrets.create(&PostParams::default(), &secret).await?;
+    await_condition(&lab, "private", "Serving=True/Available").await?;
+    ensure!(replica.names(&lab, "private").await? == ["greeter.v1.0.0"]);
+
+    // What nothing but another spec helps against is not tried again.
+    create(&lab, "short", json!({ "ref": "docker.io/busybox:latest" })).await?;
+    let catalog = await_condition(&lab, "short", "Progressing=False/Blocked").await?;
+    let why = message(&catalog, conditions::PROGRESSING);
+    ensure!(
+        why.starts_with("source catalog content: error parsing image reference \"docker.io/busybox:latest\""),
+        "{why}"
+    );
+
+    // A catalog whose registry hangs can be deleted at once.
+    let begin = Instant::now();
+    catalogs(&lab)
+        .delete("silent-0", &DeleteParams::default())
+        .await?;
+    eventually("it is gone", SOON, async || {
+        Ok(catalogs(&lab).get_opt("silent-0").await?.is_none().then_some(()))
+    })
+    .await?;
+    ensure!(
+        begin.elapsed() < Duration::from_secs(3),
+        "it took {:?}",
+        begin.elapsed()
+    );
+    replica.stop().await
+}
