@@ -199,11 +199,11 @@ impl<R: BufRead> Documents<R> {
 
     fn begins_as_json(&mut self) -> Result<bool, Error> {
         loop {
-            if !self.fill()? {
-                return Ok(false);
-            }
             if let Some(first) = self.rest().iter().find(|byte| !byte.is_ascii_whitespace()) {
                 return Ok(*first == b'{');
+            }
+            if self.fill_until(|_| None)? {
+                return Ok(false);
             }
         }
     }
