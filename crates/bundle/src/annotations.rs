@@ -31,12 +31,20 @@ impl Annotations {
     /// The annotations of a parsed `annotations.yaml`, completed by image labels. Where both name a key, the file
     /// counts (requirement 3.11).
     ///
-    /// `None` when the document has no mapping `annotations`.
+    /// `None` when the document, or `annotations` in it, is something else than a mapping. What is absent says nothing.
     #[must_use]
     pub fn new(document: &Value, labels: &BTreeMap<String, String>) -> Option<Self> {
-        let file = document.get("annotations")?.as_object()?;
+        let file = match document {
+            Value::Null => None,
+            Value::Object(document) => match document.get("annotations") {
+                None | Some(Value::Null) => None,
+                Some(Value::Object(annotations)) => Some(annotations),
+                Some(_) => return None,
+            },
+            _ => return None,
+        };
         let mut annotations = labels.clone();
-        for (key, value) in file {
+        for (key, value) in file.into_iter().flatten() {
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Bool(_) | Value::Number(_) => value.to_string(),

@@ -115,19 +115,19 @@ fn base36(bytes: &[u8]) -> String {
     digits.iter().rev().collect()
 }
 
-/// What keeps a text from being a DNS-1123 subdomain, in Kubernetes' words, sorted; empty when it is one.
+/// What keeps a text from being a DNS-1123 subdomain, in Kubernetes' words and order; empty when it is one.
 #[must_use]
 pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
+    if text.len() > 253 {
+        faults.push("must be no more than 253 characters");
+    }
     if !is_subdomain(text) {
         faults.push(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
         );
-    }
-    if text.len() > 253 {
-        faults.push("must be no more than 253 characters");
     }
     faults
 }

@@ -30,8 +30,8 @@ pub enum ParseError {
     /// `metadata/annotations.yaml` is not YAML.
     #[error("{ANNOTATIONS} cannot be read")]
     Annotations(#[source] olm_yaml::Error),
-    /// `metadata/annotations.yaml` has no mapping `annotations`.
-    #[error("{ANNOTATIONS} has no mapping \"annotations\"")]
+    /// `metadata/annotations.yaml` is not a mapping of annotations.
+    #[error("{ANNOTATIONS} is not a mapping of annotations")]
     NoAnnotations,
     /// The bundle is of another format (T-3B-03).
     #[error("bundle media type {0:?} is not supported, only {REGISTRY_V1:?} is")]

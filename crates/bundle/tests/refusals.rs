@@ -100,6 +100,11 @@ fn files_that_cannot_be_read_are_named() {
         "open manifests: file does not exist",
     );
     check(
+        &plus(kettle(), ANNOTATIONS, "- a"),
+        "annotations-unreadable",
+        "metadata/annotations.yaml is not a mapping of annotations",
+    );
+    check(
         &plus(kettle(), "manifests/more/deep.yaml", "a: b"),
         "subdirectory",
         "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \

@@ -24,8 +24,8 @@ pub use report::{Account, Missing};
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Accesses of one role beyond which they are not compared one by one; only `escalate` or `bind` will do then.
-const MAX_ACCESSES: usize = 20_000;
+/// Accesses of roles that are compared one by one. Where there are more, only `escalate` or `bind` will do.
+const MAX_ACCESSES: usize = 50_000;
 /// The API group of custom resource definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
@@ -114,6 +114,7 @@ pub fn needed(planned: &[Planned<'_>], facts: &Facts<'_>) -> Needs {
     let brought = brought_kinds(planned);
     let roles = Roles::new(planned, facts);
     let mut needs = Needs::default();
+    let mut budget = MAX_ACCESSES;
     for plan in planned {
         let (group, kind) = group_kind(plan.object);
         let resource = facts.discovery.get(&(group.clone(), kind.clone()));
@@ -153,9 +154,14 @@ pub fn needed(planned: &[Planned<'_>], facts: &Facts<'_>) -> Needs {
                 .extend(["list", "watch"].map(|verb| right(verb, None)));
         }
         if group == RBAC {
-            needs
-                .alternatives
-                .extend(grant(plan.object, &kind, namespace.as_deref(), &roles, &right));
+            needs.alternatives.extend(grant(
+                plan.object,
+                &kind,
+                namespace.as_deref(),
+                &roles,
+                &right,
+                &mut budget,
+            ));
         }
     }
     needs
@@ -168,20 +174,22 @@ fn grant(
     namespace: Option<&str>,
     roles: &Roles,
     right: &impl Fn(&str, Option<&str>) -> Right,
+    budget: &mut usize,
 ) -> Option<Either> {
-    let instead = |rules: &[PolicyRule]| {
+    let mut instead = |rules: &[PolicyRule]| {
         let count = rules
             .iter()
             .fold(0, |sum: usize, rule| sum.saturating_add(rule.access_count()));
-        (count <= MAX_ACCESSES).then(|| {
-            let accesses = rules.iter().flat_map(PolicyRule::accesses);
+        *budget = budget.checked_sub(count)?;
+        let accesses = rules.iter().flat_map(PolicyRule::accesses);
+        Some(
             accesses
                 .map(|access| Right {
                     namespace: namespace.map(str::to_owned),
                     access,
                 })
-                .collect()
-        })
+                .collect(),
+        )
     };
     match kind {
         "Role" | "ClusterRole" => Some(Either {

@@ -245,3 +245,62 @@ fn every_definition_among_the_objects_is_checked() {
         ]
     );
 }
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEYWORDS: &[&str] = &[
+        "type",
+        "properties",
+        "items",
+        "additionalProperties",
+        "oneOf",
+        "anyOf",
+        "enum",
+        "default",
+        "required",
+        "minimum",
+        "maxLength",
+        "nullable",
+        "pattern",
+        "description",
+        "format",
+        "x-kubernetes-list-type",
+    ];
+
+    fn schema() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..9_i64).prop_map(Value::from),
+            "[a-z]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 48, 6, move |inner| {
+            let fields = prop::collection::vec((prop::sample::select(KEYWORDS), inner.clone()), 0..6);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|fields| fields
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_is_reported_of_a_definition_that_stays(schema in schema()) {
+            let definition = one_version(schema);
+            prop_assert_eq!(compare(&definition, &definition, &Policy::everything()), []);
+        }
+
+        #[test]
+        fn any_two_schemas_are_compared_in_one_order(old in schema(), new in schema()) {
+            let (old, new) = (one_version(old), one_version(new));
+            prop_assert_eq!(found(&old, &new), found(&old, &new));
+        }
+    }
+}

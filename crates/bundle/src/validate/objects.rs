@@ -31,7 +31,8 @@ pub(super) fn deployment_uniqueness(bundle: &Bundle) -> Vec<String> {
 pub(super) fn deployment_names(bundle: &Bundle) -> Vec<String> {
     let names: BTreeSet<&str> = deployment_list(bundle).collect();
     let describe = |name: &str| {
-        let faults = subdomain_faults(name);
+        let mut faults = subdomain_faults(name);
+        faults.sort_unstable();
         (!faults.is_empty()).then(|| {
             format!(
                 "invalid cluster service version strategy deployment name '{name}': {}",
