@@ -7,12 +7,14 @@
 mod catalog;
 mod extension;
 mod object_set;
+mod reference;
 mod schema;
 mod version_pattern;
 mod yaml;
 
 use serde_json::{Value, json};
 
+pub use reference::reference;
 pub use version_pattern::{VersionPattern, version_pattern};
 
 use crate::names;

@@ -1,4 +1,4 @@
-//! Writes what is generated from the API, `manifests/crds/*.yaml`, below the directory named on the command line.
+//! Writes what is generated from the API, `manifests/crds/*.yaml` and `docs/api.md`, below the directory named on the command line.
 
 use std::path::PathBuf;
 
@@ -7,5 +7,5 @@ fn main() -> std::io::Result<()> {
     for file in olm_api::crd::files() {
         std::fs::write(root.join("manifests/crds").join(file.name), file.yaml)?;
     }
-    Ok(())
+    std::fs::write(root.join("docs/api.md"), olm_api::crd::reference())
 }
