@@ -15,7 +15,10 @@ pub fn run(case: &Value) -> Outcome {
                 let version = parse_version(text("version")).map_err(|fault| fault.to_string())?;
                 Ok(range.contains(&version))
             });
-            let expected = case.get("expected").and_then(Value::as_bool).ok_or("no expectation".to_owned());
+            let expected = case
+                .get("expected")
+                .and_then(Value::as_bool)
+                .ok_or("no expectation".to_owned());
             Outcome::compare("expected", &expected, &found)
         }
         "range_parse" => {

@@ -16,7 +16,9 @@ pub fn run(case: &Value) -> Outcome {
 }
 
 fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
-    case.get("expect").and_then(|expect| expect.get(key)).unwrap_or(&Value::Null)
+    case.get("expect")
+        .and_then(|expect| expect.get(key))
+        .unwrap_or(&Value::Null)
 }
 
 fn release_parse(case: &Value) -> Outcome {
@@ -30,22 +32,41 @@ fn release_parse(case: &Value) -> Outcome {
 }
 
 fn bundle_version_release(case: &Value) -> Outcome {
-    let Some(object) = case.get("bundle") else { return Outcome::Fail("no bundle".to_owned()) };
+    let Some(object) = case.get("bundle") else {
+        return Outcome::Fail("no bundle".to_owned());
+    };
     let mut bundle = match Bundle::from_json(&object.to_string()) {
         Ok(bundle) => bundle,
         Err(fault) => return Outcome::Fail(fault.to_string()),
     };
-    if let Some(csv) = case.get("csv_json").and_then(Value::as_str).filter(|csv| !csv.is_empty()) {
+    if let Some(csv) = case
+        .get("csv_json")
+        .and_then(Value::as_str)
+        .filter(|csv| !csv.is_empty())
+    {
         let mut properties = std::mem::take(&mut bundle.properties).into_vec();
         let data = base64(csv.as_bytes());
-        properties.push(Property::new("olm.bundle.object", json!({ "data": data }).to_string()));
+        properties.push(Property::new(
+            "olm.bundle.object",
+            json!({ "data": data }).to_string(),
+        ));
         bundle.properties = properties.into();
     }
     match bundle.version_release() {
         Ok(found) => {
-            let release = found.release.as_ref().map(ToString::to_string).unwrap_or_default();
+            let release = found
+                .release
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             Outcome::compare("ok", &expect(case, "ok"), &&json!(true))
-                .and(|| Outcome::compare("version", &expect(case, "version"), &&json!(found.version.to_string())))
+                .and(|| {
+                    Outcome::compare(
+                        "version",
+                        &expect(case, "version"),
+                        &&json!(found.version.to_string()),
+                    )
+                })
                 .and(|| Outcome::compare("release", &expect(case, "release"), &&json!(release)))
         }
         Err(fault) => match expect(case, "error").as_str() {

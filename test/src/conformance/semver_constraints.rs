@@ -47,24 +47,42 @@ fn outcome(case: &Value, found: Result<Value, String>) -> Outcome {
 }
 
 fn check(case: &Value) -> Outcome {
-    let everywhere = case.get("include_prerelease").and_then(Value::as_bool).unwrap_or_default();
-    let prereleases = if everywhere { Prereleases::Everywhere } else { Prereleases::WhereNamed };
+    let everywhere = case
+        .get("include_prerelease")
+        .and_then(Value::as_bool)
+        .unwrap_or_default();
+    let prereleases = if everywhere {
+        Prereleases::Everywhere
+    } else {
+        Prereleases::WhereNamed
+    };
     let found = Constraint::parse(text(case, "constraint"))
         .map_err(|fault| fault.to_string())
-        .and_then(|constraint| Ok(constraint.check_with(&version(case, "version")?, prereleases).into()));
+        .and_then(|constraint| {
+            Ok(constraint
+                .check_with(&version(case, "version")?, prereleases)
+                .into())
+        });
     outcome(case, found)
 }
 
 fn constraint_parse(case: &Value) -> Outcome {
-    match (Constraint::parse(text(case, "constraint")), case.get("valid").and_then(Value::as_bool)) {
+    match (
+        Constraint::parse(text(case, "constraint")),
+        case.get("valid").and_then(Value::as_bool),
+    ) {
         (Ok(constraint), Some(true)) => {
             let groups: Vec<u64> = constraint.groups().map(|group| group.count() as u64).collect();
             let count = |key: &str, found: u64| match case.get(key).and_then(Value::as_u64) {
                 Some(expected) => Outcome::compare(key, &expected, &found),
                 None => Outcome::Pass,
             };
-            count("or_groups", groups.len() as u64)
-                .and(|| count("terms_in_first_group", groups.first().copied().unwrap_or_default()))
+            count("or_groups", groups.len() as u64).and(|| {
+                count(
+                    "terms_in_first_group",
+                    groups.first().copied().unwrap_or_default(),
+                )
+            })
         }
         (Err(fault), Some(false)) => match case.get("error").and_then(Value::as_str) {
             Some(expected) => Outcome::compare("error", &expected.to_owned(), &fault.to_string()),
@@ -83,11 +101,16 @@ fn single_term_parse(case: &Value) -> Outcome {
             Err(_) => Outcome::Pass,
         };
     }
-    let found = constraint.map_err(|fault| fault.to_string()).and_then(|constraint| {
-        let mut groups = constraint.groups();
-        let term = groups.next().and_then(|mut group| group.next()).ok_or("no comparison")?;
-        Ok((name(term.0), term.1.to_string()))
-    });
+    let found = constraint
+        .map_err(|fault| fault.to_string())
+        .and_then(|constraint| {
+            let mut groups = constraint.groups();
+            let term = groups
+                .next()
+                .and_then(|mut group| group.next())
+                .ok_or("no comparison")?;
+            Ok((name(term.0), term.1.to_string()))
+        });
     match found {
         Ok((operator, version)) => Outcome::compare("version", &text(case, "version"), &version.as_str())
             .and(|| match case.get("operator").and_then(Value::as_str) {
@@ -148,5 +171,8 @@ fn raise(case: &Value) -> Outcome {
         "minor" => Part::Minor,
         _ => Part::Patch,
     };
-    outcome(case, version(case, "version").map(|version| increment(&version, part).to_string().into()))
+    outcome(
+        case,
+        version(case, "version").map(|version| increment(&version, part).to_string().into()),
+    )
 }
