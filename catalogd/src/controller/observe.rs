@@ -1,7 +1,8 @@
 //! What is known of a catalog: possibly stale, never guessed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
@@ -148,26 +149,42 @@ fn is_outdated(seen: &ClusterCatalog, written: &Written) -> bool {
             .is_some_and(|version| written.replaced.contains(version))
 }
 
+/// How long a catalog may keep this process from counting as ready: a registry that hangs must not stop a rollout.
+const PATIENCE: Duration = Duration::from_secs(45);
+
 /// The catalogs that have to be here, or to have been tried, before this process counts as ready.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Starting(Arc<Mutex<Option<BTreeSet<String>>>>);
+pub(crate) struct Starting(Arc<Mutex<Option<Awaited>>>);
+
+#[derive(Debug)]
+struct Awaited {
+    names: BTreeSet<String>,
+    since: Instant,
+}
 
 impl Starting {
+    fn lock(&self) -> MutexGuard<'_, Option<Awaited>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Names what has to be tried; called once, when the catalogs are known.
     pub(crate) fn begin(&self, names: impl IntoIterator<Item = String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(names.into_iter().collect());
+        *self.lock() = Some(Awaited {
+            names: names.into_iter().collect(),
+            since: Instant::now(),
+        });
     }
 
     /// One of them is here or was tried.
     pub(super) fn tried(&self, name: &str) {
-        if let Some(names) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            names.remove(name);
+        if let Some(awaited) = self.lock().as_mut() {
+            awaited.names.remove(name);
         }
     }
 
     /// Whether the catalogs are known.
     pub(super) fn is_known(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock().is_some()
     }
 
     /// What is missing for readiness.
@@ -175,13 +192,53 @@ impl Starting {
     /// # Errors
     /// The text says what.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        match self.lock().as_ref() {
             None => Err("the ClusterCatalogs are not known yet".to_owned()),
-            Some(names) if names.is_empty() => Ok(()),
-            Some(names) => {
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Some(awaited) if awaited.names.is_empty() || awaited.since.elapsed() > PATIENCE => Ok(()),
+            Some(awaited) => {
+                let names: Vec<&str> = awaited.names.iter().map(String::as_str).collect();
                 Err(format!("not here yet: {}", names.join(", ")))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_waits_for_what_is_served_elsewhere() {
+        let starting = Starting::default();
+        assert!(starting.check().is_err());
+        starting.begin(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(starting.check(), Err("not here yet: a, b".to_owned()));
+        starting.tried("a");
+        starting.tried("c");
+        assert_eq!(starting.check(), Err("not here yet: b".to_owned()));
+        starting.tried("b");
+        assert_eq!(starting.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_the_watch_has_not_seen_yet_is_told_by_the_versions_that_were_replaced() {
+        let at = |version: &str| {
+            let mut catalog = ClusterCatalog::default();
+            catalog.metadata.resource_version = Some(version.to_owned());
+            catalog.metadata.uid = Some("one".to_owned());
+            catalog
+        };
+        let written = Written {
+            object: Arc::new(at("7")),
+            replaced: ["5".to_owned(), "6".to_owned()].into(),
+        };
+        let check = |seen: ClusterCatalog, expected: bool| assert_eq!(is_outdated(&seen, &written), expected);
+        check(at("5"), true);
+        check(at("6"), true);
+        check(at("7"), false);
+        check(at("8"), false);
+        let mut another = at("5");
+        another.metadata.uid = Some("two".to_owned());
+        check(another, false);
     }
 }
