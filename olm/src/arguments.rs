@@ -1,6 +1,9 @@
 //! The verbs.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::output::{Outcome, Verdict, print};
 use crate::{bundle, catalog, resolve};
@@ -18,6 +21,22 @@ use crate::{bundle, catalog, resolve};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Reads the command line; a wrong one and a call for help end the process. Called as `kubectl-olm`, as kubectl calls
+/// its plugins, the program speaks of itself as `kubectl olm`.
+pub(crate) fn parse() -> Arguments {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let name = called
+        .as_deref()
+        .and_then(Path::file_stem)
+        .and_then(OsStr::to_str);
+    let mut command = Arguments::command();
+    if name.is_some_and(|name| name.starts_with("kubectl-")) {
+        command = command.bin_name("kubectl olm");
+    }
+    let matches = command.get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,10 +10,8 @@ mod resolve;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
     olm_platform::crypto::install();
-    let outcome = arguments::Arguments::parse().command.run();
+    let outcome = arguments::parse().command.run();
     output::conclude(outcome)
 }

@@ -129,7 +129,7 @@ fn a_channel_of_many_entries_is_checked_in_good_time() {
 fn many_objects_on_one_line_are_read_one_at_a_time() {
     let text = "{\"schema\":\"x\",\"name\":\"y\"}".repeat(200_000);
     in_good_time("one long line", || {
-        assert_eq!(metas(text.as_bytes(), &limits()).count(), 200_000)
+        assert_eq!(metas(text.as_bytes(), &limits()).count(), 200_000);
     });
 }
 

@@ -142,6 +142,19 @@ fn a_wrong_command_line_is_another_status_than_a_fault() {
 }
 
 #[test]
+fn as_a_plugin_of_kubectl_it_speaks_of_itself_so() {
+    let files = Files::new(&[]);
+    let plugin = files.path("kubectl-olm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_olm"), &plugin).expect("a link can be made");
+    let output = std::process::Command::new(plugin)
+        .args(["catalog", "validate"])
+        .output()
+        .expect("it runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("Usage: kubectl olm catalog validate"), "{stderr}");
+}
+
+#[test]
 fn a_catalog_is_served_as_catalogd_serves_it() {
     let files = Files::new(&[("foo/catalog.json", CATALOG)]);
     let mut child = binary()
