@@ -15,11 +15,12 @@ use super::context::Context;
 use super::failure::{Failure, Severity, StageError};
 use super::phases::{Marks, phases};
 use super::plan::{Plan, Wanted, plan};
-use super::resolve::{Origin, Resolution, Target, resolve};
+use super::resolve::{Origin, Target, resolve};
 use super::revisions::Revisions;
 use super::status::{Facts, Progress, status};
 use super::{account, finalizers, render, uninstall, write};
 use crate::bundles::FetchError;
+use crate::cluster::identity::AccountName;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
@@ -82,16 +83,20 @@ struct Work {
 
 /// From what is asked for to a written revision.
 async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Work {
-    let resolution = match claim(context, extension, revisions) {
-        Ok(()) => resolve(context, extension, revisions.installed()).await,
-        Err(error) => Resolution {
-            target: Err(error.into()),
-            deprecations: None,
-            problem: None,
-        },
+    let account = claim(context, extension, revisions).map_err(Failure::from);
+    let account = account.and_then(|()| Ok(account::choose(extension, context.default_account.as_ref())?));
+    let account = match account {
+        Ok(account) => account,
+        Err(failure) => {
+            return Work {
+                deprecations: None,
+                progress: Progress::Failed(failure),
+            };
+        }
     };
+    let resolution = resolve(context, extension, revisions.installed()).await;
     let written = match resolution.target {
-        Ok(target) => revise(context, extension, revisions, &target)
+        Ok(target) => revise(context, extension, revisions, &account, &target)
             .await
             .map_err(|failure| {
                 failure.with_bundle(&target.bundle.metadata.name, &target.bundle.metadata.version)
@@ -113,9 +118,9 @@ async fn revise(
     context: &Context,
     extension: &Arc<ClusterExtension>,
     revisions: &Revisions,
+    account: &AccountName,
     target: &Target,
 ) -> Result<Option<String>, Failure> {
-    let account = account::choose(extension, context.default_account.as_ref())?;
     let certificates = render::certificates(context).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
     let inputs = format!(
@@ -161,7 +166,7 @@ async fn revise(
     )?;
     let wanted = Wanted {
         extension,
-        account: &account,
+        account,
         bundle: &target.bundle,
         properties: properties.as_deref(),
         groups: &groups,
@@ -272,7 +277,9 @@ async fn kinds(
         let labels = present
             .and_then(|present| present.metadata.labels)
             .unwrap_or_default();
-        if let Some(owner) = conflicts::other_owner(&labels, extension.name()) {
+        // What an extension that is gone left behind is judged when it is applied.
+        let owner = conflicts::other_owner(&labels, extension.name());
+        if let Some(owner) = owner.filter(|owner| context.extension(owner).is_some()) {
             taken.insert(name.clone(), owner.to_owned());
         }
     }

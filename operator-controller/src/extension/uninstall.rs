@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams};
 use olm_api::conditions::{self, PROGRESSING, Report, Status, bounded_message, reason, set_condition};
 use olm_api::names::label;
@@ -16,6 +17,8 @@ use super::revisions::Revisions;
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How long until a newer version of the extension is here.
+const STALE: Duration = Duration::from_millis(200);
 /// Kubernetes' own mark of a deletion that leaves dependants behind.
 const ORPHAN: &str = "orphan";
 
@@ -23,6 +26,9 @@ const ORPHAN: &str = "orphan";
 pub async fn uninstall(context: &Context, extension: &ClusterExtension) -> Outcome {
     match take_down(context, extension).await {
         Ok(outcome) => outcome,
+        // The extension changed meanwhile, perhaps by our own last write.
+        Err(kube::Error::Api(status)) if status.code == 409 => Outcome::After(STALE),
+        Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Done,
         Err(error) => {
             tracing::warn!(
                 extension = extension.name(),
@@ -58,6 +64,9 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         }
     }
     if left.all().is_empty() {
+        if !orphaned {
+            remove_secrets(context, extension.name()).await?;
+        }
         finalizers::write(&context.client, extension, &rest).await?;
         context.forget(extension.name());
         return Ok(Outcome::Done);
@@ -70,6 +79,21 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         }
     }
     tell(context, extension, &left).await
+}
+
+/// Removes the Secrets of all revisions. They would be collected once their revisions are gone; but who sees the
+/// extension gone is to find nothing of it, and one that an interrupted run left has no revision.
+async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let ours = ListParams::default().labels(&format!(
+        "{}={extension},{}",
+        label::OWNER_NAME,
+        label::REVISION_NAME
+    ));
+    secrets
+        .delete_collection(&DeleteParams::background(), &ours)
+        .await
+        .map(drop)
 }
 
 /// Says what the deletion waits for.
