@@ -190,6 +190,60 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
+/// What was served stays when new content cannot be loaded; what only the whole-catalog check finds is served and said.
+async fn what_cannot_be_loaded_is_not_served(lab: &Lab, replica: &Replica) -> Result<()> {
+    // What cannot be loaded is not served; what was served still is.
+    lab.push_catalog("cat:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
+        .await?;
+    change(lab, "cat", json!({ "spec": { "priority": 1 } })).await?;
+    let catalog = await_condition(lab, "cat", "Progressing=True/Retrying").await?;
+    let why = message(&catalog, conditions::PROGRESSING);
+    ensure!(
+        why.starts_with("error storing fbc: error walking FBC root: `catalog.json`"),
+        "{why}"
+    );
+    ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
+    ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0"]);
+
+    // What only the whole-catalog check finds is served and said.
+    let orphan = json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
+    lab.push_catalog("cat:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
+        .await?;
+    let catalog = await_condition(lab, "cat", "ContentValid=False/Findings").await?;
+    ensure!(message(&catalog, conditions::CONTENT_VALID).contains("orphan.v1.0.0"));
+    ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0", "greeter.v1.0.1", "orphan.v1.0.0"]);
+    Ok(())
+}
+
+/// Content goes and comes with `availabilityMode`.
+async fn what_is_unavailable_is_not_served(lab: &Lab, replica: &Replica) -> Result<()> {
+    change(
+        lab,
+        "cat",
+        json!({ "spec": { "availabilityMode": "Unavailable" } }),
+    )
+    .await?;
+    let catalog = await_condition(lab, "cat", "Serving=False/UserSpecifiedUnavailable").await?;
+    ensure!(
+        catalog
+            .status
+            .is_some_and(|status| status.urls.is_none() && status.resolved_source.is_none())
+    );
+    eventually("the finalizer is gone", SOON, async || {
+        Ok(catalogs(lab)
+            .get("cat")
+            .await?
+            .finalizers()
+            .is_empty()
+            .then_some(()))
+    })
+    .await?;
+    ensure!(replica.status(lab, "cat").await? == 404);
+    change(lab, "cat", json!({ "spec": { "availabilityMode": "Available" } })).await?;
+    await_condition(lab, "cat", "Serving=True/Available").await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
     let lab = lab().await?;
@@ -242,56 +296,8 @@ async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
         "something was written for nothing"
     );
 
-    // What cannot be loaded is not served; what was served still is.
-    lab.push_catalog("cat:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
-        .await?;
-    change(&lab, "cat", json!({ "spec": { "priority": 1 } })).await?;
-    let catalog = await_condition(&lab, "cat", "Progressing=True/Retrying").await?;
-    let why = message(&catalog, conditions::PROGRESSING);
-    ensure!(
-        why.starts_with("error storing fbc: error walking FBC root: `catalog.json`"),
-        "{why}"
-    );
-    ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
-    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
-
-    // What only the whole-catalog check finds is served and said.
-    let orphan = json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
-    lab.push_catalog("cat:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
-        .await?;
-    let catalog = await_condition(&lab, "cat", "ContentValid=False/Findings").await?;
-    ensure!(message(&catalog, conditions::CONTENT_VALID).contains("orphan.v1.0.0"));
-    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0", "greeter.v1.0.1", "orphan.v1.0.0"]);
-
-    change(
-        &lab,
-        "cat",
-        json!({ "spec": { "availabilityMode": "Unavailable" } }),
-    )
-    .await?;
-    let catalog = await_condition(&lab, "cat", "Serving=False/UserSpecifiedUnavailable").await?;
-    ensure!(
-        catalog
-            .status
-            .is_some_and(|status| status.urls.is_none() && status.resolved_source.is_none())
-    );
-    eventually("the finalizer is gone", SOON, async || {
-        Ok(catalogs(&lab)
-            .get("cat")
-            .await?
-            .finalizers()
-            .is_empty()
-            .then_some(()))
-    })
-    .await?;
-    ensure!(replica.status(&lab, "cat").await? == 404);
-    change(
-        &lab,
-        "cat",
-        json!({ "spec": { "availabilityMode": "Available" } }),
-    )
-    .await?;
-    await_condition(&lab, "cat", "Serving=True/Available").await?;
+    what_cannot_be_loaded_is_not_served(&lab, &replica).await?;
+    what_is_unavailable_is_not_served(&lab, &replica).await?;
 
     // The tag that is polled has changed long ago.
     eventually(
@@ -400,14 +406,8 @@ async fn no_catalog_waits_for_another() -> Result<()> {
     let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
 
     // A registry that takes connections and never says a word.
-    let silent = TcpListener::bind("127.0.0.1:0")?;
-    let silent = format!(
-        "{}/cat:latest",
-        silent.local_addr().map(|address| {
-            std::mem::forget(silent);
-            address
-        })?
-    );
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let silent = format!("{}/cat:latest", listener.local_addr()?);
     let global = format!("--global-pull-secret={}/pull", names::SYSTEM_NAMESPACE);
     let replica = Replica::start(&lab, "one", &[&global])?;
     replica.ready().await?;
