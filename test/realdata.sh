@@ -1,5 +1,6 @@
 #!/bin/sh
-# realdata.sh DIR: unpacks the real bundles and catalogs in DIR into a temporary folder and runs them.
+# realdata.sh DIR: unpacks the real bundles and catalogs in DIR into a temporary folder, runs them, and installs some of
+# the bundles on a throwaway cluster.
 set -eu
 data=$1
 unpacked=$(mktemp -d)
@@ -10,3 +11,5 @@ tar xJf "$data/fbc.tar.xz" -C "$unpacked/fbc"
 tar xJf "$data/templates.tar.xz" -C "$unpacked/templates"
 [ ! -f "$data/operatorhub.json.xz" ] || xz -dc "$data/operatorhub.json.xz" >"$unpacked/operatorhub.json"
 cargo run --release --locked --quiet -p olm-test --bin realdata -- "$unpacked"
+cargo build --release --locked --quiet -p catalogd -p operator-controller
+cargo run --release --locked --quiet -p olm-test --bin olm-test -- real-bundles "$unpacked"

@@ -1,8 +1,11 @@
 //! The proving ground: a real control plane and registry, the runners of recorded cases and real data, the samples.
 
+pub mod bench;
 pub mod cluster;
+pub mod conformance;
 pub mod e2e;
 pub mod images;
+pub mod realdata;
 pub mod registry;
 pub mod run;
 pub mod samples;

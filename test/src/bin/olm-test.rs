@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use olm_test::cluster::command::{ClusterCommand, run};
+use olm_test::images::{self, ImagesCommand};
 
 /// A real control plane, node and registry for tests, and the product on them.
 #[derive(Parser)]
@@ -21,6 +22,9 @@ enum Verb {
     /// A throwaway cluster: etcd, API server, controllers, scheduler, a simulated or a real node, a registry.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// The managers' images, without a container engine.
+    #[command(subcommand)]
+    Images(ImagesCommand),
     /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
     Run,
     /// The managers as Pods on a real node, from the shipped manifests. Needs root.
@@ -28,6 +32,18 @@ enum Verb {
         /// Folder with the images as OCI archives.
         #[arg(long, default_value = "dist")]
         images: PathBuf,
+    },
+    /// Real bundles without webhooks are installed, upgraded and uninstalled on a throwaway cluster.
+    RealBundles {
+        /// The folder with `bundles/PACKAGE/VERSION`.
+        dir: PathBuf,
+        /// Only these packages.
+        packages: Vec<String>,
+    },
+    /// Time, memory and requests of both managers, as Markdown.
+    Bench {
+        /// A catalog as lines of JSON; a generated one when none is given.
+        catalog: Option<PathBuf>,
     },
 }
 
@@ -46,9 +62,19 @@ fn main() -> ExitCode {
         .init();
     let outcome = match Arguments::parse().command {
         Verb::Cluster(command) => wait_for(run(command)),
+        Verb::Images(command) => wait_for(images::run(command)),
         Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
         // It moves threads into the node's network before they become a runtime.
         Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
+        Verb::RealBundles { dir, packages } => wait_for(async {
+            let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
+            Ok(verdict(passed))
+        }),
+        Verb::Bench { catalog } => wait_for(async {
+            olm_test::bench::run(catalog.as_deref())
+                .await
+                .map(|()| ExitCode::SUCCESS)
+        }),
     };
     outcome.unwrap_or_else(|e| {
         eprintln!("error: {e:#}");

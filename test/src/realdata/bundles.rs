@@ -51,7 +51,7 @@ pub fn run(dir: &Path) -> Vec<(String, Result<String, String>)> {
     outcomes
 }
 
-fn directories(path: &Path) -> BTreeSet<String> {
+pub(super) fn directories(path: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.path().is_dir())
@@ -158,7 +158,8 @@ fn repeated(objects: &[Value]) -> Option<String> {
         })
 }
 
-fn read(bundle: &Path) -> anyhow::Result<BundleFiles> {
+/// The files of the bundle in this folder.
+pub(super) fn read(bundle: &Path) -> anyhow::Result<BundleFiles> {
     let mut files = BundleFiles::new();
     let mut open = vec![bundle.to_path_buf()];
     while let Some(directory) = open.pop() {

@@ -1,0 +1,72 @@
+//! What the kernel says about a process and the machine.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// The most memory that a process has held at once since it was started or [`forget_peak`] was called, in bytes.
+pub(super) fn peak(pid: u32) -> Result<u64> {
+    status(pid, "VmHWM")
+}
+
+/// The memory that a process holds now, in bytes.
+pub(super) fn resident(pid: u32) -> Result<u64> {
+    status(pid, "VmRSS")
+}
+
+/// Lets the peak begin anew at what is held now.
+pub(super) fn forget_peak(pid: u32) -> Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of a process")
+}
+
+fn status(pid: u32, field: &str) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    kibibytes(&text, field).with_context(|| format!("the kernel does not say {field}"))
+}
+
+/// The value of a line `FIELD:  N kB`, in bytes.
+fn kibibytes(text: &str, field: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let number: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(number * 1024)
+}
+
+/// Cores, memory and processor of this machine.
+pub(super) fn machine() -> Result<String> {
+    let cores = std::thread::available_parallelism()?;
+    let memory = kibibytes(&fs::read_to_string("/proc/meminfo")?, "MemTotal").unwrap_or_default();
+    let processors = fs::read_to_string("/proc/cpuinfo")?;
+    let model = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("an unnamed processor", |(_, name)| name);
+    Ok(format!("{cores} cores ({model}), {} GiB of memory", memory >> 30))
+}
+
+/// Bytes for people.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_from_the_kernels_lines() {
+        assert_eq!(
+            kibibytes("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t1 kB\n", "VmHWM"),
+            Some(2 << 20)
+        );
+        assert_eq!(kibibytes("VmHWM:\t none\n", "VmHWM"), None);
+        assert_eq!(mebibytes((3 << 20) + (1 << 19)), "3.5 MiB");
+    }
+
+    #[test]
+    fn a_process_knows_its_own_peak() {
+        let own = std::process::id();
+        assert!(peak(own).unwrap() >= resident(own).unwrap() / 2);
+    }
+}
