@@ -1,6 +1,8 @@
 //! ClusterObjectSets on a real control plane: the controller runs in this process with the rights that the shipped
 //! manifests give it.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 use std::{
     collections::BTreeSet,
     process::Stdio,

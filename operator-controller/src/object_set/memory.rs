@@ -43,6 +43,8 @@ pub struct Memory {
     pub misses_kinds: bool,
     /// Whether nobody watches one of the objects.
     pub unwatched: bool,
+    /// Whether our finalizer was taken off a set that is being deleted, which ends it.
+    pub ended: bool,
 }
 
 /// An object as it was seen.

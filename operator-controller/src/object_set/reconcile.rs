@@ -98,6 +98,10 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
         // The cache has not seen our own last write yet.
         return Again::After(STALE);
     }
+    if memory.ended {
+        // The cache still shows what is gone, or what others hold.
+        return Again::OnChange;
+    }
     let conclusion = if set.is_deleting() {
         removal::delete(context, &mut set, memory).await
     } else {

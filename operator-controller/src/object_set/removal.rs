@@ -98,6 +98,7 @@ pub(super) async fn delete(
     }
     context.watches.forget(set.name());
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
+    memory.ended = true;
     Ok(Conclusion::silent(Again::OnChange))
 }
 
