@@ -23,7 +23,7 @@ test: ## everything that needs no root: unit, property and control-plane tests
 	$(CARGO) test $(RELEASE) --workspace
 
 conformance: ## recorded cases and real data, where SHARED has them
-	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- $(SHARED)/conformance/given
+	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- --done $(SHARED)/conformance/given
 	sh test/realdata.sh $(SHARED)/realdata
 
 e2e: images ## a real node too (root): the managers as Pods from the manifests

@@ -16,6 +16,7 @@ use serde_json::Value;
 pub mod blang_ranges;
 pub mod bundle_config;
 pub mod clustercatalog_admission;
+pub mod crd_upgrade_safety;
 pub mod fbc_load;
 pub mod fbc_validate;
 pub mod fbc_write;
@@ -42,7 +43,11 @@ pub enum Outcome {
 impl Outcome {
     /// [`Outcome::Pass`] when both are equal, else a failure that shows both.
     pub fn compare<T: PartialEq + fmt::Debug>(what: &str, expected: &T, actual: &T) -> Self {
-        if expected == actual { Self::Pass } else { Self::Fail(format!("{what}: expected {expected:?}, got {actual:?}")) }
+        if expected == actual {
+            Self::Pass
+        } else {
+            Self::Fail(format!("{what}: expected {expected:?}, got {actual:?}"))
+        }
     }
 
     /// The first failure of the two, else the other outcome.
@@ -64,27 +69,106 @@ struct Suite {
     run: Runner,
 }
 
+/// Whether nothing answers this case yet: the GraphQL endpoint comes later.
+fn is_open(file: &str, case: &Value) -> bool {
+    let path = case
+        .pointer("/request/path")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    file == "metas-query.json" && path.ends_with("/graphql")
+}
+
+/// What to do about cases that nothing answers yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    /// They count as failed.
+    Fail,
+    /// They are left out, and counted as such.
+    LeaveOut,
+}
+
 /// Every suite that is done. A file named on the command line that is not here fails as a whole.
 const SUITES: &[Suite] = &[
-    Suite { file: "semver-constraints.json", run: semver_constraints::run },
-    Suite { file: "blang-ranges.json", run: blang_ranges::run },
-    Suite { file: "release-versions.json", run: release_versions::run },
-    Suite { file: "fbc-load.json", run: fbc_load::run },
-    Suite { file: "fbc-validate/channel-graph.json", run: fbc_validate::run },
-    Suite { file: "fbc-validate/convert-to-model.json", run: fbc_validate::run },
-    Suite { file: "fbc-validate/rules.json", run: fbc_validate::run },
-    Suite { file: "fbc-write.json", run: fbc_write::run },
-    Suite { file: "indexignore.json", run: indexignore::run },
-    Suite { file: "metas-query.json", run: metas_query::run },
-    Suite { file: "successors-resolution.json", run: successors_resolution::run },
-    Suite { file: "bundle-config.json", run: bundle_config::run },
-    Suite { file: "registryv1-render/convert.json", run: registryv1_render::run },
-    Suite { file: "registryv1-render/generators.json", run: registryv1_render::run },
-    Suite { file: "registryv1-render/install-modes.json", run: registryv1_render::run },
-    Suite { file: "registryv1-render/validators.json", run: registryv1_render::run },
-    Suite { file: "max-openshift-version.json", run: max_openshift_version::run },
-    Suite { file: "clustercatalog-admission.json", run: clustercatalog_admission::run },
-    Suite { file: "network-error-sanitize.json", run: network_error_sanitize::run },
+    Suite {
+        file: "semver-constraints.json",
+        run: semver_constraints::run,
+    },
+    Suite {
+        file: "blang-ranges.json",
+        run: blang_ranges::run,
+    },
+    Suite {
+        file: "release-versions.json",
+        run: release_versions::run,
+    },
+    Suite {
+        file: "fbc-load.json",
+        run: fbc_load::run,
+    },
+    Suite {
+        file: "fbc-validate/channel-graph.json",
+        run: fbc_validate::run,
+    },
+    Suite {
+        file: "fbc-validate/convert-to-model.json",
+        run: fbc_validate::run,
+    },
+    Suite {
+        file: "fbc-validate/rules.json",
+        run: fbc_validate::run,
+    },
+    Suite {
+        file: "fbc-write.json",
+        run: fbc_write::run,
+    },
+    Suite {
+        file: "indexignore.json",
+        run: indexignore::run,
+    },
+    Suite {
+        file: "metas-query.json",
+        run: metas_query::run,
+    },
+    Suite {
+        file: "successors-resolution.json",
+        run: successors_resolution::run,
+    },
+    Suite {
+        file: "bundle-config.json",
+        run: bundle_config::run,
+    },
+    Suite {
+        file: "registryv1-render/convert.json",
+        run: registryv1_render::run,
+    },
+    Suite {
+        file: "registryv1-render/generators.json",
+        run: registryv1_render::run,
+    },
+    Suite {
+        file: "registryv1-render/install-modes.json",
+        run: registryv1_render::run,
+    },
+    Suite {
+        file: "registryv1-render/validators.json",
+        run: registryv1_render::run,
+    },
+    Suite {
+        file: "crd-upgrade-safety.json",
+        run: crd_upgrade_safety::run,
+    },
+    Suite {
+        file: "max-openshift-version.json",
+        run: max_openshift_version::run,
+    },
+    Suite {
+        file: "clustercatalog-admission.json",
+        run: clustercatalog_admission::run,
+    },
+    Suite {
+        file: "network-error-sanitize.json",
+        run: network_error_sanitize::run,
+    },
 ];
 
 #[derive(Deserialize)]
@@ -99,6 +183,8 @@ pub struct Tally {
     pub file: String,
     /// Cases that came out as expected.
     pub passed: usize,
+    /// Cases left out because nothing answers them yet.
+    pub left_out: usize,
     /// Id and reason of each case that did not.
     pub failed: Vec<(String, String)>,
 }
@@ -108,26 +194,43 @@ pub struct Tally {
 ///
 /// # Errors
 /// When a file or the list of deviations cannot be read.
-pub fn run(dir: &Path, files: &[String]) -> anyhow::Result<Vec<Tally>> {
+pub fn run(dir: &Path, files: &[String], open: Open) -> anyhow::Result<Vec<Tally>> {
     let deviations = Deviations::load()?;
-    let files: Vec<&str> =
-        if files.is_empty() { SUITES.iter().map(|s| s.file).collect() } else { files.iter().map(String::as_str).collect() };
-    files.into_iter().map(|file| run_file(dir, file, &deviations)).collect()
+    let files: Vec<&str> = if files.is_empty() {
+        SUITES.iter().map(|s| s.file).collect()
+    } else {
+        files.iter().map(String::as_str).collect()
+    };
+    files
+        .into_iter()
+        .map(|file| run_file(dir, file, &deviations, open))
+        .collect()
 }
 
-fn run_file(dir: &Path, file: &str, deviations: &Deviations) -> anyhow::Result<Tally> {
+fn run_file(dir: &Path, file: &str, deviations: &Deviations, open: Open) -> anyhow::Result<Tally> {
     let path = dir.join(file);
-    let text = std::fs::read(&path).with_context(|| format!("cannot read the cases in {}", path.display()))?;
-    let suite: SuiteFile =
-        serde_json::from_slice(&text).with_context(|| format!("{} is not a suite of cases", path.display()))?;
-    let mut tally = Tally { file: file.to_owned(), ..Tally::default() };
+    let text =
+        std::fs::read(&path).with_context(|| format!("cannot read the cases in {}", path.display()))?;
+    let suite: SuiteFile = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a suite of cases", path.display()))?;
+    let mut tally = Tally {
+        file: file.to_owned(),
+        ..Tally::default()
+    };
     let Some(known) = SUITES.iter().find(|s| s.file == file) else {
-        tally.failed =
-            suite.cases.iter().map(|case| (id(case), "nothing runs the cases of this file yet".to_owned())).collect();
+        tally.failed = suite
+            .cases
+            .iter()
+            .map(|case| (id(case), "nothing runs the cases of this file yet".to_owned()))
+            .collect();
         return Ok(tally);
     };
     for case in suite.cases {
         let name = id(&case);
+        if open == Open::LeaveOut && is_open(file, &case) {
+            tally.left_out += 1;
+            continue;
+        }
         let mut case = deviations.rewrite(file.trim_end_matches(".json"), case);
         attach_bundle(dir, &mut case)?;
         let outcome = catch_unwind(AssertUnwindSafe(|| (known.run)(&case)))
@@ -142,16 +245,26 @@ fn run_file(dir: &Path, file: &str, deviations: &Deviations) -> anyhow::Result<T
 }
 
 fn id(case: &Value) -> String {
-    case.get("id").and_then(Value::as_str).unwrap_or("(no id)").to_owned()
+    case.get("id")
+        .and_then(Value::as_str)
+        .unwrap_or("(no id)")
+        .to_owned()
 }
 
 /// Puts the files of a referenced bundle into the case, so that a runner sees one shape only.
 fn attach_bundle(dir: &Path, case: &mut Value) -> anyhow::Result<()> {
-    let Some(reference) = case.get("bundle_ref").and_then(Value::as_str) else { return Ok(()) };
+    let Some(reference) = case.get("bundle_ref").and_then(Value::as_str) else {
+        return Ok(());
+    };
     let beside = dir.parent().unwrap_or(dir).join(reference);
-    let path: PathBuf = if beside.exists() { beside } else { dir.join(reference) };
+    let path: PathBuf = if beside.exists() {
+        beside
+    } else {
+        dir.join(reference)
+    };
     let text = std::fs::read(&path).with_context(|| format!("cannot read the bundle {}", path.display()))?;
-    let mut files: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+    let mut files: Value =
+        serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?;
     if let Some(inner) = files.get_mut("files") {
         files = inner.take();
     }
@@ -185,16 +298,28 @@ struct Deviation {
 impl Deviations {
     fn load() -> anyhow::Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/deviations.toml");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("{} is not a list of deviations", path.display()))
     }
 
     /// The case with the expectation of every deviation that covers it.
     fn rewrite(&self, suite: &str, mut case: Value) -> Value {
-        for deviation in self.deviation.iter().filter(|d| d.suite == suite && d.covers(&case)) {
-            let Some(object) = case.as_object_mut() else { continue };
-            let expect = object.entry("expect").or_insert_with(|| Value::Object(serde_json::Map::new()));
-            let Some(expect) = expect.as_object_mut() else { continue };
+        let covering: Vec<&Deviation> = self
+            .deviation
+            .iter()
+            .filter(|deviation| deviation.suite == suite && deviation.covers(&case))
+            .collect();
+        for deviation in covering {
+            let Some(object) = case.as_object_mut() else {
+                continue;
+            };
+            let expect = object
+                .entry("expect")
+                .or_insert_with(|| Value::Object(serde_json::Map::new()));
+            let Some(expect) = expect.as_object_mut() else {
+                continue;
+            };
             for (key, value) in &deviation.ours {
                 if value.as_str() == Some("__absent__") {
                     expect.remove(key);
@@ -216,13 +341,19 @@ impl Deviation {
         if self.kind.is_none() && self.input_contains.is_none() {
             return false;
         }
-        let kind = self.kind.as_deref().is_none_or(|k| case.get("kind").and_then(Value::as_str) == Some(k));
+        let kind = self
+            .kind
+            .as_deref()
+            .is_none_or(|k| case.get("kind").and_then(Value::as_str) == Some(k));
         let mut inputs = case.clone();
         if let Some(object) = inputs.as_object_mut() {
             object.remove("expect");
             object.remove("id");
             object.remove("source");
         }
-        kind && self.input_contains.as_deref().is_none_or(|part| inputs.to_string().contains(part))
+        kind && self
+            .input_contains
+            .as_deref()
+            .is_none_or(|part| inputs.to_string().contains(part))
     }
 }

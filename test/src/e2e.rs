@@ -20,7 +20,7 @@ use crate::images;
 use crate::samples;
 use crate::world::{Lab, eventually, repository};
 
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_mins(2);
 const MANAGERS: &[&str] = &[
     "catalogd-controller-manager",
     "operator-controller-controller-manager",
@@ -42,14 +42,19 @@ pub fn run(archives: &Path) -> Result<bool> {
     let starting = tokio::runtime::Runtime::new()?;
     let cluster = starting.block_on(Cluster::start(Mode::Node))?;
     drop(starting);
-    for entry in std::fs::read_dir(archives).with_context(|| format!("no images in {}", archives.display()))? {
+    for entry in
+        std::fs::read_dir(archives).with_context(|| format!("no images in {}", archives.display()))?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "tar") {
             cluster.load(&path)?;
         }
     }
     let folder = tempfile::tempdir()?;
-    let source = images::Source { programs: None, tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned() };
+    let source = images::Source {
+        programs: None,
+        tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
     cluster.load(&images::write_archive(folder.path(), "sample-operator", &source)?)?;
     // Threads that start from here on are in the node's network.
     cluster.enter()?;

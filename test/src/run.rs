@@ -43,7 +43,7 @@ pub async fn run() -> Result<()> {
     world
         .eventually(
             "the sample operator is installed",
-            Duration::from_secs(120),
+            Duration::from_mins(2),
             async || {
                 let extension = extensions.get("greeter").await?;
                 Ok(conditions::is_true(extension.conditions(), conditions::INSTALLED).then_some(()))

@@ -140,7 +140,9 @@ pub fn catalog(versions: &[&str], bundle_image: impl Fn(&str) -> String) -> Stri
             ],
         }));
     }
-    blobs.iter().map(|blob| format!("{blob}\n")).collect()
+    let mut lines: Vec<String> = blobs.iter().map(ToString::to_string).collect();
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use olm_api::names;
-use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Pinned, Reference};
+use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Pinned, Platform, Reference};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -270,7 +270,11 @@ impl Lab {
     /// # Errors
     /// When the API server refuses one.
     pub fn apply(&self, objects: &[Value]) -> Result<()> {
-        let text: String = objects.iter().map(|object| format!("{object}\n")).collect();
+        let text = objects
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n");
         kubectl(
             &self.cluster,
             &["apply", "--server-side", "--force-conflicts", "-f", "-"],
@@ -463,7 +467,7 @@ async fn push(
     for (path, content) in files {
         layer.bytes(path, content.clone(), 0o644)?;
     }
-    let mut image = ImageBuilder::default().layer(layer.build()?);
+    let mut image = ImageBuilder::new(Platform::host()).layer(layer.build()?);
     for (key, value) in labels {
         image = image.label(*key, *value);
     }
@@ -562,10 +566,10 @@ pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Re
 /// A kubeconfig with the rights of a service account, for a day.
 async fn write_kubeconfig(lab: &Lab, namespace: &str, account: &str, path: &Path) -> Result<()> {
     let request = TokenRequest {
-        spec: TokenRequestSpec {
+        spec: Some(TokenRequestSpec {
             expiration_seconds: Some(86_400),
             ..TokenRequestSpec::default()
-        },
+        }),
         ..TokenRequest::default()
     };
     let token = Api::<ServiceAccount>::namespaced(lab.client.clone(), namespace)

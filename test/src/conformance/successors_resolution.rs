@@ -109,7 +109,7 @@ struct Prepared<'a> {
     fault: Option<&'a str>,
 }
 
-fn prepare<'a>(catalog: &'a Value, releases: ReleaseField) -> Result<Prepared<'a>, String> {
+fn prepare(catalog: &Value, releases: ReleaseField) -> Result<Prepared<'_>, String> {
     let name = text(catalog, "name");
     let mut labels: BTreeMap<String, String> = catalog
         .get("labels")
