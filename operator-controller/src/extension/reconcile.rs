@@ -94,7 +94,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
             };
         }
     };
-    let resolution = resolve(context, extension, revisions.installed()).await;
+    let resolution = resolve(context, extension, revisions).await;
     let written = match resolution.target {
         Ok(target) => revise(context, extension, revisions, &account, &target)
             .await

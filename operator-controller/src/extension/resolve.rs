@@ -8,7 +8,7 @@ use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter, UpgradeConstraintPolicy};
 use olm_api::conditions::{SERVING, is_true, reason};
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, LabelSelector};
+use olm_api::{ClusterCatalog, ClusterExtension, LabelSelector};
 use olm_resolve::catalog::is_asked;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::keep::{Kept, while_unresolved};
@@ -19,7 +19,7 @@ use olm_resolve::{
 
 use super::context::{Context, Gates};
 use super::failure::{Failure, Severity, StageError, chain};
-use super::revisions::BundleIdentity;
+use super::revisions::{BundleIdentity, Revisions};
 use crate::catalogs::Place;
 
 /// The bundle that is to be there.
@@ -36,7 +36,7 @@ pub struct Target {
 pub enum Origin {
     /// A catalog offers it.
     Catalog,
-    /// It is installed, and no catalog answers.
+    /// It is there already, and no catalog answers or the catalogs offer the same version.
     Installed,
 }
 
@@ -98,13 +98,10 @@ enum Answer {
     Failed(String),
 }
 
-/// Asks the selected catalogs and chooses. While none of them answers, what is installed stays the target if it is
-/// still what the spec asks for.
-pub async fn resolve(
-    context: &Context,
-    extension: &ClusterExtension,
-    installed: Option<&ClusterObjectSet>,
-) -> Resolution {
+/// Asks the selected catalogs and chooses. While none of them answers, the newest revision that is wanted stays the
+/// target if it is still what the spec asks for: an upgrade under way is not turned back (requirement 1.25). What is
+/// installed is not installed again when the catalog changes the content of its version (requirement 2.70).
+pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Resolution {
     let Some(filter) = &extension.spec.source.catalog else {
         return Resolution {
             target: Err(ResolveError::NoPackage.into()),
@@ -114,13 +111,9 @@ pub async fn resolve(
     };
     let selector = filter.selector.as_ref().map(selector);
     let request = request(filter, selector.as_ref());
-    let present = installed.map(BundleIdentity::of);
+    let present = revisions.installed().map(BundleIdentity::of);
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
-    let current = present.as_ref().map(|bundle| Installed {
-        name: &bundle.metadata.name,
-        version: &bundle.metadata.version,
-        release: bundle.metadata.release.as_deref(),
-    });
+    let current = present.as_ref().map(as_installed);
     let asked = ask(context, &request).await;
     let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
     match olm_resolve::resolve(&catalogs, &request, current.as_ref()) {
@@ -132,10 +125,21 @@ pub async fn resolve(
                 present_name,
             );
             let bundle = identity(&filter.package_name, found.bundle, context.gates);
-            let target = Ok(Target {
-                bundle,
-                origin: Origin::Catalog,
-            });
+            let target = Ok(
+                match present
+                    .clone()
+                    .filter(|present| present.metadata == bundle.metadata)
+                {
+                    Some(bundle) => Target {
+                        bundle,
+                        origin: Origin::Installed,
+                    },
+                    None => Target {
+                        bundle,
+                        origin: Origin::Catalog,
+                    },
+                },
+            );
             Resolution {
                 target,
                 deprecations: Some(deprecations),
@@ -146,10 +150,15 @@ pub async fn resolve(
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = Failure::from(ResolveError::Refused(refusal));
-            let keep = current
+            let newest = revisions
+                .newest_active()
+                .map(BundleIdentity::of)
+                .or(present.clone());
+            let keep = newest
                 .as_ref()
-                .is_some_and(|c| while_unresolved(&catalogs, &request, c) == Kept::Yes);
-            match present.filter(|_| keep && failure.severity != Severity::Terminal) {
+                .map(as_installed)
+                .is_some_and(|newest| while_unresolved(&catalogs, &request, &newest) == Kept::Yes);
+            match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => {
                     let target = Ok(Target {
                         bundle,
@@ -168,6 +177,14 @@ pub async fn resolve(
                 },
             }
         }
+    }
+}
+
+fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
+    Installed {
+        name: &bundle.metadata.name,
+        version: &bundle.metadata.version,
+        release: bundle.metadata.release.as_deref(),
     }
 }
 

@@ -41,6 +41,11 @@ impl Revisions {
         self.active().filter(|set| !succeeded(set))
     }
 
+    /// The newest that is wanted, complete or not: what the extension is on its way to, or at.
+    pub fn newest_active(&self) -> Option<&ClusterObjectSet> {
+        self.active().last()
+    }
+
     fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
         let wanted = |set: &&ClusterObjectSet| {
             set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting()

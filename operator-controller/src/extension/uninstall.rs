@@ -72,7 +72,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         return Ok(Outcome::Done);
     }
     for set in left.all().iter().filter(|set| !set.is_deleting()) {
-        match sets.delete(set.name(), &DeleteParams::background()).await {
+        match sets.delete(set.name(), &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),

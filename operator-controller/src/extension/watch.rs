@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
 use kube::core::DeserializeGuard;
@@ -18,6 +19,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::context::Context;
+
+/// How long changes of an extension's revisions are gathered.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Where the stores are written.
 pub struct Writers {
@@ -51,7 +55,8 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             if set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)
                 && let Some(owner) = set.label(label::OWNER_NAME)
             {
-                queue.add(owner.to_owned());
+                // A revision on its way changes often; what it says is told once for a few changes.
+                queue.add_after(owner.to_owned(), GATHER);
             }
         }
     };
