@@ -28,7 +28,7 @@ pub(super) async fn measure(world: &World, package: &str, figures: &mut Figures)
             let load = load(&url, encoding, connections)
                 .await
                 .with_context(|| what.to_owned())?;
-            figures.add(&format!("{what}, {connections} connections"), &load.to_string());
+            figures.add(&format!("{what}, connections: {connections}"), &load.to_string());
         }
     }
     figures.add(

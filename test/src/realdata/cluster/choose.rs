@@ -353,3 +353,74 @@ fn unfit(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(version: &str, objects: Vec<Value>) -> Bundle {
+        Bundle {
+            name: format!("p.v{version}"),
+            version: Version::parse(version).unwrap(),
+            files: BundleFiles::new(),
+            objects,
+            mode: InstallMode::OwnNamespace,
+            minimum: None,
+        }
+    }
+
+    #[test]
+    fn a_definition_that_loses_its_stored_version_is_noticed() {
+        let definition = |versions: &[(&str, bool)]| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|(name, storage)| json!({ "name": name, "storage": storage }))
+                .collect();
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": { "name": "things.example.org" }, "spec": { "versions": versions },
+            })
+        };
+        let old = bundle("1.0.0", vec![definition(&[("v1", true), ("v0", false)])]);
+        for (versions, expected) in [
+            (&[("v1", true)][..], false),
+            (&[("v1", false), ("v2", true)], false),
+            (&[("v0", false), ("v2", true)], true),
+        ] {
+            let new = bundle("1.1.0", vec![definition(versions)]);
+            assert_eq!(drops_stored_version(&old, &new), expected, "{versions:?}");
+        }
+        assert!(!drops_stored_version(&old, &bundle("1.1.0", Vec::new())));
+    }
+
+    #[test]
+    fn a_workload_that_takes_ports_of_its_node_is_noticed() {
+        let workload = |host_network: bool, port: Value| {
+            let containers = json!([{ "name": "c", "ports": [port] }]);
+            json!({ "spec": { "template": { "spec": { "hostNetwork": host_network, "containers": containers } } } })
+        };
+        let port = json!({ "containerPort": 80 });
+        assert!(takes_node_ports(&workload(true, port.clone())));
+        assert!(!takes_node_ports(&workload(false, port)));
+        assert!(takes_node_ports(&workload(
+            false,
+            json!({ "containerPort": 80, "hostPort": 80 })
+        )));
+        assert!(!takes_node_ports(&json!({ "kind": "ConfigMap" })));
+    }
+
+    #[test]
+    fn each_version_of_a_package_replaces_the_one_before() {
+        let package = Package {
+            name: "p".to_owned(),
+            bundles: vec![bundle("1.0.0", Vec::new()), bundle("1.1.0", Vec::new())],
+        };
+        let blobs = package.blobs(&["i:1".to_owned(), "i:2".to_owned()]);
+        assert_eq!(blobs.len(), 4);
+        assert_eq!(
+            blobs.iter().find_map(|blob| blob.get("entries")),
+            Some(&json!([{ "name": "p.v1.0.0" }, { "name": "p.v1.1.0", "replaces": "p.v1.0.0" }]))
+        );
+        assert_eq!(package.watched_namespace().as_deref(), Some("real-p"));
+    }
+}
