@@ -6,9 +6,11 @@ OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
 SHARED ?= ../shared
 KUBECTL ?= kubectl
 OVERLAY ?= manifests/base
+# Where the images are: the registry and the path above their names.
+PREFIX ?= olmv1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test conformance e2e bench lint fmt crds images deploy undeploy clean
+.PHONY: help run test conformance e2e bench lint fmt crds images push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,11 +50,15 @@ images: ## both managers as OCI archives in dist/, without a container engine
 	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm-test --bins
 	$(OLM_TEST) images build --out dist
 
-deploy: ## apply OVERLAY (manifests/base) to the cluster of KUBECONFIG
-	$(KUBECTL) apply --server-side -k $(OVERLAY)
+push: images ## push both images to PREFIX, with the credentials of `docker login` where there are any
+	$(OLM_TEST) images push $(PREFIX) $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
+
+deploy: ## apply OVERLAY (manifests/base) with the images of PREFIX to the cluster of KUBECONFIG
+	$(KUBECTL) kustomize $(OVERLAY) | sed 's|image: olmv1/|image: $(PREFIX)/|' | $(KUBECTL) apply --server-side -f -
 
 undeploy: ## remove what deploy applied; extensions first, so that they leave nothing behind
 	$(KUBECTL) delete clusterextensions.olm.operatorframework.io --all --wait --ignore-not-found
+	$(KUBECTL) delete clusterobjectsets.olm.operatorframework.io,clustercatalogs.olm.operatorframework.io --all --wait --ignore-not-found
 	$(KUBECTL) delete -k $(OVERLAY) --ignore-not-found
 
 clean: ## remove build output

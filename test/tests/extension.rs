@@ -553,3 +553,44 @@ async fn a_crd_of_another_extension_is_not_taken_over() -> Result<()> {
     );
     Ok(())
 }
+
+/// Requirement 2.70: bundles are immutable; what is installed is not installed again when its content changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn t_2h_02_a_version_republished_with_other_content_is_not_installed_again() -> Result<()> {
+    let world = world_with(&["1.0.0"]).await?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version(&world, "greeter", "1.0.0").await?;
+    let files: BTreeMap<String, Vec<u8>> = samples::bundle("1.0.0", samples::OPERATOR_IMAGE)
+        .into_iter()
+        .map(|(path, content)| {
+            let text = String::from_utf8_lossy(&content).replace("replicas: 1", "replicas: 2");
+            (path, text.into_bytes())
+        })
+        .collect();
+    let image = world.push_bundle("greeter-bundle:v1.0.0-again", &files).await?;
+    let blobs = samples::catalog(&["1.0.0"], |_| image.clone());
+    let reference = world.push_catalog("greeter-catalog:again", &blobs).await?;
+    world.apply(&[catalog("samples", &reference)])?;
+    world
+        .eventually("the republished catalog is served", SOON, async || {
+            let body = get_insecure(&format!("{}/catalogs/samples/api/v1/all", world.catalogs)).await?;
+            Ok(body.contains(&image).then_some(()))
+        })
+        .await?;
+    // An edit has the catalog asked again, so that what follows is not merely early.
+    patch(&world, "greeter", json!({ "version": "1.0.0" })).await?;
+    world
+        .eventually("the edit is seen", SOON, async || {
+            let extension = extensions(&world).get("greeter").await?;
+            let seen = conditions::find(extension.conditions(), conditions::INSTALLED)
+                .is_some_and(|installed| installed.observed_generation == extension.metadata.generation);
+            Ok(seen.then_some(()))
+        })
+        .await?;
+    let sets = revisions(&world).list(&kube::api::ListParams::default()).await?;
+    let names: Vec<&str> = sets.items.iter().map(ClusterObjectSet::name).collect();
+    assert_eq!(names, ["greeter-1"]);
+    let replicas = operator(&world).await?.and_then(|found| found.spec?.replicas);
+    assert_eq!(replicas, Some(1));
+    Ok(())
+}

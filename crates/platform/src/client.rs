@@ -50,6 +50,9 @@ pub async fn config(kubeconfig: Option<&str>, name: &str) -> Result<Config, Clie
         config.headers.push((http::header::USER_AGENT, value));
     }
     config.connect_timeout = Some(Duration::from_secs(10));
+    // A connection that died silently must not hold a request for ever. Watches say something at least every 290 s.
+    config.read_timeout = Some(Duration::from_mins(5));
+    config.reset_reader_on_write = true;
     // The work queue retries with a bound of its own; hidden retries would only delay the report.
     config.default_retry = false;
     Ok(config)

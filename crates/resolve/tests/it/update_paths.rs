@@ -272,3 +272,38 @@ fn what_is_installed_stays_when_its_successor_is_deprecated() {
         .deprecated(&[("olm.bundle", "foo.v1.1.0"), ("olm.channel", "stable")]);
     check(&[last], any(), Some("1.0.0"), "foo.v1.0.0");
 }
+
+#[test]
+fn t_2h_01_an_edge_that_is_added_later_leads_on() {
+    let entries = |head: serde_json::Value| [entry("foo.v1.2.3"), entry("foo.v1.2.4"), head];
+    let catalog = |head: serde_json::Value| {
+        [shelf("a")
+            .bundles(&["1.2.3", "1.2.4", "1.3.0"])
+            .channel("stable", &entries(head))]
+    };
+    let published = catalog(json!({"name": "foo.v1.3.0", "replaces": "foo.v1.2.3"}));
+    check(&published, any(), Some("1.2.4"), "foo.v1.2.4");
+    let edited = catalog(json!({"name": "foo.v1.3.0", "replaces": "foo.v1.2.3", "skips": ["foo.v1.2.4"]}));
+    check(&edited, any(), Some("1.2.4"), "foo.v1.3.0");
+}
+
+#[test]
+fn t_2h_03_a_bundle_is_seen_once_it_is_promoted_to_the_channel() {
+    let stable = vec!["stable".to_owned()];
+    let request = Request {
+        channels: &stable,
+        ..Request::default()
+    };
+    let update = json!({"name": "foo.v1.1.0", "replaces": "foo.v1.0.0"});
+    let candidate = [entry("foo.v1.0.0"), update.clone()];
+    let before = [shelf("a")
+        .bundles(&["1.0.0", "1.1.0"])
+        .channel("stable", &[entry("foo.v1.0.0")])
+        .channel("candidate", &candidate)];
+    check(&before, request, Some("1.0.0"), "foo.v1.0.0");
+    let after = [shelf("a")
+        .bundles(&["1.0.0", "1.1.0"])
+        .channel("stable", &[entry("foo.v1.0.0"), update])
+        .channel("candidate", &candidate)];
+    check(&after, request, Some("1.0.0"), "foo.v1.1.0");
+}
