@@ -132,9 +132,9 @@ impl Process {
         self.pid
     }
 
-    /// Whether it still runs.
+    /// Whether it still runs. A daemon with many threads is a zombie before it can be waited for, so both are asked.
     pub(crate) fn alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.child.try_wait(), Ok(None)) && birth(self.pid).is_some()
     }
 
     /// Kills it and waits until it is gone.
@@ -145,8 +145,8 @@ impl Process {
                 // An error means that it is dead already.
                 let _ = self.child.kill();
             }
-            let _ = self.child.wait();
         }
+        let _ = self.child.wait();
     }
 
     fn ended_within(&mut self, limit: Duration) -> bool {
@@ -163,6 +163,7 @@ impl Process {
     /// Starts it again with the same arguments unless it runs.
     pub(crate) fn revive(&mut self, state: &Path) -> Result<()> {
         if !self.alive() {
+            let _ = self.child.wait();
             (self.child, self.pid) = launch(&self.daemon, state, self.holder)?;
         }
         Ok(())
