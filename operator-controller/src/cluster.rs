@@ -12,6 +12,8 @@
 
 pub mod apply;
 pub mod discover;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod identity;
 pub mod permissions;
 pub mod watch;

@@ -12,6 +12,7 @@
 pub mod canonical;
 pub mod content;
 pub mod controller;
+mod definition;
 pub mod engine;
 pub mod executor;
 pub mod gather;

@@ -11,7 +11,7 @@ use olm_api::names;
 use serde_json::{Map, Value, json};
 
 use super::{discover::Resource, identity::IdentityError};
-use crate::object_set::engine::{Failure, FailureKind, Guard, Ownership};
+use crate::object_set::engine::{Failure, FailureKind, Guard, Ownership, ownership};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -180,21 +180,18 @@ fn released(live: &Value, owner_uid: &str, ownership: &Ownership) -> Value {
 /// Whether what the server answered to a deletion is an object that still exists. Some kinds answer with the object
 /// although nothing holds it.
 fn still_there(answer: &Value) -> bool {
-    let held = |key: &str| answer.pointer("/metadata").and_then(|metadata| metadata.get(key));
+    let seconds = answer.pointer("/metadata/deletionGracePeriodSeconds");
     answer.get("kind").and_then(Value::as_str) != Some("Status")
-        && (held("finalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|list| !list.is_empty())
-            || held("deletionGracePeriodSeconds")
-                .and_then(Value::as_i64)
-                .is_some_and(|seconds| seconds > 0))
+        && (!ownership::finalizers(answer).is_empty()
+            || seconds.and_then(Value::as_i64).is_some_and(|seconds| seconds > 0))
 }
 
 fn failure(kind: FailureKind, message: String) -> Failure {
     Failure { kind, message }
 }
 
-/// What follows from an error of the client.
+/// What follows from an error of the client. That the kind is unknown is to be confirmed: the server only has no such
+/// path, which may pass.
 pub fn classify(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) => failure(kind_of(status), status.message.clone()),
@@ -209,8 +206,10 @@ pub fn classify(error: &kube::Error) -> Failure {
 fn kind_of(status: &kube::core::Status) -> FailureKind {
     let details = status.details.as_ref();
     match status.code {
-        // The server's own path is missing, not an object: the kind is not served (any longer).
-        404 if details.is_none_or(|details| details.name.is_empty()) => FailureKind::UnknownKind,
+        // The server's own path is missing, not an object.
+        404 if status.reason != "NotFound" && details.is_none_or(|details| details.name.is_empty()) => {
+            FailureKind::UnknownKind
+        }
         // Of an object that is read or deleted: it does not exist. Of one that is applied: its namespace.
         404 => FailureKind::MissingNamespace,
         409 => FailureKind::Conflict,
@@ -257,6 +256,18 @@ mod tests {
                 json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 0}}),
                 false,
             ),
+            (
+                json!({"kind": "Namespace", "metadata": {}, "spec": {"finalizers": ["kubernetes"]}}),
+                true,
+            ),
+            (
+                json!({"kind": "Namespace", "metadata": {}, "spec": {"finalizers": []}}),
+                false,
+            ),
+            (
+                json!({"kind": "Other", "metadata": {}, "spec": {"finalizers": ["x"]}}),
+                false,
+            ),
         ] {
             assert_eq!(still_there(&answer), expected, "{answer}");
         }
@@ -285,13 +296,14 @@ mod tests {
     fn errors_are_sorted_by_what_follows_from_them() {
         let status = |code: u16, name: &str, cause: &str| {
             serde_json::from_value::<kube::core::Status>(json!({
-                "code": code, "message": "m", "reason": "r",
+                "code": code, "message": "m", "reason": if cause == "NotFound" { cause } else { "r" },
                 "details": {"name": name, "causes": [{"reason": cause}]},
             }))
             .unwrap()
         };
         for (code, name, cause, expected) in [
             (404, "", "", FailureKind::UnknownKind),
+            (404, "", "NotFound", FailureKind::MissingNamespace),
             (404, "x", "", FailureKind::MissingNamespace),
             (409, "x", "", FailureKind::Conflict),
             (403, "x", "", FailureKind::Forbidden),

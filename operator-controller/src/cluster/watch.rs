@@ -13,7 +13,7 @@ use std::{
 use futures::{StreamExt as _, pin_mut};
 use kube::{
     Api, Client,
-    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
+    core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
@@ -302,6 +302,7 @@ impl Watches {
             users: Arc::clone(&users),
             wake: Arc::clone(&self.wake),
             discovery: Arc::clone(&self.discovery),
+            kind: key.resource.api.clone(),
         };
         let task = tokio::spawn(follow.run(api)).abort_handle();
         Entry { view, users, task }
@@ -346,6 +347,7 @@ struct Follow {
     users: Arc<Mutex<HashSet<String>>>,
     wake: Arc<dyn Fn(&str) + Send + Sync>,
     discovery: Arc<Discovery>,
+    kind: ApiResource,
 }
 
 impl Follow {
@@ -384,7 +386,7 @@ impl Follow {
     fn ended(&self, code: u16) {
         tracing::debug!(code, "a watch has ended");
         if code == 404 {
-            self.discovery.forget();
+            self.discovery.doubt(&self.kind);
         }
         self.view.write().unwrap_or_else(PoisonError::into_inner).refused = Some(Instant::now());
         self.wake_users();

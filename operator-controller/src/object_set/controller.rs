@@ -236,9 +236,6 @@ impl Context {
                     .map(|(name, _)| name.clone())
                     .collect()
             };
-            if !missing.is_empty() {
-                self.discovery.forget();
-            }
             for name in missing {
                 self.queue.add_after(name, GATHERING);
             }

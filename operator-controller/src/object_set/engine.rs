@@ -9,7 +9,7 @@
 //! requests, or the end. Nothing is remembered between two runs but what the cluster itself says, so a run may stop
 //! after any request and the next one starts from the beginning.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use olm_api::cluster_object_set::CollisionProtection;
 use serde_json::Value;
@@ -130,6 +130,19 @@ pub struct Outline {
     pub siblings: Vec<Sibling>,
     /// The phases in order.
     pub phases: Vec<OutlinePhase>,
+    /// The CustomResourceDefinitions among the objects.
+    pub definitions: Vec<Definition>,
+}
+
+/// A CustomResourceDefinition of a revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// Where it stands.
+    pub place: Place,
+    /// The group that it adds to.
+    pub group: String,
+    /// The kind that it defines.
+    pub kind: String,
 }
 
 /// A phase without the objects' bodies.
@@ -167,6 +180,24 @@ impl Outline {
     pub fn places(&self, phase: usize) -> impl Iterator<Item = Place> + use<> {
         let count = self.phases.get(phase).map_or(0, |p| p.objects.len());
         (0..count).map(move |object| Place { phase, object })
+    }
+
+    /// The definition of a kind, if the revision brings it.
+    pub fn definition(&self, id: &ObjectId) -> Option<Place> {
+        let found = self
+            .definitions
+            .iter()
+            .find(|d| d.group == id.group && d.kind == id.kind);
+        found.map(|definition| definition.place)
+    }
+
+    /// The CustomResourceDefinitions and the objects of the kinds that they define.
+    pub fn custom_resources(&self) -> BTreeSet<Place> {
+        let definitions = self.definitions.iter().map(|definition| definition.place);
+        let defined = self
+            .all_places()
+            .filter(|place| self.definition(&self.id(*place)).is_some());
+        definitions.chain(defined).collect()
     }
 
     /// All places, phase by phase.
@@ -277,7 +308,7 @@ pub struct Failure {
 pub enum FailureKind {
     /// The object is not as it was seen: look again.
     Conflict,
-    /// The cluster has no such kind.
+    /// The cluster has no such kind, said by the server when it was asked for just that.
     UnknownKind,
     /// The object's namespace does not exist.
     MissingNamespace,

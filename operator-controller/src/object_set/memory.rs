@@ -10,7 +10,9 @@ use olm_api::cluster_object_set::ObservedPhase;
 
 use super::{
     content::Content,
-    engine::{ObjectId, Observation, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling},
+    engine::{
+        Definition, ObjectId, Observation, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling,
+    },
 };
 
 /// How many repairs in [`CALM`] are made at once; more are spaced.
@@ -63,8 +65,8 @@ pub struct Phases {
     pub phases: Vec<OutlinePhase>,
     /// Their digests.
     pub observed: Vec<ObservedPhase>,
-    /// The CustomResourceDefinitions and the objects of the kinds that they define.
-    pub custom_resources: BTreeSet<Place>,
+    /// The CustomResourceDefinitions.
+    pub definitions: Vec<Definition>,
 }
 
 impl Memory {
@@ -125,7 +127,7 @@ impl Phases {
         Self {
             phases,
             observed: content.observed_phases(),
-            custom_resources: custom_resources(content),
+            definitions: definitions(content),
         }
     }
 
@@ -135,22 +137,13 @@ impl Phases {
             owner,
             siblings,
             phases: self.phases.clone(),
+            definitions: self.definitions.clone(),
         }
     }
 }
 
-/// The CustomResourceDefinitions of a content and its objects of the kinds that they define.
-fn custom_resources(content: &Content) -> BTreeSet<Place> {
-    let objects = || {
-        content.phases.iter().enumerate().flat_map(|(phase, p)| {
-            p.objects
-                .iter()
-                .enumerate()
-                .map(move |(object, o)| (Place { phase, object }, &o.object))
-        })
-    };
-    let is_definition =
-        |id: &ObjectId| id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition";
+/// The CustomResourceDefinitions of a content.
+fn definitions(content: &Content) -> Vec<Definition> {
     let text = |object: &serde_json::Value, pointer: &str| {
         object
             .pointer(pointer)
@@ -158,17 +151,20 @@ fn custom_resources(content: &Content) -> BTreeSet<Place> {
             .unwrap_or_default()
             .to_owned()
     };
-    let defined: BTreeSet<(String, String)> = objects()
-        .filter(|(_, object)| is_definition(&ObjectId::of(object)))
-        .map(|(_, object)| (text(object, "/spec/group"), text(object, "/spec/names/kind")))
-        .collect();
-    objects()
-        .filter(|(_, object)| {
-            let id = ObjectId::of(object);
-            is_definition(&id) || defined.contains(&(id.group, id.kind))
-        })
-        .map(|(place, _)| place)
-        .collect()
+    let mut found = Vec::new();
+    for (phase, objects) in content.phases.iter().map(|phase| &phase.objects).enumerate() {
+        for (object, content) in objects.iter().enumerate() {
+            let id = ObjectId::of(&content.object);
+            if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
+                found.push(Definition {
+                    place: Place { phase, object },
+                    group: text(&content.object, "/spec/group"),
+                    kind: text(&content.object, "/spec/names/kind"),
+                });
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -180,7 +176,7 @@ mod tests {
     use crate::object_set::content::{ContentObject, ContentPhase};
 
     #[test]
-    fn definitions_and_objects_of_their_kinds_are_custom_resources() {
+    fn definitions_and_what_they_define_are_known() {
         let object = |object| ContentObject {
             object,
             collision_protection: CollisionProtection::Prevent,
@@ -199,7 +195,14 @@ mod tests {
                 ..ContentPhase::default()
             }],
         };
-        let found: Vec<usize> = custom_resources(&content)
+        let phases = Phases::of(&content);
+        let [definition] = &phases.definitions[..] else {
+            panic!("{phases:?}")
+        };
+        assert_eq!(definition.place.object, 2);
+        let outline = phases.outline(Owner::default(), Vec::new());
+        let found: Vec<usize> = outline
+            .custom_resources()
             .iter()
             .map(|place| place.object)
             .collect();

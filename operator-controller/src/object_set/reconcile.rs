@@ -256,7 +256,7 @@ async fn keep(
             account: &account,
             client: &client,
             outline: &outline,
-            kept: kept(policy, &phases, &outline),
+            kept: kept(policy, &outline),
         };
         return Ok(archive(work, memory).await);
     }

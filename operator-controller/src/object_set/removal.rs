@@ -9,7 +9,7 @@ use super::{
     controller::Context,
     engine::{Outline, Place, report, teardown::TeardownEnd},
     executor::Executor,
-    memory::{Memory, Phases},
+    memory::Memory,
     policy::{Policy, Uninstall},
     reconcile::{Again, Conclusion, identify, load, outline, retry},
     records, rights,
@@ -32,10 +32,10 @@ pub(super) struct Work<'a> {
 }
 
 /// The objects that the user wants to keep.
-pub(super) fn kept(policy: Policy, phases: &Phases, outline: &Outline) -> BTreeSet<Place> {
+pub(super) fn kept(policy: Policy, outline: &Outline) -> BTreeSet<Place> {
     match policy.uninstall {
         Uninstall::Delete => BTreeSet::new(),
-        Uninstall::KeepCrds => phases.custom_resources.clone(),
+        Uninstall::KeepCrds => outline.custom_resources(),
         Uninstall::Orphan => outline.all_places().collect(),
     }
 }
@@ -136,7 +136,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         account: &account,
         client: &client,
         outline: &outline,
-        kept: kept(policy, &phases, &outline),
+        kept: kept(policy, &outline),
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => None,

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use futures::future;
@@ -111,12 +112,16 @@ fn skeleton(id: &ObjectId) -> Value {
 
 async fn discovered(context: &Context, outline: &Outline) -> Result<permissions::Discovery, kube::Error> {
     let mut found = permissions::Discovery::new();
-    for id in ids(outline) {
-        let key = (id.group.clone(), id.kind.clone());
+    let kinds: BTreeSet<_> = ids(outline)
+        .map(|id| (&id.group, &id.version, &id.kind))
+        .collect();
+    let asked = Instant::now();
+    for (group, version, kind) in kinds {
+        let key = (group.clone(), kind.clone());
         if found.contains_key(&key) {
             continue;
         }
-        if let Some(resource) = context.discovery.find(&id.group, &id.version, &id.kind).await? {
+        if let Some(resource) = context.discovery.find_since(group, version, kind, asked).await? {
             let scope = match resource.scope {
                 Scope::Cluster => permissions::Scope::Cluster,
                 Scope::Namespaced => permissions::Scope::Namespaced,
@@ -175,9 +180,11 @@ pub async fn watch(
     outline: &Outline,
 ) -> Result<Coverage, kube::Error> {
     let mut needs: BTreeMap<(&str, &str, &str), Need> = BTreeMap::new();
+    let asked = Instant::now();
     for id in ids(outline) {
         let key = (id.group.as_str(), id.version.as_str(), id.kind.as_str());
-        let Some(resource) = context.discovery.find(key.0, key.1, key.2).await? else {
+        let found = context.discovery.find_since(key.0, key.1, key.2, asked).await?;
+        let Some(resource) = found else {
             continue;
         };
         let namespaced = resource.scope == Scope::Namespaced;

@@ -128,7 +128,7 @@ mod tests {
                     ..Sibling::default()
                 },
             ],
-            phases: Vec::new(),
+            ..Outline::default()
         }
     }
 

@@ -89,6 +89,23 @@ pub fn our_fields<'a>(live: &'a Value, api_version: &str) -> Option<&'a Value> {
     ours.get("fieldsV1")
 }
 
+/// What keeps an object that is being deleted. A Namespace has a second list.
+pub fn finalizers(live: &Value) -> Vec<String> {
+    let list = |pointer: &str| {
+        let entries = live.pointer(pointer).and_then(Value::as_array);
+        entries
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+    };
+    let is_namespace = live.get("kind").and_then(Value::as_str) == Some("Namespace");
+    let second = is_namespace.then(|| list("/spec/finalizers"));
+    list("/metadata/finalizers")
+        .chain(second.into_iter().flatten())
+        .collect()
+}
+
 impl Ownership {
     /// What a live object says, looked at by the owner with that UID.
     pub fn of(live: &Value, our_uid: &str) -> Self {
@@ -116,17 +133,7 @@ impl Ownership {
         let deleting = metadata
             .get("deletionTimestamp")
             .is_some_and(|time| !time.is_null())
-            .then(|| {
-                let finalizers = metadata
-                    .get("finalizers")
-                    .and_then(Value::as_array)
-                    .map_or(&[][..], Vec::as_slice);
-                finalizers
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect()
-            });
+            .then(|| finalizers(live));
         Self {
             uid: text("uid"),
             resource_version: text("resourceVersion"),

@@ -1,4 +1,5 @@
-//! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone.
+//! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone. In a
+//! phase, definitions of kinds go last, since with them go all objects of the kinds.
 //!
 //! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go.
 
@@ -37,6 +38,8 @@ enum Stage {
 #[derive(Debug)]
 pub struct Teardown {
     kept: BTreeSet<Place>,
+    /// What is still to be gone through, the next last.
+    stops: Vec<Stop>,
     phase: usize,
     stage: Stage,
     round: usize,
@@ -44,20 +47,36 @@ pub struct Teardown {
     failures: Vec<(ObjectId, Failure)>,
 }
 
+/// Objects of a phase that are taken down at the same time.
+#[derive(Debug)]
+struct Stop {
+    phase: usize,
+    places: Vec<Place>,
+}
+
 type Next = Step<Teardown, TeardownEnd>;
 
 impl Teardown {
     /// Begins a run. Objects at the places `kept` are let go instead of deleted.
     pub fn start(outline: &Outline, kept: BTreeSet<Place>) -> Next {
+        let is_definition = |place: &Place| outline.definitions.iter().any(|d| d.place == *place);
+        let stops = (0..outline.phases.len())
+            .flat_map(|phase| {
+                let (definitions, others) = outline.places(phase).partition(is_definition);
+                [definitions, others].map(|places| Stop { phase, places })
+            })
+            .filter(|stop| !stop.places.is_empty())
+            .collect();
         let teardown = Self {
             kept,
+            stops,
             phase: 0,
             stage: Stage::Observing(Vec::new()),
             round: 0,
             waiting: Vec::new(),
             failures: Vec::new(),
         };
-        teardown.enter(outline, outline.phases.len())
+        teardown.enter()
     }
 
     /// Takes the answers to the last requests, in their order.
@@ -68,17 +87,13 @@ impl Teardown {
         }
     }
 
-    /// Goes to the last phase before `end` that has objects.
-    fn enter(mut self, outline: &Outline, end: usize) -> Next {
-        for phase in (0..end).rev() {
-            let places: Vec<Place> = outline.places(phase).collect();
-            if !places.is_empty() {
-                self.phase = phase;
-                self.round = 0;
-                return self.observe(places);
-            }
-        }
-        Step::End(TeardownEnd::Complete)
+    fn enter(mut self) -> Next {
+        let Some(Stop { phase, places }) = self.stops.pop() else {
+            return Step::End(TeardownEnd::Complete);
+        };
+        self.phase = phase;
+        self.round = 0;
+        self.observe(places)
     }
 
     fn observe(mut self, places: Vec<Place>) -> Next {
@@ -98,7 +113,7 @@ impl Teardown {
             }
         }
         if requests.is_empty() {
-            return self.conclude(outline);
+            return self.conclude();
         }
         self.stage = Stage::Acting(requests.iter().map(Request::place).collect());
         Step::Ask(self, requests)
@@ -138,13 +153,13 @@ impl Teardown {
             }
         }
         if again.is_empty() {
-            return self.conclude(outline);
+            return self.conclude();
         }
         self.round += 1;
         self.observe(again)
     }
 
-    fn conclude(self, outline: &Outline) -> Next {
+    fn conclude(self) -> Next {
         let phase = self.phase;
         if !self.failures.is_empty() {
             return Step::End(TeardownEnd::Failed {
@@ -158,6 +173,6 @@ impl Teardown {
                 objects: self.waiting,
             });
         }
-        self.enter(outline, phase)
+        self.enter()
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Answer, Failure, FailureKind, Guard, ObjectId, Observation, Outline, OutlineObject, OutlinePhase, Owner,
-    Ownership, Place, Request, Sibling, Step,
+    Answer, Definition, Failure, FailureKind, Guard, ObjectId, Observation, Outline, OutlineObject,
+    OutlinePhase, Owner, Ownership, Place, Request, Sibling, Step,
     desired::{body, wanted},
     differences::differences,
     probe,
@@ -208,6 +208,7 @@ fn revision(number: i64, phases: &[&[(&str, &str)]]) -> Revision {
             owner,
             siblings,
             phases,
+            ..Outline::default()
         },
         bodies,
     }
@@ -599,6 +600,38 @@ fn an_object_held_by_finalizers_stops_the_teardown_of_earlier_phases() {
     );
     cluster.objects.remove(&id);
     assert_eq!(take_down(&mut cluster, &first()), TeardownEnd::Complete);
+    assert_eq!(cluster.objects.len(), 0);
+}
+
+#[test]
+fn definitions_of_a_phase_go_after_everything_else_in_it() {
+    let mut revision = revision(
+        1,
+        &[
+            &[("A", "1")],
+            &[("Definition", "1"), ("Custom", "1"), ("Other", "1")],
+        ],
+    );
+    revision.outline.definitions = vec![Definition {
+        place: Place { phase: 1, object: 0 },
+        ..Definition::default()
+    }];
+    let mut cluster = Cluster::default();
+    roll_out(&mut cluster, &revision);
+    let custom = revision.outline.id(Place { phase: 1, object: 1 });
+    cluster.edit(&custom, |live| {
+        live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        live["metadata"]["finalizers"] = json!(["example.com/f"]);
+    });
+    let end = take_down(&mut cluster, &revision);
+    assert!(
+        matches!(end, TeardownEnd::Waiting { phase: 1, ref objects } if objects.len() == 1),
+        "{end:?}"
+    );
+    let kinds: Vec<&str> = cluster.objects.keys().map(|id| id.kind.as_str()).collect();
+    assert_eq!(kinds, ["A", "Custom", "Definition"]);
+    cluster.objects.remove(&custom);
+    assert_eq!(take_down(&mut cluster, &revision), TeardownEnd::Complete);
     assert_eq!(cluster.objects.len(), 0);
 }
 
