@@ -1,9 +1,9 @@
 //! ClusterExtensions: from what a user asks for to a ClusterObjectSet, and back to a status.
 //!
 //! ```text
-//! ClusterExtension ─► account ─► conflicts ─► resolve ─► fetch ─► render ─► plan ─► write ─► status
-//!                     under      is it        which      what     which     which   our      what
-//!                     whom       ours         bundle     files    objects   change  records  happened
+//! ClusterExtension ─► account ─► conflicts ─► resolve ─► fetch ─► render ─► plan ─► preflight ─► write ─► status
+//!                     under      is it        which      what     which     which   is it        our      what
+//!                     whom       ours         bundle     files    objects   change  safe         records  happened
 //! ```
 //!
 //! [`reconcile`](reconcile::reconcile) is that line. Every stage is a file with an error enum of its own, which knows
@@ -19,6 +19,7 @@ pub mod leftovers;
 pub mod pack;
 pub mod phases;
 pub mod plan;
+pub mod preflight;
 pub mod reconcile;
 pub mod render;
 pub mod resolve;
@@ -26,4 +27,5 @@ pub mod revisions;
 pub mod status;
 pub mod uninstall;
 pub mod watch;
+pub mod wishes;
 pub mod write;

@@ -30,6 +30,7 @@ use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::Accounts;
+use crate::cluster::permissions::Reviews;
 use crate::extension::context::Context;
 use crate::extension::leftovers;
 use crate::extension::reconcile::reconcile;
@@ -80,6 +81,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         profile,
     };
     let discovery = Arc::new(Discovery::new(own.clone()));
+    let accounts = Arc::new(Accounts::new(&config, own.clone())?);
+    let reviews = Arc::new(Reviews::default());
     let context = Arc::new(Context {
         client: own.clone(),
         system_namespace: namespace.clone(),
@@ -103,6 +106,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             secrets: PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
         }),
         discovery: Arc::clone(&discovery),
+        accounts: Arc::clone(&accounts),
+        reviews: Arc::clone(&reviews),
         memory: Mutex::default(),
     });
     let writers = Writers {
@@ -110,14 +115,12 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         catalogs: catalogs.1,
         sets: sets.1,
     };
-    let accounts = Arc::new(Accounts::new(&config, own.clone())?);
     let options = object_set::controller::Options {
         system_namespace: namespace.clone(),
         default_account: args.default_service_account.clone(),
         concurrency: args.concurrency,
     };
-    let revisions =
-        object_set::controller::Context::with(own.clone(), accounts, discovery, Arc::default(), options);
+    let revisions = object_set::controller::Context::with(own.clone(), accounts, discovery, reviews, options);
     let work = Work {
         context,
         writers,

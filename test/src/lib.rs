@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cluster;
 pub mod conformance;
 pub mod e2e;
+pub mod extensions;
 pub mod images;
 pub mod realdata;
 pub mod registry;

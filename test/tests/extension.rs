@@ -8,13 +8,15 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use olm_api::{ClusterExtension, ClusterObjectSet, conditions, names};
+use olm_api::{ClusterObjectSet, conditions, names};
 use olm_test::e2e::everything;
+use olm_test::extensions::{
+    SOON, await_gone, await_progressing, await_version, catalog, extensions, installed_version, patch_source,
+    revisions,
+};
 use olm_test::samples;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Starts everything and publishes the sample catalog in these versions under ClusterCatalog `samples`.
 async fn world_with(versions: &[&str]) -> Result<World> {
@@ -22,78 +24,6 @@ async fn world_with(versions: &[&str]) -> Result<World> {
     let reference = world.publish_greeter(versions, samples::OPERATOR_IMAGE).await?;
     world.apply(&[catalog("samples", &reference)])?;
     Ok(world)
-}
-
-fn catalog(name: &str, reference: &str) -> Value {
-    json!({
-        "apiVersion": "olm.operatorframework.io/v1",
-        "kind": "ClusterCatalog",
-        "metadata": { "name": name },
-        "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
-    })
-}
-
-fn extensions(world: &World) -> Api<ClusterExtension> {
-    Api::all(world.client.clone())
-}
-
-fn revisions(world: &World) -> Api<ClusterObjectSet> {
-    Api::all(world.client.clone())
-}
-
-fn installed_version(extension: &ClusterExtension) -> Option<&str> {
-    Some(
-        extension
-            .status
-            .as_ref()?
-            .install
-            .as_ref()?
-            .bundle
-            .version
-            .as_str(),
-    )
-}
-
-/// Waits until this version is installed and nothing is under way any longer.
-async fn await_version(world: &World, name: &str, version: &str) -> Result<ClusterExtension> {
-    world
-        .eventually(&format!("{name} is at {version}"), SOON, async || {
-            let extension = extensions(world).get(name).await?;
-            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
-                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
-            let there = installed_version(&extension) == Some(version)
-                && conditions::is_true(extension.conditions(), conditions::INSTALLED)
-                && settled;
-            if there {
-                return Ok(Some(extension));
-            }
-            anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?)
-        })
-        .await
-}
-
-/// Waits until `Progressing` has this reason and its message this part, and returns the message.
-async fn await_progressing(world: &World, name: &str, reason: &str, part: &str) -> Result<String> {
-    world
-        .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
-            let extension = extensions(world).get(name).await?;
-            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING).cloned();
-            match progressing {
-                Some(found) if found.reason == reason && found.message.contains(part) => {
-                    Ok(Some(found.message))
-                }
-                _ => anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?),
-            }
-        })
-        .await
-}
-
-async fn patch(world: &World, name: &str, catalog_source: Value) -> Result<()> {
-    let patch = json!({ "spec": { "source": { "catalog": catalog_source } } });
-    extensions(world)
-        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await?;
-    Ok(())
 }
 
 async fn operator(world: &World) -> Result<Option<Deployment>> {
@@ -156,15 +86,7 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
     extensions(&world)
         .delete("greeter", &DeleteParams::default())
         .await?;
-    world
-        .eventually("the extension is gone", SOON, async || {
-            Ok(extensions(&world)
-                .get_opt("greeter")
-                .await?
-                .is_none()
-                .then_some(()))
-        })
-        .await?;
+    await_gone(&world, "greeter").await?;
     let before = everything(&world)?;
 
     // Install: the newest in the range, under the account that the extension names.
@@ -194,11 +116,11 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
     );
 
     // A wider range: an edge leads to 1.1.0.
-    patch(&world, "greeter", json!({ "version": "1.x" })).await?;
+    patch_source(&world, "greeter", json!({ "version": "1.x" })).await?;
     await_version(&world, "greeter", "1.1.0").await?;
 
     // A major version has an edge in another channel (requirement 12.01).
-    patch(
+    patch_source(
         &world,
         "greeter",
         json!({ "channels": ["candidate"], "version": "2.0.0" }),
@@ -207,7 +129,7 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
     await_version(&world, "greeter", "2.0.0").await?;
 
     // Back: refused without an edge, done when forced (T-1C-07).
-    patch(
+    patch_source(
         &world,
         "greeter",
         json!({ "channels": ["stable"], "version": "1.1.0" }),
@@ -222,7 +144,7 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
         installed_version(&extensions(&world).get("greeter").await?),
         Some("2.0.0")
     );
-    patch(
+    patch_source(
         &world,
         "greeter",
         json!({ "upgradeConstraintPolicy": "SelfCertified" }),
@@ -241,15 +163,7 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
     extensions(&world)
         .delete("greeter", &DeleteParams::default())
         .await?;
-    world
-        .eventually("the extension is gone", SOON, async || {
-            Ok(extensions(&world)
-                .get_opt("greeter")
-                .await?
-                .is_none()
-                .then_some(()))
-        })
-        .await?;
+    await_gone(&world, "greeter").await?;
     world
         .eventually("nothing is left", SOON, async || {
             let after = everything(&world)?;
@@ -299,6 +213,10 @@ async fn an_extension_cannot_get_what_its_account_may_not_do_and_heals_when_it_m
     assert!(
         !accounts.contains("greeter-operator"),
         "nothing is applied before everything may be: {accounts}"
+    );
+    assert!(
+        message.contains("kind: ClusterRole") && message.contains("kind: ClusterRoleBinding"),
+        "what would mend it is there to be applied: {message}"
     );
 
     world.apply_file("manifests/samples/greeter.yaml")?;
@@ -435,7 +353,7 @@ async fn what_is_installed_is_kept_and_repaired_while_no_catalog_answers_and_man
     // catalogd serves from disk again, and the next edit is followed.
     world.start_catalogd()?;
     world.catalogd.ready().await?;
-    patch(
+    patch_source(
         &world,
         "greeter",
         json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" }),
@@ -454,7 +372,7 @@ async fn t_1c_05_t_1c_12_a_pin_holds_and_a_channel_is_followed_when_the_catalog_
     world.apply(&[polled])?;
     world.apply_file("manifests/samples/greeter.yaml")?;
     await_version(&world, "greeter", "1.0.0").await?;
-    patch(&world, "greeter", json!({ "version": "1.0.0" })).await?;
+    patch_source(&world, "greeter", json!({ "version": "1.0.0" })).await?;
 
     world
         .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
@@ -466,7 +384,7 @@ async fn t_1c_05_t_1c_12_a_pin_holds_and_a_channel_is_followed_when_the_catalog_
         "although {served} is served"
     );
     // The pin is taken away: the channel alone decides now.
-    patch(&world, "greeter", json!({ "version": null })).await?;
+    patch_source(&world, "greeter", json!({ "version": null })).await?;
     await_version(&world, "greeter", "1.1.0").await.map(drop)
 }
 
@@ -578,7 +496,7 @@ async fn t_2h_02_a_version_republished_with_other_content_is_not_installed_again
         })
         .await?;
     // An edit has the catalog asked again, so that what follows is not merely early.
-    patch(&world, "greeter", json!({ "version": "1.0.0" })).await?;
+    patch_source(&world, "greeter", json!({ "version": "1.0.0" })).await?;
     world
         .eventually("the edit is seen", SOON, async || {
             let extension = extensions(&world).get("greeter").await?;

@@ -7,9 +7,12 @@
 //! - the served versions of the new definition against one another, because without a conversion webhook the API server
 //!   shows one and the same stored object as each of them. What was already so in the old definition is not reported.
 //!
-//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied.
+//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied; [`reversal`] says
+//! whether definitions may go back to what they were.
 
+mod policy;
 mod property;
+pub mod reversal;
 mod schema;
 mod unhandled;
 mod version;
@@ -19,6 +22,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub use policy::{Level, Policy, PolicyError};
 use schema::{Node, flatten};
 
 /// What is looked at.
@@ -49,6 +53,31 @@ pub enum Check {
 }
 
 impl Check {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::ExistingFieldRemoval,
+        Self::Scope,
+        Self::StoredVersionRemoval,
+        Self::ServedVersionRemoval,
+        Self::Type,
+        Self::Default,
+        Self::Enum,
+        Self::Required,
+        Self::Minimum,
+        Self::MinItems,
+        Self::MinLength,
+        Self::MinProperties,
+        Self::Maximum,
+        Self::MaxItems,
+        Self::MaxLength,
+        Self::MaxProperties,
+        Self::Pattern,
+        Self::Nullable,
+        Self::OneOf,
+        Self::Description,
+        Self::Unhandled,
+    ];
+
     /// The name in messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -93,40 +122,6 @@ pub enum Change {
     Removal,
     /// It is another one.
     Other,
-}
-
-/// What is reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Checks that are not made.
-    pub off: BTreeSet<Check>,
-    /// Changes that a check lets pass.
-    pub allowed: BTreeSet<(Check, Change)>,
-}
-
-impl Default for Policy {
-    /// Everything, but for descriptions and for further values of an enumeration.
-    fn default() -> Self {
-        Self {
-            off: BTreeSet::from([Check::Description]),
-            allowed: BTreeSet::from([(Check::Enum, Change::Addition)]),
-        }
-    }
-}
-
-impl Policy {
-    /// Everything.
-    #[must_use]
-    pub fn everything() -> Self {
-        Self {
-            off: BTreeSet::new(),
-            allowed: BTreeSet::new(),
-        }
-    }
-
-    fn reports(&self, check: Check, change: Change) -> bool {
-        !self.off.contains(&check) && !self.allowed.contains(&(check, change))
-    }
 }
 
 /// Where in a definition something was found.
@@ -263,29 +258,51 @@ fn lines(findings: &[Finding]) -> String {
         .join("\n")
 }
 
+/// Everything in the order found, one finding a line. Of what does not fit `limit` bytes the lines are counted.
+#[must_use]
+pub fn summary(found: &[Unsafe], limit: usize) -> String {
+    let all = found
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let mut text = String::new();
+    let mut lines = all.lines();
+    while let Some(line) = lines.next() {
+        if !text.is_empty() && text.len() + line.len() > limit {
+            return format!("{text}\nand {} more", lines.count() + 1);
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(line);
+    }
+    text
+}
+
+/// Which name a custom resource definition has; nothing for other objects.
+#[must_use]
+pub fn definition_name(object: &Value) -> Option<&str> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    (text("/kind") == Some("CustomResourceDefinition")
+        && text("/apiVersion") == Some("apiextensions.k8s.io/v1"))
+    .then(|| text("/metadata/name").unwrap_or_default())
+}
+
 /// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
 ///
 /// `existing` answers with the definition of a name as the cluster has it, none, or why it could not be read.
-pub fn check_all<'a>(
-    objects: &[Value],
+pub fn check_all<'o, 'a>(
+    objects: impl IntoIterator<Item = &'o Value>,
     policy: &Policy,
     existing: impl Fn(&str) -> Result<Option<&'a Value>, String>,
 ) -> Vec<Unsafe> {
-    let text = |object: &Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let mut found = Vec::new();
     for object in objects {
-        if text(object, "/kind") != "CustomResourceDefinition"
-            || text(object, "/apiVersion") != "apiextensions.k8s.io/v1"
-        {
+        let Some(name) = definition_name(object) else {
             continue;
-        }
-        let definition = text(object, "/metadata/name");
+        };
+        let definition = name.to_owned();
         match existing(&definition) {
             Ok(None) => {}
             Err(reason) => found.push(Unsafe::Unknown { definition, reason }),
@@ -298,4 +315,27 @@ pub fn check_all<'a>(
         }
     }
     found
+}
+
+/// What stops the change, and what is only to be told. A definition that could not be read stops it.
+#[must_use]
+pub fn weigh(found: Vec<Unsafe>, policy: &Policy) -> (Vec<Unsafe>, Vec<Unsafe>) {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    for one in found {
+        match one {
+            Unsafe::Unknown { .. } => errors.push(one),
+            Unsafe::Change { definition, findings } => {
+                let (told, stopping): (Vec<_>, Vec<_>) = findings
+                    .into_iter()
+                    .partition(|finding| policy.warn.contains(&finding.check));
+                for (findings, list) in [(stopping, &mut errors), (told, &mut warnings)] {
+                    if !findings.is_empty() {
+                        let definition = definition.clone();
+                        list.push(Unsafe::Change { definition, findings });
+                    }
+                }
+            }
+        }
+    }
+    (errors, warnings)
 }

@@ -2,12 +2,10 @@
 //!
 //! - [`permissions`]: which rights the account needs for them, which of these it lacks, and the role that would mend
 //!   it.
-//! - [`ownership`]: whether another extension owns a custom resource definition among them.
 //! - [`crd_upgrade`]: whether a changed custom resource definition breaks what users have stored.
 //!
 //! The crate computes from facts that it is given. It never asks the API server.
 
 pub mod crd_upgrade;
-pub mod ownership;
 pub mod permissions;
 pub mod rules;

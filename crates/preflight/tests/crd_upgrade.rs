@@ -1,6 +1,6 @@
 //! Which changes of custom resource definitions are safe.
 
-use olm_preflight::crd_upgrade::{Change, Check, Policy, check_all, compare};
+use olm_preflight::crd_upgrade::{Change, Check, Policy, check_all, compare, summary, weigh};
 use serde_json::{Value, json};
 
 /// Versions as (name, served, storage, schema).
@@ -244,6 +244,25 @@ fn every_definition_among_the_objects_is_checked() {
             "getting existing resource for CRD \"cups.example.com\": forbidden",
         ]
     );
+}
+
+#[test]
+fn a_warning_does_not_stop_a_change_and_a_long_report_is_counted() {
+    let old = one_version(json!({"nullable": true, "pattern": "a"}));
+    let new = one_version(json!({"pattern": "b"}));
+    let policy = Policy::parse("pattern=Warn").unwrap();
+    let found = check_all(std::slice::from_ref(&new), &policy, |_| Ok(Some(&old)));
+    let whole = summary(&found, 1000);
+    assert_eq!(
+        whole,
+        "validating upgrade for CRD \"kettles.example.com\": v1: ^.spec: pattern: pattern changed : \"a\" -> \"b\"\nv1: \
+         ^.spec: nullable: nullable removed : true -> false"
+    );
+    let short = summary(&found, 100);
+    assert_eq!(short.lines().last(), Some("and 1 more"), "{short}");
+    let (errors, warnings) = weigh(found, &policy);
+    assert!(summary(&errors, 1000).contains("nullable") && !summary(&errors, 1000).contains("pattern"));
+    assert!(summary(&warnings, 1000).contains("pattern") && !summary(&warnings, 1000).contains("nullable"));
 }
 
 mod properties {

@@ -42,6 +42,9 @@ pub enum TrustError {
     /// The directory holds no certificate.
     #[error("no certificates found in \"{0}\"")]
     Empty(String),
+    /// The work was cut off.
+    #[error("reading the certificate authorities was cut off")]
+    CutOff,
     /// The ConfigMap cannot be read.
     #[error("cannot read the ConfigMap with catalogd's certificate authority")]
     ConfigMap(#[source] Box<kube::Error>),
@@ -69,18 +72,10 @@ impl Trusted {
 impl Authorities {
     /// An HTTPS client that believes the authorities as they are now.
     pub(super) async fn client(&self) -> Result<Trusted, TrustError> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if let Some(directory) = &self.directory {
-            let found = directory.clone();
-            let read = tokio::task::spawn_blocking(move || read_directory(&found)).await;
-            let certificates = read.map_err(|e| unreadable(directory, std::io::Error::other(e)))?;
-            let certificates = certificates.map_err(|e| unreadable(directory, e))?;
-            if certificates.is_empty() {
-                return Err(TrustError::Empty(directory.display().to_string()));
-            }
-            roots.add_parsable_certificates(certificates);
-        }
+        let directory = self.directory.clone();
+        let mut roots = tokio::task::spawn_blocking(move || read_roots(directory.as_deref()))
+            .await
+            .map_err(|_| TrustError::CutOff)??;
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let published = maps
             .get_opt(names::certificate::CATALOGD_AUTHORITY)
@@ -106,11 +101,20 @@ impl Authorities {
     }
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> TrustError {
-    TrustError::Read {
-        path: path.display().to_string(),
-        source,
+/// The authorities of the system and those in a directory. Reads many files.
+fn read_roots(directory: Option<&Path>) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(directory) = directory {
+        let path = directory.display().to_string();
+        let certificates = match read_directory(directory) {
+            Ok(certificates) if certificates.is_empty() => return Err(TrustError::Empty(path)),
+            Ok(certificates) => certificates,
+            Err(source) => return Err(TrustError::Read { path, source }),
+        };
+        roots.add_parsable_certificates(certificates);
     }
+    Ok(roots)
 }
 
 /// The certificates of all files in a directory; directories in it are left out.

@@ -1,6 +1,6 @@
 //! Two extensions never own one package or one CustomResourceDefinition (requirements 5.04, 7.51).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use olm_api::ClusterExtension;
 use olm_api::names::{CLUSTER_EXTENSION, label};
@@ -24,21 +24,7 @@ pub enum ConflictError {
     /// It has the same kinds.
     #[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension", list(.0))]
     Kinds(BTreeMap<String, String>),
-    /// The cluster could not be asked.
-    #[error("cannot read CustomResourceDefinition {name:?}")]
-    Read {
-        /// Its name.
-        name: String,
-        /// Why not.
-        #[source]
-        cause: Cause,
-    },
 }
-
-/// Why the cluster could not be asked, as text: the answer is compared and kept.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Cause(pub String);
 
 fn list(kinds: &BTreeMap<String, String>) -> String {
     let item = |(definition, owner): (&String, &String)| {
@@ -49,10 +35,7 @@ fn list(kinds: &BTreeMap<String, String>) -> String {
 
 impl StageError for ConflictError {
     fn severity(&self) -> Severity {
-        match self {
-            Self::Package { .. } | Self::Kinds(_) => Severity::Waiting,
-            Self::Read { .. } => Severity::Transient,
-        }
+        Severity::Waiting
     }
 }
 
@@ -114,20 +97,31 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ConflictErro
     }
 }
 
-/// The names of the CustomResourceDefinitions among objects.
-pub fn definitions(objects: &[Value]) -> BTreeSet<&str> {
-    objects
+/// The kinds are ours unless a definition on the cluster (by name) belongs to another extension. What an extension that
+/// does not exist any more left behind is judged when it is applied.
+pub fn kinds(
+    live: &BTreeMap<String, Value>,
+    extension: &str,
+    exists: impl Fn(&str) -> bool,
+) -> Result<(), ConflictError> {
+    let taken: BTreeMap<String, String> = live
         .iter()
-        .filter(|object| object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition"))
-        .filter_map(|object| object.pointer("/metadata/name")?.as_str())
-        .collect()
+        .filter_map(|(name, definition)| Some((name.clone(), owner(definition)?.to_owned())))
+        .filter(|(_, owner)| owner != extension && exists(owner))
+        .collect();
+    if taken.is_empty() {
+        Ok(())
+    } else {
+        Err(ConflictError::Kinds(taken))
+    }
 }
 
-/// The other extension that the labels of an existing object name.
-pub fn other_owner<'a>(labels: &'a BTreeMap<String, String>, extension: &str) -> Option<&'a str> {
-    let value = |key: &str| labels.get(key).map(String::as_str);
+/// The extension that the labels of an object on the cluster name.
+fn owner(object: &Value) -> Option<&str> {
+    let labels = object.pointer("/metadata/labels")?;
+    let value = |key: &str| labels.get(key).and_then(Value::as_str);
     (value(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then_some(())?;
-    value(label::OWNER_NAME).filter(|owner| !owner.is_empty() && *owner != extension)
+    value(label::OWNER_NAME).filter(|owner| !owner.is_empty())
 }
 
 #[cfg(test)]
@@ -177,20 +171,21 @@ mod tests {
 
     #[test]
     fn requirement_7_51_a_definition_tells_whose_it_is() {
-        let labels = |kind: &str, name: &str| {
-            BTreeMap::from([
-                (label::OWNER_KIND.to_owned(), kind.to_owned()),
-                (label::OWNER_NAME.to_owned(), name.to_owned()),
-            ])
+        let check = |kind: &str, owner: &str, expected: Option<&str>| {
+            let labels = json!({label::OWNER_KIND: kind, label::OWNER_NAME: owner});
+            let live = BTreeMap::from([
+                ("x.y".to_owned(), json!({"metadata": {"labels": labels}})),
+                ("a.b".to_owned(), json!({"metadata": {}})),
+            ]);
+            let found = kinds(&live, "ours", |owner| owner != "gone");
+            let expected = expected
+                .map(|owner| ConflictError::Kinds(BTreeMap::from([("x.y".to_owned(), owner.to_owned())])));
+            assert_eq!(found.err(), expected);
         };
-        assert_eq!(other_owner(&labels("ClusterExtension", "x"), "a"), Some("x"));
-        assert_eq!(other_owner(&labels("ClusterExtension", "a"), "a"), None);
-        assert_eq!(other_owner(&labels("Other", "x"), "a"), None);
-        assert_eq!(other_owner(&BTreeMap::new(), "a"), None);
-        let objects = [
-            json!({"kind": "CustomResourceDefinition", "metadata": {"name": "x.y"}}),
-            json!({"kind": "ConfigMap", "metadata": {"name": "z"}}),
-        ];
-        assert_eq!(definitions(&objects).into_iter().collect::<Vec<_>>(), ["x.y"]);
+        check(CLUSTER_EXTENSION, "theirs", Some("theirs"));
+        check(CLUSTER_EXTENSION, "ours", None);
+        check(CLUSTER_EXTENSION, "gone", None);
+        check(CLUSTER_EXTENSION, "", None);
+        check("Other", "theirs", None);
     }
 }

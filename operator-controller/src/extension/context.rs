@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
 
-use super::revisions::Revisions;
+use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::cluster::discover::Discovery;
-use crate::cluster::identity::AccountName;
+use crate::cluster::identity::{AccountName, Accounts};
+use crate::cluster::permissions::Reviews;
 
 /// What is switched on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,6 +56,10 @@ pub struct Context {
     pub bundles: Bundles,
     /// Which kinds the cluster serves.
     pub discovery: Arc<Discovery>,
+    /// Clients that act as service accounts.
+    pub accounts: Arc<Accounts>,
+    /// What accounts may do.
+    pub reviews: Arc<Reviews>,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }
@@ -74,17 +79,33 @@ impl Context {
         self.extensions.get(&ObjectRef::new(name))
     }
 
-    /// An extension's revisions as the watch saw them last. The label alone is anybody's to write: a set that
-    /// another object controls is not ours.
+    /// An extension's revisions as the watch saw them last: the sets that it controls. The label alone is anybody's to
+    /// write.
     pub fn revisions(&self, name: &str) -> Revisions {
-        let uid = self
-            .extension(name)
-            .and_then(|extension| extension.metadata.uid.clone());
-        let ours = |set: &Arc<ClusterObjectSet>| {
-            set.label(label::OWNER_NAME) == Some(name)
-                && controller(set).is_none_or(|owner| Some(owner) == uid.as_deref())
+        let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
+            return Revisions::default();
         };
+        let ours = |set: &Arc<ClusterObjectSet>| controller(&set.metadata) == Some(uid.as_str());
         Revisions::new(self.sets.state().into_iter().filter(ours).collect())
+    }
+
+    /// Sets that stand in the way of a name or a number of an extension's next revision.
+    pub fn others(&self, extension: &ClusterExtension) -> Others {
+        let uid = extension.metadata.uid.as_deref();
+        let mut others = Others::default();
+        for set in self.sets.state() {
+            let controller = controller(&set.metadata);
+            if controller.is_some() && controller == uid {
+                continue;
+            }
+            if set.name().starts_with(extension.name()) {
+                others.names.insert(set.name().to_owned());
+            }
+            if controller.is_none() && set.label(label::OWNER_NAME) == Some(extension.name()) {
+                others.highest = others.highest.max(set.spec.revision);
+            }
+        }
+        others
     }
 
     /// What the last run over an extension saw and did.
@@ -117,8 +138,9 @@ impl Context {
     }
 }
 
-fn controller(set: &ClusterObjectSet) -> Option<&str> {
-    let mut owners = set.metadata.owner_references.iter().flatten();
+/// The UID of the object that controls another.
+pub fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
     owners
         .find(|owner| owner.controller == Some(true))
         .map(|owner| owner.uid.as_str())

@@ -1,16 +1,19 @@
 //! Which revision is to be written, given those that exist. Pure; planning again on the result writes nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use serde_json::{Map, Value, json};
 
+use super::context::controller;
 use super::failure::{Severity, StageError};
 use super::pack::{PackError, Parcel, pack};
 use super::phases::{Group, probes};
-use super::revisions::{BundleIdentity, Revisions};
+use super::revisions::{BundleIdentity, Others, Revisions};
 use crate::cluster::identity::AccountName;
 
 /// How many revisions stay when a new one is made.
@@ -20,7 +23,7 @@ const LABEL_LENGTH: usize = 63;
 
 /// Annotations of a ClusterExtension that its revisions carry too, since they decide how objects are applied and taken
 /// down.
-const INHERITED: [&str; 4] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED, user::ADOPT];
+const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
 const OURS: [&str; 7] = [
     annotation::PACKAGE_NAME,
@@ -45,6 +48,8 @@ pub struct Wanted<'a> {
     pub properties: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
+    /// Which existing objects it may take over.
+    pub adopt: CollisionProtection,
     /// Where the Secrets with the objects lie.
     pub system_namespace: &'a str,
 }
@@ -53,17 +58,27 @@ pub struct Wanted<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
     /// The newest revision is the wanted one.
-    Keep,
-    /// The newest revision holds the wanted objects; what else it says is to be written over.
-    Patch(Box<ClusterObjectSet>),
+    Keep {
+        /// The Secrets it refers to.
+        parcels: Vec<Parcel>,
+    },
+    /// The newest revision holds the wanted objects; what else it says is to be changed.
+    Patch {
+        /// The revision's name.
+        name: String,
+        /// The merge patch. It insists on the revision that was seen.
+        patch: Box<Value>,
+        /// The Secrets it refers to.
+        parcels: Vec<Parcel>,
+    },
     /// A new revision.
     Create {
         /// The revision.
         set: Box<ClusterObjectSet>,
         /// The Secrets it refers to.
         parcels: Vec<Parcel>,
-        /// Names of archived revisions to be removed before.
-        remove: Vec<String>,
+        /// Archived revisions to be removed before.
+        remove: Vec<Arc<ClusterObjectSet>>,
     },
 }
 
@@ -87,19 +102,24 @@ impl StageError for PlanError {
 }
 
 /// What is to be done so that the newest revision is the wanted one.
-pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions) -> Result<Plan, PlanError> {
+pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Result<Plan, PlanError> {
     if let Some(latest) = revisions.latest() {
         let packed = pack(latest.name(), wanted.system_namespace, wanted.groups)?;
         let same = revision(wanted, latest.name(), latest.spec.revision, packed.phases);
         if holds_the_same(latest, &same) {
+            let parcels = packed.parcels;
             return Ok(if says_the_same(latest, &same) {
-                Plan::Keep
+                Plan::Keep { parcels }
             } else {
-                Plan::Patch(Box::new(same))
+                Plan::Patch {
+                    name: latest.name().to_owned(),
+                    patch: Box::new(change(latest, &same)),
+                    parcels,
+                }
             });
         }
     }
-    let number = revisions.latest().map_or(1, |latest| latest.spec.revision + 1);
+    let number = free_number(wanted.extension, revisions, others);
     let name = format!("{}-{number}", wanted.extension.name());
     if name.len() > LABEL_LENGTH {
         return Err(PlanError::Name(name));
@@ -113,10 +133,20 @@ pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions) -> Result<Plan, PlanErro
     })
 }
 
+/// The number after the newest revision's whose name nothing else has.
+fn free_number(extension: &ClusterExtension, revisions: &Revisions, others: &Others) -> i64 {
+    let newest = revisions.latest().map_or(0, |latest| latest.spec.revision);
+    let mut number = newest.max(others.highest).saturating_add(1);
+    while number < i64::MAX && others.names.contains(&format!("{}-{number}", extension.name())) {
+        number += 1;
+    }
+    number
+}
+
 /// Archived revisions before the newest few.
-fn superfluous(revisions: &Revisions) -> Vec<String> {
+fn superfluous(revisions: &Revisions) -> Vec<Arc<ClusterObjectSet>> {
     let count = revisions.all().len().saturating_sub(KEPT);
-    let archived = |set: &&std::sync::Arc<ClusterObjectSet>| {
+    let archived = |set: &&Arc<ClusterObjectSet>| {
         set.spec.lifecycle_state == LifecycleState::Archived && !set.is_deleting()
     };
     revisions
@@ -124,7 +154,7 @@ fn superfluous(revisions: &Revisions) -> Vec<String> {
         .iter()
         .take(count)
         .filter(archived)
-        .map(|set| set.name().to_owned())
+        .cloned()
         .collect()
 }
 
@@ -135,6 +165,66 @@ fn holds_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool 
         && latest.spec.phases == wanted.spec.phases
         && latest.spec.collision_protection == wanted.spec.collision_protection
         && latest.annotation(annotation::SERVICE_ACCOUNT) == wanted.annotation(annotation::SERVICE_ACCOUNT)
+}
+
+/// Whether a revision found under the name of a new one is that revision, made by a run that did not see the end of it.
+pub fn is_made(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
+    let owner = |set: &ClusterObjectSet| controller(&set.metadata).map(str::to_owned);
+    owner(found) == owner(wanted)
+        && found.spec.revision == wanted.spec.revision
+        && holds_the_same(found, wanted)
+}
+
+/// A merge patch that makes a revision say what is wanted, if it is still the one that was seen.
+fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
+    let texts = |keys: &[&str], value: fn(&ClusterObjectSet, &str) -> Option<String>| -> Value {
+        let entry = |key: &&str| {
+            (
+                (*key).to_owned(),
+                value(wanted, key).map_or(Value::Null, Value::String),
+            )
+        };
+        keys.iter().map(entry).collect::<Map<_, _>>().into()
+    };
+    let mut owners = latest.metadata.owner_references.clone().unwrap_or_default();
+    for owner in wanted.metadata.owner_references.iter().flatten() {
+        owners.retain(|present| present.uid != owner.uid);
+        owners.push(owner.clone());
+    }
+    let keys: Vec<&str> = OURS.iter().chain(&INHERITED).copied().collect();
+    json!({
+        "metadata": {
+            "uid": latest.metadata.uid,
+            "resourceVersion": latest.metadata.resource_version,
+            "labels": texts(&[label::OWNER_KIND, label::OWNER_NAME], |set, key| set.label(key).map(str::to_owned)),
+            "annotations": texts(&keys, |set, key| set.annotation(key).map(str::to_owned)),
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "progressDeadlineMinutes": wanted.spec.progress_deadline_minutes,
+            "progressionProbes": wanted.spec.progression_probes,
+        },
+    })
+}
+
+/// A merge patch by which a revision inherits what decides how its objects are kept and taken down, if it is still the
+/// one that was seen; nothing when it has it.
+pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
+    let differing: Map<String, Value> = INHERITED
+        .iter()
+        .filter(|key| extension.annotation(key) != set.annotation(key))
+        .map(|key| {
+            let value = extension.annotation(key).map(str::to_owned);
+            ((*key).to_owned(), value.map_or(Value::Null, Value::String))
+        })
+        .collect();
+    (!differing.is_empty()).then(|| {
+        json!({"metadata": {
+            "uid": set.metadata.uid,
+            "resourceVersion": set.metadata.resource_version,
+            "annotations": differing,
+        }})
+    })
 }
 
 /// Whether what may change in a revision is as wanted.
@@ -160,7 +250,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
             .progress_deadline_minutes
             .filter(|minutes| *minutes > 0),
         progression_probes: probes(),
-        collision_protection: CollisionProtection::Prevent,
+        collision_protection: wanted.adopt,
     };
     let mut set = ClusterObjectSet::new(name, spec);
     let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
@@ -208,10 +298,6 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-
     use super::*;
 
     struct Case {
@@ -219,6 +305,7 @@ mod tests {
         account: AccountName,
         bundle: BundleIdentity,
         groups: Vec<Group>,
+        adopt: CollisionProtection,
     }
 
     impl Case {
@@ -242,23 +329,48 @@ mod tests {
                 account: "ns/acc".parse().unwrap(),
                 bundle,
                 groups,
+                adopt: CollisionProtection::Prevent,
             }
         }
 
         fn plan(&self, sets: &[ClusterObjectSet]) -> Plan {
+            self.plan_beside(sets, &Others::default())
+        }
+
+        fn plan_beside(&self, sets: &[ClusterObjectSet], others: &Others) -> Plan {
             let wanted = Wanted {
                 extension: &self.extension,
                 account: &self.account,
                 bundle: &self.bundle,
                 properties: Some("[]"),
                 groups: &self.groups,
+                adopt: self.adopt,
                 system_namespace: "system",
             };
             plan(
                 &wanted,
                 &Revisions::new(sets.iter().cloned().map(Arc::new).collect()),
+                others,
             )
             .unwrap()
+        }
+
+        fn keeps(&self, latest: &ClusterObjectSet) {
+            let plan = self.plan(std::slice::from_ref(latest));
+            assert!(
+                matches!(&plan, Plan::Keep { parcels } if parcels.len() == 1),
+                "{plan:?}"
+            );
+        }
+
+        fn patched(&self, latest: &ClusterObjectSet) -> ClusterObjectSet {
+            match self.plan(std::slice::from_ref(latest)) {
+                Plan::Patch { name, patch, .. } => {
+                    assert_eq!(name, latest.name());
+                    applied(latest, &patch)
+                }
+                other => panic!("{other:?}"),
+            }
         }
 
         fn create(&self, sets: &[ClusterObjectSet]) -> ClusterObjectSet {
@@ -269,6 +381,34 @@ mod tests {
         }
     }
 
+    /// What the API server makes of a merge patch.
+    fn applied(set: &ClusterObjectSet, patch: &Value) -> ClusterObjectSet {
+        fn merge(target: &mut Value, patch: &Value) {
+            let Value::Object(patch) = patch else {
+                *target = patch.clone();
+                return;
+            };
+            if !target.is_object() {
+                *target = json!({});
+            }
+            for (key, value) in patch {
+                if value.is_null() {
+                    target.as_object_mut().unwrap().remove(key);
+                } else {
+                    merge(&mut target[key], value);
+                }
+            }
+        }
+        assert_eq!(patch["metadata"]["uid"], json!(set.metadata.uid));
+        assert_eq!(
+            patch["metadata"]["resourceVersion"],
+            json!(set.metadata.resource_version)
+        );
+        let mut value = serde_json::to_value(set).unwrap();
+        merge(&mut value, patch);
+        serde_json::from_value(value).unwrap()
+    }
+
     #[test]
     fn planning_on_the_result_writes_nothing() {
         let case = Case::new();
@@ -276,7 +416,7 @@ mod tests {
         assert_eq!((first.name(), first.spec.revision), ("ext-1", 1));
         assert_eq!(first.annotation(annotation::SERVICE_ACCOUNT), Some("ns/acc"));
         assert_eq!(first.annotation(annotation::BUNDLE_RELEASE), None);
-        assert_eq!(case.plan(&[first]), Plan::Keep);
+        case.keeps(&first);
     }
 
     #[test]
@@ -287,24 +427,85 @@ mod tests {
         let second = case.create(std::slice::from_ref(&first));
         assert_eq!((second.name(), second.spec.revision), ("ext-2", 2));
         case.account.name = "other".to_owned();
-        assert_eq!(case.create(&[first, second]).spec.revision, 3);
+        let third = case.create(&[first.clone(), second.clone()]);
+        assert_eq!(third.spec.revision, 3);
+        case.adopt = CollisionProtection::IfNoController;
+        let fourth = case.create(&[first, second, third]);
+        assert_eq!(
+            (fourth.spec.revision, fourth.spec.collision_protection),
+            (4, CollisionProtection::IfNoController)
+        );
     }
 
     #[test]
     fn what_may_change_is_changed_in_place() {
         let mut case = Case::new();
-        let first = case.create(&[]);
+        let mut first = case.create(&[]);
+        first.metadata.uid = Some("u".to_owned());
+        first.metadata.resource_version = Some("7".to_owned());
         case.extension.spec.progress_deadline_minutes = Some(10);
         case.extension.metadata.annotations = Some([(user::PAUSED.to_owned(), "true".to_owned())].into());
-        let Plan::Patch(patch) = case.plan(std::slice::from_ref(&first)) else {
-            panic!()
-        };
+        let patched = case.patched(&first);
+        assert_eq!(patched.spec.progress_deadline_minutes, Some(10));
+        assert_eq!(patched.annotation(user::PAUSED), Some("true"));
+        case.keeps(&patched);
+        case.extension.spec.progress_deadline_minutes = None;
+        case.extension.metadata.annotations = None;
+        let back = case.patched(&patched);
         assert_eq!(
-            (patch.name(), patch.spec.progress_deadline_minutes),
-            ("ext-1", Some(10))
+            (back.spec.progress_deadline_minutes, back.annotation(user::PAUSED)),
+            (None, None)
         );
-        assert_eq!(patch.annotation(user::PAUSED), Some("true"));
-        assert_eq!(case.plan(&[*patch]), Plan::Keep);
+        case.keeps(&back);
+    }
+
+    #[test]
+    fn what_decides_about_removal_is_inherited_whatever_else_changed() {
+        let mut case = Case::new();
+        let first = case.create(&[]);
+        assert_eq!(inherit(&case.extension, &first), None);
+        case.extension.metadata.annotations =
+            Some([(user::UNINSTALL.to_owned(), "orphan".to_owned())].into());
+        let patch = inherit(&case.extension, &first).unwrap();
+        assert_eq!(
+            patch["metadata"]["annotations"],
+            json!({user::UNINSTALL: "orphan"})
+        );
+        let patched = applied(&first, &patch);
+        assert_eq!(inherit(&case.extension, &patched), None);
+        case.extension.metadata.annotations = None;
+        assert_eq!(
+            inherit(&case.extension, &patched).unwrap()["metadata"]["annotations"],
+            json!({user::UNINSTALL: null})
+        );
+    }
+
+    #[test]
+    fn a_name_that_something_else_has_and_numbers_left_behind_are_passed_over() {
+        let case = Case::new();
+        let mut others = Others::default();
+        others.names.extend(["ext-1", "ext-2"].map(str::to_owned));
+        let number = |others: &Others, sets: &[ClusterObjectSet]| match case.plan_beside(sets, others) {
+            Plan::Create { set, .. } => (set.name().to_owned(), set.spec.revision),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(number(&others, &[]), ("ext-3".to_owned(), 3));
+        others.highest = 7;
+        assert_eq!(number(&others, &[]), ("ext-8".to_owned(), 8));
+        others.highest = i64::MAX;
+        assert_eq!(number(&others, &[]).1, i64::MAX);
+    }
+
+    #[test]
+    fn a_revision_is_recognised_that_an_interrupted_run_made() {
+        let mut case = Case::new();
+        let first = case.create(&[]);
+        assert!(is_made(&first, &first));
+        let mut foreign = first.clone();
+        foreign.metadata.owner_references = None;
+        assert!(!is_made(&foreign, &first));
+        case.groups[0].objects[0] = json!({"a": 2});
+        assert!(!is_made(&case.create(&[]), &first));
     }
 
     #[test]
@@ -338,7 +539,8 @@ mod tests {
             panic!()
         };
         assert_eq!(set.spec.revision, 9);
-        assert_eq!(remove, ["ext-1", "ext-3"]);
+        let names: Vec<&str> = remove.iter().map(|set| set.name()).collect();
+        assert_eq!(names, ["ext-1", "ext-3"]);
     }
 
     #[test]
@@ -351,10 +553,11 @@ mod tests {
             bundle: &case.bundle,
             properties: None,
             groups: &[],
+            adopt: CollisionProtection::Prevent,
             system_namespace: "system",
         };
         assert!(matches!(
-            plan(&wanted, &Revisions::default()),
+            plan(&wanted, &Revisions::default(), &Others::default()),
             Err(PlanError::Name(_))
         ));
     }

@@ -6,21 +6,26 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
+use olm_api::conditions::reason;
+use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
 
-use super::conflicts::{self, Cause, Claim, ConflictError, Standing};
+use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
-use super::failure::{Failure, Severity, StageError};
+use super::failure::{Failure, Severity, StageError, chain};
 use super::phases::{Marks, phases};
 use super::plan::{Plan, Wanted, plan};
 use super::resolve::{Origin, Target, resolve};
-use super::revisions::Revisions;
-use super::status::{Facts, Progress, status};
-use super::{account, finalizers, render, uninstall, write};
+use super::revisions::{Revisions, disturbed};
+use super::status::{Facts, Progress, Started, status};
+use super::wishes::Wishes;
+use super::write::Written;
+use super::{account, finalizers, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
+use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
@@ -83,10 +88,8 @@ struct Work {
 
 /// From what is asked for to a written revision.
 async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Work {
-    let account = claim(context, extension, revisions).map_err(Failure::from);
-    let account = account.and_then(|()| Ok(account::choose(extension, context.default_account.as_ref())?));
-    let account = match account {
-        Ok(account) => account,
+    let asked = match ask(context, extension, revisions) {
+        Ok(asked) => asked,
         Err(failure) => {
             return Work {
                 deprecations: None,
@@ -96,7 +99,8 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
     };
     let resolution = resolve(context, extension, revisions).await;
     let written = match resolution.target {
-        Ok(target) => revise(context, extension, revisions, &account, &target)
+        _ if asked.wishes.writes == Writes::Paused => Err(pause(context, extension, revisions).await),
+        Ok(target) => revise(context, extension, revisions, &asked, &target)
             .await
             .map_err(|failure| {
                 failure.with_bundle(&target.bundle.metadata.name, &target.bundle.metadata.version)
@@ -113,14 +117,58 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
     }
 }
 
+/// Under whom, and how.
+struct Asked {
+    account: AccountName,
+    wishes: Wishes,
+}
+
+/// What the extension asks for beside a bundle, when it makes sense.
+fn ask(
+    context: &Context,
+    extension: &Arc<ClusterExtension>,
+    revisions: &Revisions,
+) -> Result<Asked, Failure> {
+    claim(context, extension, revisions)?;
+    Ok(Asked {
+        wishes: Wishes::of(extension)?,
+        account: account::choose(extension, context.default_account.as_ref())?,
+    })
+}
+
+/// Has the revisions stand still, too.
+async fn pause(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Failure {
+    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
+    for set in revisions.active() {
+        match write::inherit(&sets, extension, set).await {
+            Ok(_) => {}
+            // Its change is on its way here.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => {
+                return Failure {
+                    severity: Severity::Transient,
+                    reason: reason::RETRYING,
+                    message: format!("cannot pause {}: {}", set.name(), chain(&error)),
+                };
+            }
+        }
+    }
+    Failure {
+        severity: Severity::Terminal,
+        reason: reason::BLOCKED,
+        message: format!("paused by the annotation {}: nothing is changed", user::PAUSED),
+    }
+}
+
 /// From a bundle to a written revision. Gives the version of a revision that was just made.
 async fn revise(
     context: &Context,
     extension: &Arc<ClusterExtension>,
     revisions: &Revisions,
-    account: &AccountName,
+    asked: &Asked,
     target: &Target,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<Started>, Failure> {
+    let account = &asked.account;
     let certificates = render::certificates(context).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
     let inputs = format!(
@@ -129,7 +177,8 @@ async fn revise(
         target.bundle,
         revisions.latest().map(identity),
     );
-    if context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
+    let disturbed = revisions.latest().filter(|latest| disturbed(latest));
+    if disturbed.is_none() && context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
         return Ok(None);
     }
     let image = match context.bundles.fetch(&pinned).await {
@@ -148,10 +197,6 @@ async fn revise(
     let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
     let properties = prepared.bundle.properties_text().map(str::to_owned);
     let objects = prepared.rendered.into_objects();
-    let mine: Vec<String> = conflicts::definitions(&objects)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
     let (package, version) = (
         target.bundle.package.as_str(),
         target.bundle.metadata.version.as_str(),
@@ -170,33 +215,52 @@ async fn revise(
         bundle: &target.bundle,
         properties: properties.as_deref(),
         groups: &groups,
+        adopt: asked.wishes.adopt,
         system_namespace: &context.system_namespace,
     };
-    let plan = plan(&wanted, revisions)?;
-    if matches!(plan, Plan::Create { .. }) {
-        kinds(context, extension, &mine).await?;
+    let plan = plan(&wanted, revisions, &context.others(extension))?;
+    let warnings = match &plan {
+        Plan::Create { .. } => {
+            let objects: Vec<_> = groups.iter().flat_map(|group| &group.objects).collect();
+            preflight::check(context, extension, account, &asked.wishes, &objects).await?
+        }
+        Plan::Keep { .. } | Plan::Patch { .. } => None,
+    };
+    let written = write::write(&context.client, &context.system_namespace, &plan).await?;
+    if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
+        let restored = write::restore(&context.client, &context.system_namespace, latest, parcels).await?;
+        if !restored.is_empty() {
+            tracing::warn!(
+                revision = latest.name(),
+                secrets = restored.join(", "),
+                "made lost Secrets again"
+            );
+        }
     }
-    write::write(&context.client, &context.system_namespace, &plan).await?;
-    let settled = matches!(plan, Plan::Keep).then_some(inputs);
+    let settled = matches!(plan, Plan::Keep { .. }).then_some(inputs);
     context.memorise(extension.name(), |memory| memory.settled = settled);
     match plan {
-        Plan::Keep => Ok(None),
-        Plan::Patch(set) => {
+        Plan::Patch { name, .. } if written == Written::Yes => {
             tracing::info!(
                 extension = extension.name(),
-                revision = set.name(),
+                revision = name,
                 "changed a revision"
             );
             Ok(None)
         }
+        Plan::Keep { .. } | Plan::Patch { .. } => Ok(None),
         Plan::Create { set, .. } => {
             tracing::info!(
                 extension = extension.name(),
                 revision = set.name(),
                 bundle = target.bundle.metadata.name,
+                warnings,
                 "made a revision"
             );
-            Ok(Some(version.to_owned()))
+            Ok(Some(Started {
+                version: version.to_owned(),
+                warnings,
+            }))
         }
     }
 }
@@ -255,39 +319,6 @@ fn claim(
         },
         &claims,
     )
-}
-
-/// Whether the kinds are ours (requirement 7.51). Read live, since a revision is about to be made on it.
-async fn kinds(
-    context: &Context,
-    extension: &ClusterExtension,
-    names: &[String],
-) -> Result<(), ConflictError> {
-    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-    let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
-    let mut taken = std::collections::BTreeMap::new();
-    for name in names {
-        let present = definitions
-            .get_metadata_opt(name)
-            .await
-            .map_err(|error| ConflictError::Read {
-                name: name.clone(),
-                cause: Cause(super::failure::chain(&error)),
-            })?;
-        let labels = present
-            .and_then(|present| present.metadata.labels)
-            .unwrap_or_default();
-        // What an extension that is gone left behind is judged when it is applied.
-        let owner = conflicts::other_owner(&labels, extension.name());
-        if let Some(owner) = owner.filter(|owner| context.extension(owner).is_some()) {
-            taken.insert(name.clone(), owner.to_owned());
-        }
-    }
-    if taken.is_empty() {
-        Ok(())
-    } else {
-        Err(ConflictError::Kinds(taken))
-    }
 }
 
 /// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.

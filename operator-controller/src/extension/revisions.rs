@@ -1,11 +1,12 @@
 //! What an extension's revisions say: which is installed, which are on their way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::conditions::{self, SUCCEEDED};
+use olm_api::conditions::{self, PROGRESSING, SUCCEEDED, reason};
 use olm_api::names::annotation;
 
 /// An extension's ClusterObjectSets, oldest first.
@@ -46,12 +47,29 @@ impl Revisions {
         self.active().last()
     }
 
-    fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
+    /// Those that are wanted, complete or not, oldest first.
+    pub fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
         let wanted = |set: &&ClusterObjectSet| {
             set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting()
         };
         self.sets.iter().map(AsRef::as_ref).filter(wanted)
     }
+}
+
+/// Sets that are not an extension's revisions but carry what its next one might be called or numbered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Names that begin like the extension's.
+    pub names: BTreeSet<String>,
+    /// The highest number of those that nobody controls and that are labelled as the extension's: what an earlier
+    /// extension of the same name left behind. A new revision takes over from them only with a higher number.
+    pub highest: i64,
+}
+
+/// Whether something keeps a revision from going on or from being kept.
+pub fn disturbed(set: &ClusterObjectSet) -> bool {
+    conditions::find(set.conditions(), PROGRESSING)
+        .is_some_and(|condition| matches!(condition.reason.as_str(), reason::RETRYING | reason::BLOCKED))
 }
 
 fn succeeded(set: &ClusterObjectSet) -> bool {

@@ -16,13 +16,22 @@ use super::revisions::{BundleIdentity, Revisions};
 /// What the last steps came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// What is wanted is written as a revision; `started` is the version of one that was just made and has no status yet.
+    /// What is wanted is written as a revision; `started` is one that was just made and has no status yet.
     Applied {
-        /// The bundle version of the new revision.
-        started: Option<String>,
+        /// The new revision.
+        started: Option<Started>,
     },
     /// A step failed.
     Failed(Failure),
+}
+
+/// A revision that was just made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// Its bundle's version.
+    pub version: String,
+    /// What is to be told about it although it goes on.
+    pub warnings: Option<String>,
 }
 
 /// Everything that the status tells.
@@ -68,14 +77,14 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
             );
         }
         Progress::Applied {
-            started: Some(version),
+            started: Some(started),
         } => {
-            list.set(
-                PROGRESSING,
-                Status::True,
-                reason::ROLLING_OUT,
-                &format!("Revision {version} is rolling out."),
-            );
+            let mut message = format!("Revision {} is rolling out.", started.version);
+            if let Some(warnings) = &started.warnings {
+                message.push_str(" Warnings: ");
+                message.push_str(warnings);
+            }
+            list.set(PROGRESSING, Status::True, reason::ROLLING_OUT, &message);
         }
         Progress::Applied { started: None } => {
             if let Some(set) = rolling.or(installed) {
@@ -279,7 +288,10 @@ mod tests {
         let started = make(
             &nothing,
             &Progress::Applied {
-                started: Some("1.0.0".to_owned()),
+                started: Some(Started {
+                    version: "1.0.0".to_owned(),
+                    warnings: None,
+                }),
             },
             None,
         );

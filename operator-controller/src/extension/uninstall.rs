@@ -4,23 +4,24 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
+use kube::core::PartialObjectMeta;
 use olm_api::conditions::{self, PROGRESSING, Report, Status, bounded_message, reason, set_condition};
-use olm_api::names::label;
+use olm_api::names::{label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
 
-use super::context::Context;
-use super::finalizers;
+use super::context::{Context, controller};
 use super::reconcile::write_status;
-use super::revisions::Revisions;
+use super::revisions::{Revisions, disturbed};
+use super::{finalizers, write};
+use crate::object_set::policy::{Policy, Uninstall};
+use crate::object_set::records::{ORPHAN, has_finalizer};
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long until a newer version of the extension is here.
 const STALE: Duration = Duration::from_millis(200);
-/// Kubernetes' own mark of a deletion that leaves dependants behind.
-const ORPHAN: &str = "orphan";
 
 /// Takes an extension down.
 pub async fn uninstall(context: &Context, extension: &ClusterExtension) -> Outcome {
@@ -50,35 +51,46 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         .iter()
         .flatten()
         .any(|name| name == ORPHAN);
-    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
-    let left = if orphaned {
-        Revisions::default()
-    } else {
-        context.revisions(extension.name())
-    };
-    if left.all().is_empty() && !orphaned {
-        // What the watch says may be old; the last step looks at the live list.
-        let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
-        if !sets.list_metadata(&labelled).await?.items.is_empty() {
-            return Ok(Outcome::After(Duration::from_secs(1)));
-        }
-    }
-    if left.all().is_empty() {
-        if !orphaned {
-            remove_secrets(context, extension.name()).await?;
-        }
+    if orphaned {
         finalizers::write(&context.client, extension, &rest).await?;
         context.forget(extension.name());
         return Ok(Outcome::Done);
     }
-    for set in left.all().iter().filter(|set| !set.is_deleting()) {
-        match sets.delete(set.name(), &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error),
+    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
+    let left = context.revisions(extension.name());
+    if left.all().is_empty() {
+        // What the watch says may be old; the last step looks at the live list.
+        let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+        let uid = extension.metadata.uid.as_deref();
+        let ours =
+            |set: &PartialObjectMeta<ClusterObjectSet>| uid.is_some() && controller(&set.metadata) == uid;
+        if sets.list_metadata(&labelled).await?.items.iter().any(ours) {
+            return Ok(Outcome::After(Duration::from_secs(1)));
+        }
+        remove_secrets(context, extension.name()).await?;
+        finalizers::write(&context.client, extension, &rest).await?;
+        context.forget(extension.name());
+        return Ok(Outcome::Done);
+    }
+    let policy = match Policy::read(|key| extension.annotation(key)) {
+        Ok(policy) => policy,
+        Err(error) => return tell(context, extension, reason::BLOCKED, &error.to_string()).await,
+    };
+    for set in left.all() {
+        // An account that is gone for good: what the user decides late must count, too.
+        let changed = write::inherit(&sets, extension, set).await?;
+        let set = changed.as_ref().unwrap_or(set);
+        let orphan = policy.uninstall == Uninstall::Orphan;
+        if !set.is_deleting() || (orphan && !has_finalizer(set, ORPHAN)) {
+            let propagation = if orphan {
+                PropagationPolicy::Orphan
+            } else {
+                PropagationPolicy::Background
+            };
+            write::delete(&sets, set, propagation).await?;
         }
     }
-    tell(context, extension, &left).await
+    tell(context, extension, reason::RETRYING, &waiting(&left)).await
 }
 
 /// Removes the Secrets of all revisions. They would be collected once their revisions are gone; but who sees the
@@ -100,15 +112,19 @@ async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::
 async fn tell(
     context: &Context,
     extension: &ClusterExtension,
-    left: &Revisions,
+    reason: &str,
+    message: &str,
 ) -> Result<Outcome, kube::Error> {
     let mut status = extension.status.clone().unwrap_or_default();
-    let message = waiting(left);
     let report = Report {
         condition_type: PROGRESSING,
-        status: Status::True,
-        reason: reason::RETRYING,
-        message: &message,
+        status: if reason == reason::BLOCKED {
+            Status::False
+        } else {
+            Status::True
+        },
+        reason,
+        message,
         observed_generation: extension.generation(),
     };
     set_condition(&mut status.conditions, report, Timestamp::now());
@@ -121,20 +137,24 @@ fn waiting(left: &Revisions) -> String {
     let told: Vec<String> = left
         .all()
         .iter()
-        .filter(|set| set.is_deleting())
+        .filter(|set| set.is_deleting() && disturbed(set))
         .filter_map(|set| {
             let progressing = conditions::find(set.conditions(), PROGRESSING)?;
-            (progressing.reason != reason::SUCCEEDED)
-                .then(|| format!("{}: {}", set.name(), progressing.message))
+            Some(format!("{}: {}", set.name(), progressing.message))
         })
         .collect();
     let mut message = format!(
         "uninstalling: waiting for revisions to be taken down: {}",
         names.join(", ")
     );
-    for line in told {
+    for line in &told {
         message.push('\n');
-        message.push_str(&line);
+        message.push_str(line);
+    }
+    if !told.is_empty() {
+        message.push_str("\nTo leave what remains on the cluster, set the annotation ");
+        message.push_str(user::UNINSTALL);
+        message.push_str(" to \"orphan\".");
     }
     bounded_message(&message)
 }
@@ -153,7 +173,8 @@ mod tests {
         let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
         assert_eq!(
             waiting(&left),
-            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\next-2: account gone"
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\next-2: account gone\nTo leave what \
+             remains on the cluster, set the annotation olm.operatorframework.io/uninstall to \"orphan\"."
         );
     }
 }

@@ -6,15 +6,17 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
 use kube::{Client, Resource as _};
-use olm_api::ClusterObjectSet;
 use olm_api::names::{API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, field_manager, label};
+use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
 use super::failure::{Severity, StageError};
 use super::pack::Parcel;
-use super::plan::Plan;
+use super::plan::{self, Plan, is_made};
 
 /// How many Secrets are written at once.
 const AT_ONCE: usize = 4;
@@ -58,6 +60,18 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
+    /// Something else has the revision's name, or the revision changed meanwhile; the next plan sees it.
+    #[error("creating new Revision {0}: a ClusterObjectSet of that name exists already")]
+    Taken(String),
+    /// Lost Secrets could not be looked for.
+    #[error("looking for the ref Secrets of {name}")]
+    List {
+        /// The revision's name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
     /// A Secret could not be given to its revision.
     #[error("patching ownerReferences on ref Secrets: {name}")]
     Own {
@@ -75,25 +89,42 @@ impl StageError for WriteError {
     }
 }
 
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It is as planned.
+    Yes,
+    /// The revision has changed since it was seen; the change is on its way here.
+    Stale,
+}
+
 /// Does what the plan says. Secrets come first, so that a revision never refers to one that is not there.
-pub async fn write(client: &Client, system_namespace: &str, plan: &Plan) -> Result<(), WriteError> {
+pub async fn write(client: &Client, system_namespace: &str, plan: &Plan) -> Result<Written, WriteError> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     match plan {
-        Plan::Keep => Ok(()),
-        Plan::Patch(set) => {
-            let failed = |source| WriteError::Patch {
-                name: set.name().to_owned(),
-                source,
-            };
-            apply(&sets, set).await.map(drop).map_err(failed)
-        }
-        Plan::Create { set, parcels, remove } => {
-            for name in remove {
-                let failed = |source| WriteError::Remove {
+        Plan::Keep { .. } => Ok(Written::Yes),
+        Plan::Patch { name, patch, .. } => {
+            match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {
+                Ok(_) => Ok(Written::Yes),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Stale),
+                Err(source) => Err(WriteError::Patch {
                     name: name.clone(),
                     source,
+                }),
+            }
+        }
+        Plan::Create { set, parcels, remove } => {
+            for old in remove {
+                let failed = |source| WriteError::Remove {
+                    name: old.name().to_owned(),
+                    source,
                 };
-                not_found_is_fine(sets.delete(name, &DeleteParams::background()).await).map_err(failed)?;
+                match delete(&sets, old, PropagationPolicy::Background).await {
+                    Ok(()) => {}
+                    // It will be removed when the next revision is made.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {}
+                    Err(error) => return Err(failed(error)),
+                }
             }
             let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
             let stored: Vec<_> = parcels
@@ -104,30 +135,118 @@ pub async fn write(client: &Client, system_namespace: &str, plan: &Plan) -> Resu
                 .buffer_unordered(AT_ONCE)
                 .try_collect::<()>()
                 .await?;
-            let failed = |source| WriteError::Create {
-                name: set.name().to_owned(),
-                source,
-            };
-            let made = apply(&sets, set).await.map_err(failed)?;
+            let made = create(&sets, set).await?;
             let owned: Vec<_> = parcels
                 .iter()
                 .map(|parcel| own(&secrets, &made, &parcel.name))
                 .collect();
-            stream::iter(owned).buffer_unordered(AT_ONCE).try_collect().await
+            stream::iter(owned)
+                .buffer_unordered(AT_ONCE)
+                .try_collect::<()>()
+                .await?;
+            Ok(Written::Yes)
         }
     }
 }
 
-async fn apply(
+/// Makes the Secrets of a revision again that are not there any more. Gives the names of those.
+pub async fn restore(
+    client: &Client,
+    system_namespace: &str,
+    set: &ClusterObjectSet,
+    parcels: &[Parcel],
+) -> Result<Vec<String>, WriteError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
+    let labelled = ListParams::default().labels(&format!("{}={}", label::REVISION_NAME, set.name()));
+    let present = secrets
+        .list_metadata(&labelled)
+        .await
+        .map_err(|source| WriteError::List {
+            name: set.name().to_owned(),
+            source,
+        })?;
+    let present: Vec<String> = present
+        .items
+        .into_iter()
+        .filter_map(|secret| secret.metadata.name)
+        .collect();
+    let mut restored = Vec::new();
+    for parcel in parcels.iter().filter(|parcel| !present.contains(&parcel.name)) {
+        store(&secrets, set, parcel).await?;
+        own(&secrets, set, &parcel.name).await?;
+        restored.push(parcel.name.clone());
+    }
+    Ok(restored)
+}
+
+/// Makes a revision. One that is there already counts when it is the same.
+async fn create(
     sets: &Api<ClusterObjectSet>,
     set: &ClusterObjectSet,
-) -> Result<ClusterObjectSet, kube::Error> {
-    sets.patch(
-        set.name(),
-        &PatchParams::apply(field_manager::REVISIONS).force(),
-        &Patch::Apply(set),
-    )
-    .await
+) -> Result<ClusterObjectSet, WriteError> {
+    let failed = |source| WriteError::Create {
+        name: set.name().to_owned(),
+        source,
+    };
+    let params = PostParams {
+        field_manager: Some(field_manager::REVISIONS.to_owned()),
+        ..PostParams::default()
+    };
+    match sets.create(&params, set).await {
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+            let found = sets.get_opt(set.name()).await.map_err(failed)?;
+            found
+                .filter(|found| is_made(found, set))
+                .ok_or_else(|| WriteError::Taken(set.name().to_owned()))
+        }
+        made => made.map_err(failed),
+    }
+}
+
+/// Lets a revision inherit what decides how its objects are kept and taken down. Gives the revision as it is then; nothing
+/// when it has it all.
+///
+/// # Errors
+/// It could not be written, or has changed since it was seen.
+pub async fn inherit(
+    sets: &Api<ClusterObjectSet>,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+) -> Result<Option<ClusterObjectSet>, kube::Error> {
+    match plan::inherit(extension, set) {
+        None => Ok(None),
+        Some(patch) => sets
+            .patch(set.name(), &params(), &Patch::Merge(&patch))
+            .await
+            .map(Some),
+    }
+}
+
+/// Deletes a revision, if it is still the one that was seen. One that is gone is fine.
+///
+/// # Errors
+/// It could not be deleted, or has changed since it was seen.
+pub async fn delete(
+    sets: &Api<ClusterObjectSet>,
+    set: &ClusterObjectSet,
+    propagation: PropagationPolicy,
+) -> Result<(), kube::Error> {
+    let params = DeleteParams {
+        propagation_policy: Some(propagation),
+        preconditions: Some(Preconditions {
+            uid: set.metadata.uid.clone(),
+            resource_version: set.metadata.resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    };
+    not_found_is_fine(sets.delete(set.name(), &params).await)
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(field_manager::REVISIONS.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 async fn store(secrets: &Api<Secret>, set: &ClusterObjectSet, parcel: &Parcel) -> Result<(), WriteError> {

@@ -28,61 +28,73 @@ pub struct Policy {
 }
 
 /// An annotation has a value that means nothing.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("annotation {annotation} has the unknown value \"{value}\" (known are {known})")]
 pub struct PolicyError {
     annotation: &'static str,
     value: String,
-    known: &'static str,
+    known: String,
 }
 
 impl Policy {
-    /// Reads the annotations.
+    /// Reads the annotations of a set.
     ///
     /// # Errors
     /// An annotation has a value that means nothing.
     pub fn of(set: &ClusterObjectSet) -> Result<Self, PolicyError> {
+        Self::read(|key| set.annotation(key))
+    }
+
+    /// Reads annotations.
+    ///
+    /// # Errors
+    /// An annotation has a value that means nothing.
+    pub fn read<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Self, PolicyError> {
         Ok(Self {
-            uninstall: read(
-                set,
+            uninstall: value(
+                &given,
                 names::user::UNINSTALL,
-                "delete, orphan, keep-crds",
                 &[
                     ("delete", Uninstall::Delete),
                     ("orphan", Uninstall::Orphan),
                     ("keep-crds", Uninstall::KeepCrds),
                 ],
             )?,
-            missing_kinds: read(
-                set,
+            missing_kinds: value(
+                &given,
                 names::user::MISSING_KINDS,
-                "wait, skip",
                 &[("wait", MissingKinds::Wait), ("skip", MissingKinds::Skip)],
             )?,
-            writes: read(
-                set,
+            writes: value(
+                &given,
                 names::user::PAUSED,
-                "true, false",
                 &[("true", Writes::Paused), ("false", Writes::Allowed)],
             )?,
         })
     }
 }
 
-fn read<T: Copy + Default>(
-    set: &ClusterObjectSet,
+/// The meaning of an annotation's value, the default when it is absent.
+///
+/// # Errors
+/// The value is not among those given.
+pub fn value<'a, T: Copy + Default>(
+    given: impl Fn(&str) -> Option<&'a str>,
     annotation: &'static str,
-    known: &'static str,
-    values: &[(&str, T)],
+    values: &[(&'static str, T)],
 ) -> Result<T, PolicyError> {
-    let Some(given) = set.annotation(annotation) else {
+    let Some(given) = given(annotation) else {
         return Ok(T::default());
     };
     let found = values.iter().find(|(name, _)| *name == given);
     found.map(|(_, value)| *value).ok_or_else(|| PolicyError {
         annotation,
         value: given.to_owned(),
-        known,
+        known: values
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", "),
     })
 }
 

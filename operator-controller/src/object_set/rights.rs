@@ -8,7 +8,7 @@ use std::{
 
 use futures::future;
 use kube::Client;
-use olm_preflight::permissions::{self, Account, Facts, Planned, Presence, needed};
+use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
 use serde_json::{Value, json};
 
 use super::{
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::cluster::{
     apply::Target,
-    discover::Scope,
+    discover::{Discovery, Scope},
     identity::AccountName,
-    permissions::Viewer,
+    permissions::{Reviews, Viewer},
     watch::{Coverage, Need},
 };
 
@@ -52,7 +52,35 @@ pub async fn missing(
             .collect(),
         None => skeletons.iter().collect(),
     };
-    let discovery = discovered(context, outline).await?;
+    let missing = lacking(&context.discovery, &context.reviews, account, client, &objects).await?;
+    Ok((!missing.is_empty()).then(|| nothing_is_applied(&missing, account)))
+}
+
+/// What is said of missing rights.
+pub fn nothing_is_applied(missing: &Missing, account: &AccountName) -> String {
+    format!("{}; nothing is applied", missing.text(asking(account)))
+}
+
+/// The account as the checks name it.
+pub fn asking(account: &AccountName) -> Account<'_> {
+    Account {
+        namespace: &account.namespace,
+        name: &account.name,
+    }
+}
+
+/// What the account, as which the client acts, lacks for applying and removing the objects.
+///
+/// # Errors
+/// The server could not be asked.
+pub async fn lacking(
+    discovery: &Discovery,
+    reviews: &Reviews,
+    account: &AccountName,
+    client: &Client,
+    objects: &[&Value],
+) -> Result<Missing, kube::Error> {
+    let discovered = discovered(discovery, objects).await?;
     let viewer = Viewer::Account(account.clone());
     let mut roles = Vec::new();
     // Roles that are bound but not brought matter only where the account may not bind whatever it likes.
@@ -65,29 +93,24 @@ pub async fn missing(
             })
             .collect();
         let facts = Facts {
-            discovery: &discovery,
+            discovery: &discovered,
             watched: &BTreeSet::new(),
             roles: &roles,
             namespace: "",
         };
-        let missing = context
-            .reviews
+        let missing = reviews
             .missing(client, &viewer, &needed(&planned, &facts))
             .await?;
         if missing.is_empty() {
-            return Ok(None);
+            return Ok(missing);
         }
         if roles.is_empty() {
-            roles = bound_roles(context, client, &objects).await;
+            roles = bound_roles(discovery, client, objects).await;
         } else {
             roles.clear();
         }
         if roles.is_empty() {
-            let account = Account {
-                namespace: &account.namespace,
-                name: &account.name,
-            };
-            return Ok(Some(format!("{}; nothing is applied", missing.text(account))));
+            return Ok(missing);
         }
     }
 }
@@ -110,10 +133,15 @@ fn skeleton(id: &ObjectId) -> Value {
     object
 }
 
-async fn discovered(context: &Context, outline: &Outline) -> Result<permissions::Discovery, kube::Error> {
+async fn discovered(
+    discovery: &Discovery,
+    objects: &[&Value],
+) -> Result<permissions::Discovery, kube::Error> {
     let mut found = permissions::Discovery::new();
-    let kinds: BTreeSet<_> = ids(outline)
-        .map(|id| (&id.group, &id.version, &id.kind))
+    let kinds: BTreeSet<_> = objects
+        .iter()
+        .map(|object| ObjectId::of(object))
+        .map(|id| (id.group, id.version, id.kind))
         .collect();
     let asked = Instant::now();
     for (group, version, kind) in kinds {
@@ -121,7 +149,7 @@ async fn discovered(context: &Context, outline: &Outline) -> Result<permissions:
         if found.contains_key(&key) {
             continue;
         }
-        if let Some(resource) = context.discovery.find_since(group, version, kind, asked).await? {
+        if let Some(resource) = discovery.find_since(&group, &version, &kind, asked).await? {
             let scope = match resource.scope {
                 Scope::Cluster => permissions::Scope::Cluster,
                 Scope::Namespaced => permissions::Scope::Namespaced,
@@ -134,7 +162,7 @@ async fn discovered(context: &Context, outline: &Outline) -> Result<permissions:
 }
 
 /// The roles on the cluster that bindings among the objects refer to, as far as the account may read them.
-async fn bound_roles(context: &Context, client: &Client, objects: &[&Value]) -> Vec<Value> {
+async fn bound_roles(discovery: &Discovery, client: &Client, objects: &[&Value]) -> Vec<Value> {
     let text = |object: &Value, pointer: &str| {
         object
             .pointer(pointer)
@@ -156,7 +184,7 @@ async fn bound_roles(context: &Context, client: &Client, objects: &[&Value]) -> 
         })
         .collect();
     let read = wanted.iter().map(|(kind, namespace, name)| async move {
-        let resource = context.discovery.find(RBAC, "v1", kind).await.ok()??;
+        let resource = discovery.find(RBAC, "v1", kind).await.ok()??;
         let target = Target {
             client,
             resource: &resource,

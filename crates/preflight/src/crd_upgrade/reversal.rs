@@ -1,0 +1,169 @@
+//! Whether custom resource definitions may go back to those of an older revision.
+//!
+//! Going back is not the same as going forward: what a newer version added is lost, which the user may want; a version in
+//! which objects are stored cannot go, whatever the user wants.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{Check, Finding, Policy, compare, definition_name};
+
+/// What going back does to one definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reversal {
+    /// The definition's name.
+    pub definition: String,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// What going back does to a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// The API server would refuse it, or objects that are stored could not be read any more.
+    Impossible(Vec<Finding>),
+    /// It is possible; objects may lose fields or become invalid.
+    Lossy(Vec<Finding>),
+    /// The older revision does not have the definition: it is deleted with all its objects.
+    Deleted,
+}
+
+impl Reversal {
+    /// Whether the definition can go back at all.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        !matches!(self.effect, Effect::Impossible(_))
+    }
+}
+
+impl fmt::Display for Reversal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, findings) = match &self.effect {
+            Effect::Impossible(findings) => ("cannot go back", findings.as_slice()),
+            Effect::Lossy(findings) => ("loses when it goes back", findings.as_slice()),
+            Effect::Deleted => ("is deleted with all its objects", &[][..]),
+        };
+        write!(formatter, "CRD {:?} {what}", self.definition)?;
+        for (index, finding) in findings.iter().enumerate() {
+            formatter.write_str(if index == 0 { ": " } else { "\n" })?;
+            finding.fmt(formatter)?;
+        }
+        Ok(())
+    }
+}
+
+/// What going back from the objects of the `current` revision to those of an `older` one does to the definitions, in the
+/// order of the older revision; those that lose nothing are left out.
+///
+/// `existing` answers with the definition of a name as the cluster has it, which tells the stored versions. One that is
+/// not there can go back.
+pub fn reversals<'a>(
+    current: &[Value],
+    older: &[Value],
+    existing: impl Fn(&str) -> Option<&'a Value>,
+) -> Vec<Reversal> {
+    let mut found = Vec::new();
+    for object in older {
+        let Some(definition) = definition_name(object) else {
+            continue;
+        };
+        let Some(live) = existing(definition) else {
+            continue;
+        };
+        let findings = compare(live, object, &Policy::default());
+        let (hard, soft): (Vec<_>, Vec<_>) = findings
+            .into_iter()
+            .partition(|finding| matches!(finding.check, Check::StoredVersionRemoval | Check::Scope));
+        let effect = match (hard.is_empty(), soft.is_empty()) {
+            (false, _) => Effect::Impossible(hard),
+            (true, false) => Effect::Lossy(soft),
+            (true, true) => continue,
+        };
+        let definition = definition.to_owned();
+        found.push(Reversal { definition, effect });
+    }
+    let kept: BTreeSet<&str> = older.iter().filter_map(definition_name).collect();
+    let gone = current
+        .iter()
+        .filter_map(definition_name)
+        .filter(|name| !kept.contains(name));
+    found.extend(gone.filter(|name| existing(name).is_some()).map(|name| Reversal {
+        definition: name.to_owned(),
+        effect: Effect::Deleted,
+    }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(name: &str, versions: &[&str], fields: &Value, stored: &[&str]) -> Value {
+        let versions: Vec<Value> = versions
+            .iter()
+            .map(|version| {
+                json!({
+                    "name": version, "served": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": fields}},
+                })
+            })
+            .collect();
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name},
+            "spec": {"scope": "Namespaced", "versions": versions},
+            "status": {"storedVersions": stored},
+        })
+    }
+
+    #[test]
+    fn a_stored_version_holds_a_definition_and_what_was_added_is_lost() {
+        let text = json!({"a": {"type": "string"}});
+        let more = json!({"a": {"type": "string"}, "b": {}});
+        let check = |live: &Value, older: &Value, expected: &[&str]| {
+            let current = [live.clone()];
+            let found = reversals(&current, std::slice::from_ref(older), |_| Some(live));
+            let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, expected);
+        };
+        let old = definition("x", &["v1"], &text, &["v1"]);
+        check(&old, &old, &[]);
+        check(
+            &definition("x", &["v1"], &more, &["v1"]),
+            &old,
+            &["CRD \"x\" loses when it goes back: existingFieldRemoval: removed field : v1.^.b"],
+        );
+        check(
+            &definition("x", &["v1", "v2"], &more, &["v1", "v2"]),
+            &old,
+            &["CRD \"x\" cannot go back: storedVersionRemoval: stored versions removed : [v2]"],
+        );
+    }
+
+    #[test]
+    fn a_definition_that_the_older_revision_lacks_is_deleted() {
+        let [kept, new] = ["kept", "new"].map(|name| definition(name, &["v1"], &json!({}), &["v1"]));
+        let current = [kept.clone(), new];
+        let older = [kept];
+        let live = |name: &str| {
+            current
+                .iter()
+                .find(|object| definition_name(object) == Some(name))
+        };
+        let found = reversals(&current, &older, live);
+        assert_eq!(
+            found,
+            [Reversal {
+                definition: "new".to_owned(),
+                effect: Effect::Deleted
+            }]
+        );
+        assert!(found.iter().all(Reversal::is_possible));
+        assert_eq!(reversals(&current, &older, |_| None), []);
+    }
+}

@@ -1,0 +1,287 @@
+//! Whether it is safe to make a revision: asked before anything is written, under the account that would write.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::Client;
+use olm_api::ClusterExtension;
+use olm_api::cluster_extension::CrdUpgradeSafetyEnforcement;
+use olm_api::conditions::reason;
+use olm_preflight::crd_upgrade::{check_all, definition_name, summary, weigh};
+use olm_preflight::permissions::Missing;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::conflicts::{self, ConflictError};
+use super::context::Context;
+use super::failure::{Failure, Severity, StageError};
+use super::wishes::Wishes;
+use crate::cluster::apply::Target;
+use crate::cluster::identity::{AccountName, IdentityError};
+use crate::object_set::canonical;
+use crate::object_set::engine::FailureKind;
+use crate::object_set::rights::{asking, lacking, nothing_is_applied};
+
+/// How many definitions are read at once.
+const AT_ONCE: usize = 8;
+/// Bytes of findings in a condition beyond which they are only counted.
+const MAX_FINDINGS: usize = 8192;
+/// Bytes of roles in a condition; larger ones are left out.
+const MAX_ROLES: usize = 12_288;
+
+/// Why a revision is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// Nobody can act as the account.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// It cannot be found out what the account may do.
+    #[error("cannot find out what service account {account} may do")]
+    Ask {
+        /// The account.
+        account: AccountName,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// The account lacks rights.
+    #[error("{0}")]
+    Rights(String),
+    /// A definition on the cluster cannot be read.
+    #[error("getting existing resource for CRD {name:?}: {message}")]
+    Read {
+        /// The definition.
+        name: String,
+        /// What follows from it.
+        kind: FailureKind,
+        /// What the server said.
+        message: String,
+    },
+    /// Other extensions provide the kinds.
+    #[error(transparent)]
+    Conflict(#[from] ConflictError),
+    /// A changed definition breaks what users have stored.
+    #[error("{0}")]
+    Definitions(String),
+}
+
+impl StageError for PreflightError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Identity(IdentityError::Unavailable { .. }) | Self::Ask { .. } => Severity::Transient,
+            Self::Read { kind, .. } if *kind != FailureKind::Forbidden => Severity::Transient,
+            Self::Conflict(error) => error.severity(),
+            Self::Identity(_) | Self::Rights(_) | Self::Read { .. } | Self::Definitions(_) => {
+                Severity::Waiting
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Conflict(error) => error.reason(),
+            _ => reason::RETRYING,
+        }
+    }
+}
+
+/// Asks everything that is to be known before a revision with these objects is made: rights, all that are missing at
+/// once (requirement 1.09); whose the kinds are (requirement 7.51); whether changed definitions keep what is stored
+/// (requirements 5.30 to 5.33). Gives what is to be told although nothing stands in the way.
+pub async fn check(
+    context: &Context,
+    extension: &ClusterExtension,
+    account: &AccountName,
+    wishes: &Wishes,
+    objects: &[&Value],
+) -> Result<Option<String>, Failure> {
+    Ok(examine(context, extension, account, wishes, objects).await?)
+}
+
+async fn examine(
+    context: &Context,
+    extension: &ClusterExtension,
+    account: &AccountName,
+    wishes: &Wishes,
+    objects: &[&Value],
+) -> Result<Option<String>, PreflightError> {
+    let client = context.accounts.client(account).await?;
+    let missing = lacking(&context.discovery, &context.reviews, account, &client, objects)
+        .await
+        .map_err(|source| PreflightError::Ask {
+            account: account.clone(),
+            source,
+        })?;
+    if !missing.is_empty() {
+        return Err(PreflightError::Rights(explain(
+            &missing,
+            extension.name(),
+            account,
+        )));
+    }
+    let live = definitions(context, account, &client, objects).await?;
+    conflicts::kinds(&live, extension.name(), |owner| {
+        context.extension(owner).is_some()
+    })?;
+    let enforcement = extension
+        .spec
+        .install
+        .as_ref()
+        .and_then(|install| install.preflight.as_ref()?.crd_upgrade_safety.as_ref())
+        .map_or(CrdUpgradeSafetyEnforcement::Strict, |safety| safety.enforcement);
+    if enforcement == CrdUpgradeSafetyEnforcement::None {
+        return Ok(None);
+    }
+    let found = check_all(objects.iter().copied(), &wishes.definitions, |name| {
+        Ok(live.get(name))
+    });
+    let (errors, warnings) = weigh(found, &wishes.definitions);
+    if !errors.is_empty() {
+        return Err(PreflightError::Definitions(summary(&errors, MAX_FINDINGS)));
+    }
+    Ok((!warnings.is_empty()).then(|| summary(&warnings, MAX_FINDINGS)))
+}
+
+/// The definitions among the objects that the cluster has, read as the account, since a message tells of them.
+async fn definitions(
+    context: &Context,
+    account: &AccountName,
+    client: &Client,
+    objects: &[&Value],
+) -> Result<BTreeMap<String, Value>, PreflightError> {
+    let names: Vec<&str> = objects
+        .iter()
+        .filter_map(|object| definition_name(object))
+        .collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let ask = |source| PreflightError::Ask {
+        account: account.clone(),
+        source,
+    };
+    let found = context
+        .discovery
+        .find("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let Some(resource) = found.await.map_err(ask)? else {
+        return Ok(BTreeMap::new());
+    };
+    let reads: Vec<_> = names
+        .into_iter()
+        .map(|name| read(client, &resource, name))
+        .collect();
+    let live = stream::iter(reads)
+        .buffer_unordered(AT_ONCE)
+        .try_filter_map(async |found| Ok(found))
+        .try_collect()
+        .await;
+    if let Err(PreflightError::Read {
+        kind: FailureKind::Forbidden,
+        ..
+    }) = &live
+    {
+        // What is remembered of its rights is not true any more.
+        context.reviews.forget(account);
+    }
+    live
+}
+
+async fn read(
+    client: &Client,
+    resource: &crate::cluster::discover::Resource,
+    name: &str,
+) -> Result<Option<(String, Value)>, PreflightError> {
+    let target = Target {
+        client,
+        resource,
+        namespace: "",
+        name,
+    };
+    match target.read().await {
+        Ok(live) => Ok(live.map(|live| (name.to_owned(), live))),
+        Err(failure) => Err(PreflightError::Read {
+            name: name.to_owned(),
+            kind: failure.kind,
+            message: failure.message,
+        }),
+    }
+}
+
+/// What is missing, and the roles that give it, ready to be applied.
+fn explain(missing: &Missing, extension: &str, account: &AccountName) -> String {
+    let text = nothing_is_applied(missing, account);
+    // Named after what is in it: applying it never takes away what an earlier one gave.
+    let digest = canonical::hex(&Sha256::digest(missing.yaml("", asking(account))));
+    let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
+    let roles = missing.yaml(&name, asking(account));
+    if roles.len() > MAX_ROLES {
+        return text;
+    }
+    format!("{text}. To give these rights to the account, apply:\n{roles}")
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_preflight::permissions::{Discovery, Facts, Held, Planned, Presence, Resource, Scope, needed};
+    use serde_json::json;
+
+    use super::*;
+
+    fn missing(objects: &[Value]) -> Missing {
+        let planned: Vec<Planned<'_>> = objects
+            .iter()
+            .map(|object| Planned {
+                object,
+                presence: Presence::Absent,
+            })
+            .collect();
+        let resource = Resource {
+            plural: "configmaps".to_owned(),
+            scope: Scope::Namespaced,
+        };
+        let discovery = Discovery::from([((String::new(), "ConfigMap".to_owned()), resource)]);
+        let facts = Facts {
+            discovery: &discovery,
+            watched: &std::collections::BTreeSet::new(),
+            roles: &[],
+            namespace: "",
+        };
+        needed(&planned, &facts).missing(&Held::new())
+    }
+
+    fn map(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps"}})
+    }
+
+    #[test]
+    fn missing_rights_come_with_a_role_that_never_replaces_an_earlier_one() {
+        let account: AccountName = "n/a".parse().unwrap();
+        let one = explain(&missing(&[map("x")]), "ext", &account);
+        assert!(
+            one.starts_with("service account n/a lacks permissions: ")
+                && one.contains("; nothing is applied. "),
+            "{one}"
+        );
+        assert!(
+            one.contains("kind: RoleBinding") && one.contains("namespace: apps"),
+            "{one}"
+        );
+        let name = |text: &str| {
+            let at = text.find("ext-needs-").unwrap();
+            text[at..at + 18].to_owned()
+        };
+        let two = explain(&missing(&[map("y")]), "ext", &account);
+        assert_ne!(name(&one), name(&two));
+    }
+
+    #[test]
+    fn a_role_that_is_too_large_is_left_out() {
+        let account: AccountName = "n/a".parse().unwrap();
+        let many: Vec<Value> = (0..2000).map(|number| map(&format!("map-{number}"))).collect();
+        let text = explain(&missing(&many), "ext", &account);
+        assert!(
+            !text.contains("kind: Role") && text.len() < MAX_FINDINGS,
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! What users decide by annotation of a ClusterExtension.
+
+use olm_api::ClusterExtension;
+use olm_api::cluster_object_set::CollisionProtection;
+use olm_api::names::user;
+use olm_preflight::crd_upgrade;
+
+use super::failure::{Severity, StageError};
+use crate::object_set::engine::rollout::Writes;
+use crate::object_set::policy::{Policy, PolicyError, value};
+
+/// What the annotations say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Whether anything may be changed.
+    pub writes: Writes,
+    /// Which existing objects may be taken over.
+    pub adopt: CollisionProtection,
+    /// What findings in changed custom resource definitions do.
+    pub definitions: crd_upgrade::Policy,
+}
+
+/// An annotation has a value that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WishError {
+    /// One with a few values.
+    #[error(transparent)]
+    Value(#[from] PolicyError),
+    /// The policy for definitions.
+    #[error("annotation {}", user::CRD_POLICY)]
+    Definitions(#[source] crd_upgrade::PolicyError),
+}
+
+impl StageError for WishError {
+    fn severity(&self) -> Severity {
+        Severity::Terminal
+    }
+}
+
+impl Wishes {
+    /// Reads all annotations that users set on a ClusterExtension.
+    ///
+    /// # Errors
+    /// One of them has a value that means nothing.
+    pub fn of(extension: &ClusterExtension) -> Result<Self, WishError> {
+        let given = |key: &str| extension.annotation(key);
+        let policy = Policy::read(given)?;
+        for switch in [user::UPGRADEABLE_OVERRIDE, user::ALLOW_BREAK_DEPENDENTS] {
+            value(given, switch, &[("true", true), ("false", false)])?;
+        }
+        let adopt = [
+            ("never", CollisionProtection::Prevent),
+            ("unowned", CollisionProtection::IfNoController),
+            ("all", CollisionProtection::None),
+        ];
+        let definitions = given(user::CRD_POLICY).map(crd_upgrade::Policy::parse);
+        Ok(Self {
+            writes: policy.writes,
+            adopt: value(given, user::ADOPT, &adopt)?,
+            definitions: definitions
+                .transpose()
+                .map_err(WishError::Definitions)?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::ClusterExtensionSpec;
+
+    use super::super::failure::Failure;
+    use super::*;
+
+    fn extension(annotations: &[(&str, &str)]) -> ClusterExtension {
+        let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        extension.metadata.annotations = Some(annotations.iter().map(owned).collect());
+        extension
+    }
+
+    #[test]
+    fn annotations_decide_and_absence_is_the_default() {
+        assert_eq!(Wishes::of(&extension(&[])), Ok(Wishes::default()));
+        let wishes = Wishes::of(&extension(&[
+            (user::PAUSED, "true"),
+            (user::ADOPT, "unowned"),
+            (user::CRD_POLICY, "pattern=Off"),
+            (user::UPGRADEABLE_OVERRIDE, "false"),
+        ]))
+        .unwrap();
+        assert_eq!(wishes.writes, Writes::Paused);
+        assert_eq!(wishes.adopt, CollisionProtection::IfNoController);
+        assert!(wishes.definitions.off.contains(&crd_upgrade::Check::Pattern));
+    }
+
+    #[test]
+    fn an_unknown_value_of_any_is_an_error() {
+        for (annotation, expected) in [
+            (user::UNINSTALL, "(known are delete, orphan, keep-crds)"),
+            (user::MISSING_KINDS, "(known are wait, skip)"),
+            (user::PAUSED, "(known are true, false)"),
+            (user::ADOPT, "(known are never, unowned, all)"),
+            (user::UPGRADEABLE_OVERRIDE, "(known are true, false)"),
+            (user::ALLOW_BREAK_DEPENDENTS, "(known are true, false)"),
+            (user::CRD_POLICY, "\"x\" is not of the form CHECK=Error|Warn|Off"),
+        ] {
+            let failure = Failure::from(Wishes::of(&extension(&[(annotation, "x")])).unwrap_err());
+            assert!(
+                failure.message.contains(annotation) && failure.message.contains(expected),
+                "{}",
+                failure.message
+            );
+            assert_eq!(
+                (failure.severity, failure.reason),
+                (Severity::Terminal, "Blocked")
+            );
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What tests do with ClusterExtensions and wait for.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// How long tests wait for what takes a moment, on a machine with much else to do.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// A ClusterCatalog of an image.
+pub fn catalog(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterCatalog",
+        "metadata": { "name": name },
+        "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
+    })
+}
+
+/// All ClusterExtensions.
+pub fn extensions(world: &World) -> Api<ClusterExtension> {
+    Api::all(world.client.clone())
+}
+
+/// All ClusterObjectSets.
+pub fn revisions(world: &World) -> Api<ClusterObjectSet> {
+    Api::all(world.client.clone())
+}
+
+/// The version that the status says is installed.
+pub fn installed_version(extension: &ClusterExtension) -> Option<&str> {
+    Some(
+        extension
+            .status
+            .as_ref()?
+            .install
+            .as_ref()?
+            .bundle
+            .version
+            .as_str(),
+    )
+}
+
+/// Waits until this version is installed and nothing is under way any longer.
+///
+/// # Errors
+/// When it is not so soon.
+pub async fn await_version(world: &World, name: &str, version: &str) -> Result<ClusterExtension> {
+    world
+        .eventually(&format!("{name} is at {version}"), SOON, async || {
+            let extension = extensions(world).get(name).await?;
+            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
+                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
+            let there = installed_version(&extension) == Some(version)
+                && conditions::is_true(extension.conditions(), conditions::INSTALLED)
+                && settled;
+            if there {
+                return Ok(Some(extension));
+            }
+            anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?)
+        })
+        .await
+}
+
+/// Waits until `Progressing` has this reason and its message this part, and returns the message.
+///
+/// # Errors
+/// When it is not so soon.
+pub async fn await_progressing(world: &World, name: &str, reason: &str, part: &str) -> Result<String> {
+    world
+        .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
+            let extension = extensions(world).get(name).await?;
+            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING).cloned();
+            match progressing {
+                Some(found) if found.reason == reason && found.message.contains(part) => {
+                    Ok(Some(found.message))
+                }
+                _ => anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?),
+            }
+        })
+        .await
+}
+
+/// Changes fields below `spec.source.catalog`.
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn patch_source(world: &World, name: &str, catalog_source: Value) -> Result<()> {
+    merge(
+        world,
+        name,
+        json!({ "spec": { "source": { "catalog": catalog_source } } }),
+    )
+    .await
+}
+
+/// Changes fields of a ClusterExtension.
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn merge(world: &World, name: &str, patch: Value) -> Result<()> {
+    extensions(world)
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// Waits until a ClusterExtension is gone.
+///
+/// # Errors
+/// When it is not gone soon.
+pub async fn await_gone(world: &World, name: &str) -> Result<()> {
+    world
+        .eventually(&format!("{name} is gone"), SOON, async || {
+            match extensions(world).get_opt(name).await? {
+                None => Ok(Some(())),
+                Some(left) => anyhow::bail!("status is {}", serde_json::to_string(&left.status)?),
+            }
+        })
+        .await
+}
