@@ -10,7 +10,7 @@ OVERLAY ?= manifests/base
 PREFIX ?= olmv1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test conformance e2e bench lint fmt crds images push deploy undeploy clean
+.PHONY: fuzz help run test conformance e2e bench lint fmt crds images push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ test: ## everything that needs no root: unit, property and control-plane tests
 	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm
 	$(OLM_TEST) cluster build
 	$(CARGO) test $(RELEASE) --workspace
+
+SECONDS_EACH ?= 60
+
+fuzz: ## coverage-guided search for bytes that break a reader, SECONDS_EACH for each
+	test/fuzz/run.sh $(SECONDS_EACH)
 
 conformance: ## recorded cases and real data, where SHARED has them
 	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- --done $(SHARED)/conformance/given

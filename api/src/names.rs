@@ -10,6 +10,10 @@ pub const API_VERSION: &str = "olm.operatorframework.io/v1";
 pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
 /// Kind of ClusterCatalog.
 pub const CLUSTER_CATALOG: &str = "ClusterCatalog";
+/// Plural of ClusterCatalog.
+pub const CLUSTER_CATALOGS: &str = "clustercatalogs";
+/// The part of a ClusterCatalog that stands for what catalogd serves of it, in RBAC rules.
+pub const CONTENT: &str = "content";
 /// Kind of ClusterObjectSet.
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
 /// The namespace of the managers when nothing else says which.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use olm_platform::args::CommonArgs;
+use olm_platform::args::{CommonArgs, ImageLimitArgs};
 
 /// Unpacks the catalog images that ClusterCatalogs name and serves their content over HTTPS.
 #[derive(Debug, Clone, Parser)]
@@ -32,6 +32,13 @@ pub struct Args {
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
     #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
     pub plain_http_registries: Vec<String>,
+    /// Let only those read catalogs whose bearer token the API server knows, and whom it lets `get` `clustercatalogs/content`
+    /// of the catalog's name.
+    #[arg(long, env = "OLM_CONTENT_AUTHENTICATION", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub content_authentication: bool,
+    /// What an image may cost.
+    #[command(flatten)]
+    pub limits: ImageLimitArgs,
     /// Accepted for compatibility; there is no webhook.
     #[arg(long, env = "OLM_WEBHOOK_SERVER_PORT", default_value_t = 9443, hide = true)]
     pub webhook_server_port: u16,
@@ -86,7 +93,37 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use olm_image::Limits;
+
     use super::*;
+
+    #[test]
+    fn every_limit_of_an_image_has_a_flag() {
+        let check = |flag: &str, expected: fn(&mut Limits)| {
+            let args = Args::parse_from(["catalogd", &format!("--image-max-{flag}=7")]);
+            let mut limits = Limits::catalog();
+            expected(&mut limits);
+            assert_ne!(limits, Limits::catalog(), "{flag}");
+            assert_eq!(Limits::catalog().with(args.limits.given()), limits, "{flag}");
+            assert!(Args::try_parse_from(["catalogd", &format!("--image-max-{flag}=0")]).is_err());
+        };
+        check("manifest-bytes", |limits| limits.manifest_bytes = 7);
+        check("config-bytes", |limits| limits.config_bytes = 7);
+        check("layers", |limits| limits.layers = 7);
+        check("entries", |limits| limits.entries = 7);
+        check("transfer-bytes", |limits| limits.transfer_bytes = 7);
+        check("unpacked-bytes", |limits| limits.unpacked_bytes = 7);
+        check("kept-bytes", |limits| limits.kept_bytes = 7);
+        check("file-bytes", |limits| limits.file_bytes = 7);
+        check("ratio", |limits| limits.ratio = 7);
+        check("depth", |limits| limits.depth = 7);
+        check("name-bytes", |limits| limits.name_bytes = 7);
+        check("path-bytes", |limits| limits.path_bytes = 7);
+        check("paths-bytes", |limits| limits.paths_bytes = 7);
+        check("seconds", |limits| limits.time = Duration::from_secs(7));
+        let none = Args::parse_from(["catalogd"]);
+        assert_eq!(Limits::catalog().with(none.limits.given()), Limits::catalog());
+    }
 
     #[test]
     fn times_are_read_as_go_writes_them() {

@@ -4,18 +4,18 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use olm_fbc::{Checker, Finding};
 use olm_image::{
-    Access, Images, Limits, Node, Pinned, PullError, Reference, ReferenceError, Registries, Resolved,
-    Selection, Storage, Tree,
+    Access, Credentials, CredentialsError, Images, Limits, Node, Pinned, PullError, Reference,
+    ReferenceError, Resolved, Selection, Settings, SettingsError, Storage, Tree,
 };
+use olm_platform::pull_secrets::{PullSecrets, ReadError};
 use olm_serve::{Commit, Findings, IngestError, Origin, Snapshot, Store, StoreError, ingest};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-
-use crate::secrets::{PullSecrets, SecretError};
 
 /// The label of an image that names the directory in which the catalog lies.
 const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
@@ -39,7 +39,13 @@ pub(crate) enum ContentError {
     TagAndDigest(String),
     /// A pull secret cannot be read.
     #[error(transparent)]
-    Secret(#[from] SecretError),
+    Secret(#[from] ReadError),
+    /// A pull secret is none.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// What says where images come from, and which may be used, cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// The image cannot be pulled.
     #[error(transparent)]
     Pull(Box<PullError>),
@@ -85,22 +91,53 @@ impl ContentError {
                 IngestError::Stopped => false,
             },
             Self::Store(error) => matches!(error, StoreError::TooLarge(_) | StoreError::TooMany(_)),
-            Self::Reference { .. } | Self::TagAndDigest(_) | Self::Secret(_) | Self::Stopped => false,
+            Self::Reference { .. }
+            | Self::TagAndDigest(_)
+            | Self::Secret(_)
+            | Self::Credentials(_)
+            | Self::Settings(_)
+            | Self::Stopped => false,
         }
     }
 
-    /// A word for metrics.
+    /// A word for metrics, of [`FAILURES`].
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Reference { .. } | Self::TagAndDigest(_) => "reference",
-            Self::Secret(_) => "secret",
-            Self::Pull(error) if matches!(**error, PullError::Fetch { .. }) => "registry",
-            Self::Pull(_) | Self::Label | Self::Directory(_) => "image",
+            Self::Secret(_) | Self::Credentials(_) => "secret",
+            Self::Settings(_) => "settings",
+            Self::Pull(error) => match **error {
+                PullError::Fetch { .. } | PullError::Time { .. } => "registry",
+                PullError::Policy { .. } | PullError::Place { .. } => "policy",
+                _ => "image",
+            },
+            Self::Label | Self::Directory(_) => "image",
             Self::Load(_) => "load",
             Self::Store(_) => "store",
             Self::Stopped => "stopped",
         }
     }
+}
+
+/// The words for metrics.
+pub(crate) const FAILURES: [&str; 9] = [
+    "reference",
+    "secret",
+    "settings",
+    "registry",
+    "policy",
+    "image",
+    "load",
+    "store",
+    "stopped",
+];
+
+/// What getting an image cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pull {
+    pub(crate) took: Duration,
+    /// Of the layers, as they are transferred.
+    pub(crate) bytes: u64,
 }
 
 impl From<PullError> for ContentError {
@@ -139,7 +176,7 @@ pub(crate) struct Contents {
     store: Arc<Store>,
     images: Images,
     secrets: PullSecrets,
-    registries: Arc<Registries>,
+    settings: Settings,
     limits: Limits,
     /// Where the files of an image wait to be parsed.
     spool: PathBuf,
@@ -151,15 +188,16 @@ impl Contents {
         store: Arc<Store>,
         images: Images,
         secrets: PullSecrets,
-        registries: Registries,
+        settings: Settings,
+        limits: Limits,
         spool: PathBuf,
     ) -> Self {
         Self {
             store,
             images,
             secrets,
-            registries: Arc::new(registries),
-            limits: Limits::catalog(),
+            settings,
+            limits,
             spool,
             parsing: Semaphore::new(PARSED_AT_ONCE),
         }
@@ -167,10 +205,17 @@ impl Contents {
 
     /// With what rights images are fetched now.
     async fn access(&self) -> Result<Access, ContentError> {
-        let credentials = Arc::new(self.secrets.read().await?);
+        let secrets = self.secrets.read().await?;
+        let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
+        let credentials = Arc::new(Credentials::from_secrets(secrets)?);
+        let settings = self.settings.clone();
+        let (registries, policy) = tokio::task::spawn_blocking(move || settings.read())
+            .await
+            .map_err(|_| ContentError::Stopped)??;
         Ok(Access {
             credentials,
-            registries: Arc::clone(&self.registries),
+            registries,
+            policy,
         })
     }
 
@@ -189,10 +234,15 @@ impl Contents {
         pinned: &Pinned,
         destination: Destination,
         stop: &CancellationToken,
-    ) -> Result<Arc<Snapshot>, ContentError> {
+    ) -> Result<(Arc<Snapshot>, Pull), ContentError> {
+        let began = Instant::now();
         let pulled = tokio::select! {
             pulled = self.pull(pinned) => pulled?,
             () = stop.cancelled() => return Err(ContentError::Stopped),
+        };
+        let pull = Pull {
+            took: began.elapsed(),
+            bytes: pulled.bytes,
         };
         let _turn = tokio::select! {
             turn = self.parsing.acquire() => turn.map_err(|_| ContentError::Stopped)?,
@@ -203,6 +253,7 @@ impl Contents {
         tokio::task::spawn_blocking(move || put(&store, &pulled, destination, &stop))
             .await
             .map_err(|_| ContentError::Stopped)?
+            .map(|snapshot| (snapshot, pull))
     }
 
     async fn pull(&self, pinned: &Pinned) -> Result<Pulled, ContentError> {
@@ -223,7 +274,11 @@ impl Contents {
             .unpack(&image, &selection, &storage, &access, &self.limits)
             .await?;
         match tree.resolve(&directory) {
-            Resolved::Directory => Ok(Pulled { tree, directory }),
+            Resolved::Directory => Ok(Pulled {
+                tree,
+                directory,
+                bytes: image.transfer_bytes(),
+            }),
             Resolved::File(_) | Resolved::Missing => Err(ContentError::Directory(directory)),
         }
     }
@@ -233,6 +288,8 @@ impl Contents {
 struct Pulled {
     tree: Tree,
     directory: String,
+    /// Of the layers, as they were transferred.
+    bytes: u64,
 }
 
 impl Pulled {

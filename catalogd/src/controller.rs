@@ -4,13 +4,15 @@
 //! `act` does what the plan says and has no choices left.
 
 mod act;
+mod events;
 mod observe;
 mod plan;
 mod report;
+mod template;
 mod verify;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -19,14 +21,17 @@ use kube::runtime::reflector;
 use olm_api::ClusterCatalog;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::{Outcome, Queue};
-use olm_serve::Store;
+use olm_serve::{Lookup, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::content::Contents;
-use crate::metrics::CatalogMetrics;
+use crate::metrics::{CatalogMetrics, Ready};
 use observe::Memory;
+use plan::Content;
 
+pub(crate) use events::Events;
 pub(crate) use observe::Starting;
+pub(crate) use template::Versions;
 pub(crate) use verify::verify;
 pub(crate) use watch::{collect_garbage, follow_leadership, watch};
 
@@ -50,12 +55,20 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     pub(crate) stop: CancellationToken,
     pub(crate) memories: Memories,
+    pub(crate) versions: Versions,
+    pub(crate) events: Events,
+    /// Objects that the watch delivers and that cannot be read: what is served of them stays.
+    pub(crate) unreadable: Unreadable,
 }
 
 /// Works on one catalog, once.
 pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
     let began = Instant::now();
-    let outcome = match observe::observe(context, name) {
+    if context.unreadable.contains(name) {
+        context.starting.tried(name);
+        return Outcome::Done;
+    }
+    let outcome = match observe::observe(context, name).await {
         None => act::forget(context, name).await,
         Some(observed) => pass(context, observed)
             .await
@@ -73,11 +86,64 @@ pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
 
 async fn pass(context: &Context, observed: observe::Observed) -> Result<Outcome, act::WriteError> {
     let plan = plan::plan(&observed);
-    let observed = act::prepare(context, observed, &plan).await?;
-    let done = act::content(context, &observed, &plan.content).await;
-    let status = report::status(&observed, &done, &context.origin);
+    let mut observed = act::prepare(context, observed, &plan).await?;
+    let done = act::content(context, &mut observed, &plan.content).await;
+    let status = report::status(&observed, &plan, &done, &context.origin);
+    let next = report::next(&plan, &observed, &done);
+    let ready = match context.store.get(observed.catalog.name()) {
+        Lookup::Served(_) => Some(Ready::Yes),
+        Lookup::Expected => Some(Ready::No),
+        Lookup::Unknown => matches!(plan.content, Content::Follow { .. }).then_some(Ready::No),
+    };
+    if let Some(ready) = ready {
+        context.counts.ready(observed.catalog.name(), ready);
+    }
     act::publish(context, observed, &plan, status).await?;
-    Ok(report::next(&plan, &done))
+    Ok(next)
+}
+
+/// Names of objects that cannot be read.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable(Mutex<UnreadableNames>);
+
+#[derive(Debug, Default)]
+struct UnreadableNames {
+    all: BTreeSet<String>,
+    /// Those of the list that is coming in.
+    listed: BTreeSet<String>,
+}
+
+impl Unreadable {
+    fn lock(&self) -> MutexGuard<'_, UnreadableNames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.lock().all.contains(name)
+    }
+
+    fn add(&self, name: String) {
+        let mut names = self.lock();
+        names.listed.insert(name.clone());
+        names.all.insert(name);
+    }
+
+    fn remove(&self, name: &str) {
+        let mut names = self.lock();
+        names.listed.remove(name);
+        names.all.remove(name);
+    }
+
+    /// A whole list begins to come in.
+    fn begin(&self) {
+        self.lock().listed.clear();
+    }
+
+    /// The list is here: what it did not hold is gone.
+    fn end(&self) {
+        let mut names = self.lock();
+        names.all = std::mem::take(&mut names.listed);
+    }
 }
 
 /// What is remembered of each catalog from one pass to the next.

@@ -15,8 +15,9 @@ pub mod controller;
 pub mod run;
 
 mod content;
+mod disk;
+mod guard;
 mod metrics;
-mod secrets;
 
 /// Prints what this binary is.
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]

@@ -1,5 +1,7 @@
 //! What catalogd counts.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use olm_platform::metrics::Metrics;
@@ -9,6 +11,15 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+
+use crate::content::{FAILURES, Pull};
+
+/// Whether a catalog is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Yes,
+    No,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
@@ -32,6 +43,14 @@ struct CatalogFailure {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CatalogContent {
+    catalog: String,
+    digest: String,
+    image: String,
+}
+
+type Seconds = Gauge<f64, std::sync::atomic::AtomicU64>;
 type Histograms = Family<Code, Histogram, fn() -> Histogram>;
 
 /// The counters of catalogd; clones share them.
@@ -41,7 +60,14 @@ pub(crate) struct CatalogMetrics {
     duration: Histograms,
     requests: Family<Request, Counter>,
     sent: Family<Request, Counter>,
-    unpack_seconds: Family<Catalog, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    ready: Family<Catalog, Gauge>,
+    content: Family<CatalogContent, Gauge>,
+    /// The labels under which each catalog's content is reported, to take them back.
+    reported: Arc<Mutex<HashMap<String, CatalogContent>>>,
+    pull_seconds: Family<Catalog, Seconds>,
+    unpack_seconds: Family<Catalog, Seconds>,
+    pulled: Family<Catalog, Counter>,
+    disk: Gauge,
     bytes: Family<Catalog, Gauge>,
     blobs: Family<Catalog, Gauge>,
     findings: Family<Catalog, Gauge>,
@@ -61,7 +87,13 @@ impl CatalogMetrics {
             duration: Family::new_with_constructor(buckets),
             requests: Family::default(),
             sent: Family::default(),
+            ready: Family::default(),
+            content: Family::default(),
+            reported: Arc::default(),
+            pull_seconds: Family::default(),
             unpack_seconds: Family::default(),
+            pulled: Family::default(),
+            disk: Gauge::default(),
             bytes: Family::default(),
             blobs: Family::default(),
             findings: Family::default(),
@@ -83,6 +115,31 @@ impl CatalogMetrics {
                 "catalogd_http_response_bytes",
                 "Bytes of bodies sent",
                 these.sent.clone(),
+            );
+            registry.register(
+                "catalogd_catalog_ready",
+                "Whether the catalog is served by this replica",
+                these.ready.clone(),
+            );
+            registry.register(
+                "catalogd_catalog_content",
+                "The content that is served: always 1, the labels say which",
+                these.content.clone(),
+            );
+            registry.register(
+                "catalogd_catalog_pull_seconds",
+                "Time that the latest image took from its manifest to its last layer",
+                these.pull_seconds.clone(),
+            );
+            registry.register(
+                "catalogd_catalog_pulled_bytes",
+                "Bytes of layers that were transferred for content",
+                these.pulled.clone(),
+            );
+            registry.register(
+                "catalogd_disk_used_bytes",
+                "Bytes of the files in the cache directory",
+                these.disk.clone(),
             );
             registry.register(
                 "catalogd_catalog_unpack_seconds",
@@ -142,14 +199,43 @@ impl CatalogMetrics {
             .get_or_create(&catalog)
             .set(number(record.findings.total));
         self.stored.get_or_create(&catalog).set(record.stored.as_second());
+        let content = CatalogContent {
+            catalog: record.catalog.clone(),
+            digest: record.digest.clone(),
+            image: record.origin.resolved.clone(),
+        };
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = reported.insert(record.catalog.clone(), content.clone()) {
+            self.content.remove(&before);
+        }
+        self.content.get_or_create(&content).set(1);
     }
 
-    pub(crate) fn unpacked(&self, catalog: &str, took: Duration) {
+    /// Whether a catalog that is to be served is.
+    pub(crate) fn ready(&self, catalog: &str, ready: Ready) {
+        let catalog = Catalog {
+            catalog: catalog.to_owned(),
+        };
+        self.ready
+            .get_or_create(&catalog)
+            .set(i64::from(ready == Ready::Yes));
+    }
+
+    pub(crate) fn unpacked(&self, catalog: &str, pull: &Pull, took: Duration) {
+        let catalog = Catalog {
+            catalog: catalog.to_owned(),
+        };
+        self.pull_seconds
+            .get_or_create(&catalog)
+            .set(pull.took.as_secs_f64());
+        self.pulled.get_or_create(&catalog).inc_by(pull.bytes);
         self.unpack_seconds
-            .get_or_create(&Catalog {
-                catalog: catalog.to_owned(),
-            })
+            .get_or_create(&catalog)
             .set(took.as_secs_f64());
+    }
+
+    pub(crate) fn uses_disk(&self, bytes: u64) {
+        self.disk.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn failed(&self, catalog: &str, reason: &'static str) {
@@ -165,8 +251,30 @@ impl CatalogMetrics {
         let catalog = Catalog {
             catalog: catalog.to_owned(),
         };
+        if let Some(content) = self
+            .reported
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&catalog.catalog)
+        {
+            self.content.remove(&content);
+        }
+        for reason in FAILURES {
+            self.failures.remove(&CatalogFailure {
+                catalog: catalog.catalog.clone(),
+                reason,
+            });
+        }
+        self.pulled.remove(&catalog);
+        self.pull_seconds.remove(&catalog);
         self.unpack_seconds.remove(&catalog);
-        for gauge in [&self.bytes, &self.blobs, &self.findings, &self.stored] {
+        for gauge in [
+            &self.ready,
+            &self.bytes,
+            &self.blobs,
+            &self.findings,
+            &self.stored,
+        ] {
             gauge.remove(&catalog);
         }
     }

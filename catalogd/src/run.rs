@@ -7,12 +7,14 @@ use anyhow::Context as _;
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::names;
-use olm_image::{Images, Options, Registries};
-use olm_platform::admin::{self, Gate, Readiness};
+use olm_image::{self as image, Images, Options, Settings};
+use olm_platform::admin::{self, Readiness};
 use olm_platform::features::FeatureGates;
+use olm_platform::gate::Gate;
 use olm_platform::lease::{LeaseSettings, elect, unique_identity};
 use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::metrics::Metrics;
+use olm_platform::pull_secrets::PullSecrets;
 use olm_platform::queue::Queue;
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
@@ -25,10 +27,11 @@ use tower::ServiceExt as _;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    Context, Memories, Starting, collect_garbage, follow_leadership, reconcile, verify, watch,
+    Context, Events, Memories, Starting, Unreadable, Versions, collect_garbage, follow_leadership, reconcile,
+    verify, watch,
 };
 use crate::metrics::CatalogMetrics;
-use crate::secrets::PullSecrets;
+use crate::{disk, guard};
 
 /// The gates that the reference knows. All are on by default.
 const GATES: &[(&str, bool)] = &[("APIV1MetasHandler", true), ("GraphQLCatalogQueries", true)];
@@ -73,10 +76,15 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         &store,
         endpoints,
         counts.clone(),
+        args.content_authentication.then(|| Gate::new(client.clone())),
         transport.clone(),
         &shutdown,
     )
     .await?;
+    shutdown.spawn(
+        "disk",
+        disk::watch(args.cache_dir.clone(), counts.clone(), shutdown.token()),
+    );
     serve_metrics(&args, &metrics, &client, transport, &shutdown).await?;
     let starting = Starting::default();
     serve_health(&args, starting.clone(), &shutdown).await?;
@@ -96,6 +104,9 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         metrics,
         stop: shutdown.token(),
         memories: Memories::default(),
+        versions: Versions::new(client.clone()),
+        events: Events::new(client.clone(), unique_identity()),
+        unreadable: Unreadable::default(),
     });
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));
     shutdown.spawn("leadership", follow_leadership(Arc::clone(&context)));
@@ -135,25 +146,28 @@ async fn open_store(args: &Args) -> anyhow::Result<Arc<Store>> {
 fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<Contents> {
     let spool = args.cache_dir.join("unpack");
     std::fs::create_dir_all(&spool).context("cannot create the directory for unpacking")?;
-    let registries = args
-        .plain_http_registries
-        .iter()
-        .fold(Registries::default(), Registries::plain_http);
+    let settings = Settings {
+        registries: args.common.registries_file(),
+        policy: args.common.policy_file(),
+        plain_http: args.plain_http_registries.clone(),
+    };
+    settings.announce();
     let authorities = &args.common.pull_cas_dir;
     let images = Images::new(Options {
         authorities: (!authorities.is_empty()).then(|| authorities.into()),
         ..Options::new(concat!("catalogd/", env!("CARGO_PKG_VERSION")))
     });
-    let secrets = PullSecrets {
-        client: client.clone(),
-        global: args.common.pull_secret()?,
-        account: identity::service_account(),
-    };
+    let secrets = PullSecrets::new(
+        client.clone(),
+        args.common.pull_secret()?,
+        identity::service_account(),
+    );
     Ok(Contents::new(
         Arc::clone(store),
         images,
         secrets,
-        registries,
+        settings,
+        image::Limits::catalog().with(args.limits.given()),
         spool,
     ))
 }
@@ -163,6 +177,7 @@ async fn serve_content(
     store: &Arc<Store>,
     endpoints: Endpoints,
     counts: CatalogMetrics,
+    gate: Option<Gate>,
     transport: Transport,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
@@ -175,8 +190,8 @@ async fn serve_content(
         App::new(Arc::clone(store), endpoints).observed_by(move |access: &Access| counts.answered(access));
     let app = Arc::new(app);
     let respond = move |request, peer| {
-        let app = Arc::clone(&app);
-        async move { app.respond(request, Some(peer)).await }
+        let (gate, app) = (gate.clone(), Arc::clone(&app));
+        async move { guard::respond(gate.as_ref(), &app, request, peer).await }
     };
     let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
     shutdown.spawn("content", serving);

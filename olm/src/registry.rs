@@ -60,6 +60,7 @@ impl RegistryArguments {
         let access = Access {
             credentials: Arc::new(self.credentials()?),
             registries: Arc::new(registries),
+            ..Access::default()
         };
         let agent = concat!("olm/", env!("CARGO_PKG_VERSION"));
         let images = Images::new(Options {

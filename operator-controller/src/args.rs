@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use olm_platform::args::CommonArgs;
+use olm_platform::args::{CommonArgs, ImageLimitArgs};
 use olm_platform::features::FeatureGates;
 
 use crate::cluster::identity::AccountName;
@@ -26,6 +26,9 @@ pub struct Args {
     /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is known.
     #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
     pub catalogd_cas_dir: String,
+    /// File with a bearer token for catalogd, where its content is for those with a token; empty: none is shown.
+    #[arg(long, env = "OLM_CATALOGD_TOKEN_FILE", default_value = "")]
+    pub catalogd_token_file: String,
     /// Directory in which bundles are kept. It may be emptied at any time.
     #[arg(
         long,
@@ -36,6 +39,9 @@ pub struct Args {
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
     #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
     pub plain_http_registries: Vec<String>,
+    /// What an image may cost.
+    #[command(flatten)]
+    pub limits: ImageLimitArgs,
     /// How many extensions are worked on at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
@@ -91,6 +97,20 @@ impl Args {
     /// The directory of catalogd's authorities when given.
     pub fn catalogd_authorities(&self) -> Option<PathBuf> {
         directory(&self.catalogd_cas_dir)
+    }
+
+    /// Where images come from, and which may be used.
+    pub fn places(&self) -> olm_image::Settings {
+        olm_image::Settings {
+            registries: self.common.registries_file(),
+            policy: self.common.policy_file(),
+            plain_http: self.plain_http_registries.clone(),
+        }
+    }
+
+    /// The file with the token to show to catalogs.
+    pub fn catalogd_token(&self) -> Option<PathBuf> {
+        directory(&self.catalogd_token_file)
     }
 
     /// The directory of registries' authorities when given.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use olm_image::{
-    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, Registries,
+    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, SettingsError,
 };
 
 use credentials::{CredentialsError, PullSecrets};
@@ -27,6 +27,9 @@ pub enum FetchError {
     /// The pull secrets cannot be read.
     #[error("cannot read pull secrets")]
     Credentials(#[from] CredentialsError),
+    /// What says where images come from, and which may be used, cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// The tag does not lead to a digest.
     #[error(transparent)]
     Resolve(PullError),
@@ -38,7 +41,8 @@ pub enum FetchError {
 /// Fetches bundles and keeps them by digest.
 pub struct Bundles {
     images: Images,
-    registries: Arc<Registries>,
+    places: olm_image::Settings,
+    limits: Limits,
     secrets: PullSecrets,
     /// Fetched since bundles were forgotten last.
     recent: Mutex<BTreeSet<Digest>>,
@@ -50,8 +54,10 @@ pub struct Settings {
     pub authorities: Option<PathBuf>,
     /// Where bundles are kept.
     pub cache: PathBuf,
-    /// Registries that are reached over plain HTTP.
-    pub plain_http: Vec<String>,
+    /// Where images come from, and which may be used.
+    pub places: olm_image::Settings,
+    /// What a bundle's image may cost.
+    pub limits: Limits,
     /// Where credentials come from.
     pub secrets: PullSecrets,
 }
@@ -62,13 +68,11 @@ impl Bundles {
         let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
         options.authorities = settings.authorities;
         options.bundle_cache = Some(settings.cache);
-        let registries = settings
-            .plain_http
-            .into_iter()
-            .fold(Registries::default(), Registries::plain_http);
+        settings.places.announce();
         Self {
             images: Images::new(options),
-            registries: Arc::new(registries),
+            places: settings.places,
+            limits: settings.limits,
             secrets: settings.secrets,
             recent: Mutex::default(),
         }
@@ -93,7 +97,7 @@ impl Bundles {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(pinned.digest().clone());
         self.images
-            .bundle(pinned, &self.access().await?, &Limits::bundle())
+            .bundle(pinned, &self.access().await?, &self.limits)
             .await
             .map_err(FetchError::Pull)
     }
@@ -110,9 +114,12 @@ impl Bundles {
     }
 
     async fn access(&self) -> Result<Access, FetchError> {
+        let credentials = self.secrets.read().await?;
+        let (registries, policy) = self.places.read()?;
         Ok(Access {
-            credentials: self.secrets.read().await?,
-            registries: Arc::clone(&self.registries),
+            credentials,
+            registries,
+            policy,
         })
     }
 }

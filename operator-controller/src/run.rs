@@ -9,7 +9,8 @@ use kube::Client;
 use kube::runtime::reflector;
 use olm_api::names;
 use olm_api::names::annotation;
-use olm_platform::admin::{self, Gate, Readiness};
+use olm_platform::admin::{self, Readiness};
+use olm_platform::gate::Gate;
 use olm_platform::lease::{LeaseSettings, elect, unique_identity};
 use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::metrics::Metrics;
@@ -98,11 +99,13 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             } else {
                 ReleaseField::Ignored
             },
-        ),
+        )
+        .with_token(args.catalogd_token()),
         bundles: Bundles::new(Settings {
             authorities: args.registry_authorities(),
             cache: args.cache_path.join("bundles"),
-            plain_http: args.plain_http_registries.clone(),
+            places: args.places(),
+            limits: olm_image::Limits::bundle().with(args.limits.given()),
             secrets: PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
         }),
         discovery: Arc::clone(&discovery),

@@ -174,6 +174,7 @@ fn access(prefix: &str, plain_http: bool, credentials: Option<&Path>) -> Result<
     Ok(Access {
         credentials: Arc::new(credentials),
         registries: Arc::new(registries),
+        ..Access::default()
     })
 }
 

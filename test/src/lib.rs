@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod conformance;
 pub mod e2e;
 pub mod extensions;
+pub mod fuzz;
 pub mod images;
 pub mod realdata;
 pub mod registry;

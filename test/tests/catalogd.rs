@@ -215,6 +215,45 @@ async fn what_cannot_be_loaded_is_not_served(lab: &Lab, replica: &Replica) -> Re
     Ok(())
 }
 
+/// The annotation names the image by the cluster's version; one that cannot be used gives way to the spec, and is reported.
+async fn the_image_follows_the_clusters_version(lab: &Lab, replica: &Replica) -> Result<()> {
+    let version = lab.client.apiserver_version().await?;
+    let minor = version.minor.trim_end_matches('+');
+    lab.push_catalog(
+        &format!("versioned:v{}.{minor}", version.major),
+        &greeter(&["1.0.2"]),
+    )
+    .await?;
+    let other = lab.push_catalog("other:latest", &greeter(&["1.0.3"])).await?;
+    create(lab, "templated", json!({ "ref": other })).await?;
+    let annotate = async |template: &str| {
+        let annotations = json!({ names::user::CATALOG_IMAGE_TEMPLATE: template });
+        change(
+            lab,
+            "templated",
+            json!({ "metadata": { "annotations": annotations } }),
+        )
+        .await
+    };
+    let template = format!(
+        "{}/versioned:v{{kube_major_version}}.{{kube_minor_version}}",
+        lab.registry()?
+    );
+    annotate(&template).await?;
+    eventually("the image of this version is served", SOON, async || {
+        Ok((replica.names(lab, "templated").await? == ["greeter.v1.0.2"]).then_some(()))
+    })
+    .await?;
+    annotate(&format!("{}/versioned:v{{openshift_version}}", lab.registry()?)).await?;
+    eventually("the image of the spec is served", SOON, async || {
+        let catalog = catalogs(lab).get("templated").await?;
+        let said =
+            message(&catalog, conditions::PROGRESSING).ends_with("unknown variable {openshift_version}");
+        Ok((said && replica.names(lab, "templated").await? == ["greeter.v1.0.3"]).then_some(()))
+    })
+    .await
+}
+
 /// Content goes and comes with `availabilityMode`.
 async fn what_is_unavailable_is_not_served(lab: &Lab, replica: &Replica) -> Result<()> {
     change(
@@ -296,6 +335,7 @@ async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
         "something was written for nothing"
     );
 
+    the_image_follows_the_clusters_version(&lab, &replica).await?;
     what_cannot_be_loaded_is_not_served(&lab, &replica).await?;
     what_is_unavailable_is_not_served(&lab, &replica).await?;
 
@@ -307,7 +347,7 @@ async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
     )
     .await?;
 
-    for name in ["cat", "pinned", "polled"] {
+    for name in ["cat", "pinned", "polled", "templated"] {
         catalogs(&lab).delete(name, &DeleteParams::default()).await?;
     }
     eventually("all is gone", SOON, async || {
@@ -380,10 +420,24 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     .await?;
     let catalog = await_condition(&lab, "cat", "Progressing=True/Retrying").await?;
     ensure!(message(&catalog, conditions::PROGRESSING).starts_with("source catalog content: "));
+    await_condition(&lab, "cat", "Serving=False/Unavailable").await?;
     lab.cluster.revive(Component::RegistryTls)?;
     await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
     ensure!(fourth.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
-    fourth.stop().await
+    await_condition(&lab, "cat", "Serving=True/Available").await?;
+
+    // Without the disk and with a tag that has come to mean something broken, what status says is served is fetched.
+    fourth.stop().await?;
+    lab.push_catalog("cat:latest", "{\"schema\": 1}").await?;
+    let fifth = Replica::start(&lab, "four", &[])?;
+    eventually("what was served is served again", SOON, async || {
+        Ok((fifth.names(&lab, "cat").await? == ["greeter.v1.0.0"]).then_some(()))
+    })
+    .await?;
+    await_condition(&lab, "cat", "Progressing=True/Retrying").await?;
+    let catalog = await_condition(&lab, "cat", "Serving=True/Available").await?;
+    ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
+    fifth.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,9 +17,9 @@ use olm_serve::{Origin, Snapshot};
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::observe::{Memory, Observed, Refused, Running, Stored, Written};
-use super::plan::{Content, Plan};
-use super::report::{Done, Failure, Remedy};
+use super::observe::{Blocked, Memory, Observed, Refused, Running, Stored, Written};
+use super::plan::{Claimed, Content, Plan};
+use super::report::{self, Done, Failure, Remedy};
 use crate::content::{CatalogImage, ContentError, Destination};
 
 /// Why something could not be written to the API server.
@@ -137,7 +137,9 @@ pub(super) async fn publish(
             .patch_status(catalog.name(), &parameters(), &Patch::Merge(patch))
             .await;
         let written = written.map_err(|error| WriteError::Status(Box::new(error)))?;
+        let said = report::changes(&catalog, &written);
         catalog = remember(context, &catalog, written);
+        context.events.publish(&catalog, said);
     }
     if plan.release {
         let finalizers = catalog.metadata.finalizers.iter().flatten();
@@ -180,9 +182,10 @@ fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog)
     object
 }
 
-/// Does what is planned about content.
-pub(super) async fn content(context: &Context, observed: &Observed, planned: &Content) -> Done {
-    let name = observed.catalog.name();
+/// Does what is planned about content. What status said and was not here is part of the facts afterwards.
+pub(super) async fn content(context: &Context, observed: &mut Observed, planned: &Content) -> Done {
+    let catalog = Arc::clone(&observed.catalog);
+    let name = catalog.name();
     let (done, error) = match planned {
         Content::Keep => return Done::Nothing,
         Content::Remove(why) => {
@@ -197,24 +200,36 @@ pub(super) async fn content(context: &Context, observed: &Observed, planned: &Co
                 remedy: Remedy::Change,
             });
         }
-        Content::Follow { reference } => match follow(context, observed, reference).await {
-            Ok(done) => return done,
-            Err(failed) => failed,
-        },
-        Content::Copy {
-            resolved,
-            requested,
-            modified,
-        } => {
-            let origin = Origin {
-                requested: requested.clone(),
-                resolved: resolved.clone(),
-            };
-            match copy(context, observed, origin, *modified).await {
+        Content::Wait(message) => {
+            return Done::Failed(Failure {
+                message: message.clone(),
+                remedy: Remedy::Retry,
+            });
+        }
+        Content::Follow { reference, before } => {
+            if let Some(claimed) = before {
+                match copy(context, observed, claimed).await {
+                    Ok(stored) => observed.stored = Some(stored),
+                    Err(ContentError::Stopped) => return Done::Superseded,
+                    Err(error) => not_here(context, name, &error),
+                }
+            }
+            match follow(context, observed, reference).await {
                 Ok(done) => return done,
-                Err(error) => (failure(&error, Remedy::Retry), error),
+                Err(failed) => failed,
             }
         }
+        Content::Copy(claimed) => match copy(context, observed, claimed).await {
+            Ok(stored) => {
+                observed.stored = Some(stored.clone());
+                return Done::Restored(stored);
+            }
+            Err(ContentError::Stopped) => return Done::Superseded,
+            Err(error) => {
+                not_here(context, name, &error);
+                return Done::Lost(failure(&error, Remedy::Retry).message);
+            }
+        },
     };
     if matches!(error, ContentError::Stopped) {
         return Done::Superseded;
@@ -225,12 +240,26 @@ pub(super) async fn content(context: &Context, observed: &Observed, planned: &Co
         error = done.message,
         "what is wanted is not served"
     );
-    if done.remedy == Remedy::Change {
-        context.memories.change(name, |memory| {
-            memory.blocked = Some(observed.catalog.generation());
-        });
+    if let (Remedy::Change, Content::Follow { reference, .. }) = (done.remedy, planned) {
+        let blocked = Blocked {
+            generation: catalog.generation(),
+            reference: reference.clone(),
+        };
+        context
+            .memories
+            .change(name, |memory| memory.blocked = Some(blocked));
     }
     Done::Failed(done)
+}
+
+/// What status says is served could not be fetched.
+fn not_here(context: &Context, name: &str, error: &ContentError) {
+    context.counts.failed(name, error.label());
+    tracing::warn!(
+        catalog = name,
+        error = chain(error),
+        "what status says is served is not here"
+    );
 }
 
 /// Finds out what the reference means, and fetches it if it is not here.
@@ -286,21 +315,19 @@ async fn follow(
     }
 }
 
-/// Fetches what the leader serves.
-async fn copy(
-    context: &Context,
-    observed: &Observed,
-    origin: Origin,
-    modified: Option<Timestamp>,
-) -> Result<Done, ContentError> {
-    let pinned = Pinned::parse(&origin.resolved).map_err(|source| ContentError::Reference {
-        reference: origin.resolved.clone(),
+/// Fetches what status says is served.
+async fn copy(context: &Context, observed: &Observed, claimed: &Claimed) -> Result<Stored, ContentError> {
+    let pinned = Pinned::parse(&claimed.resolved).map_err(|source| ContentError::Reference {
+        reference: claimed.resolved.clone(),
         source,
     })?;
+    let origin = Origin {
+        requested: claimed.requested.clone(),
+        resolved: claimed.resolved.clone(),
+    };
     let stop = running(context, observed);
-    fetch(context, observed.catalog.name(), &pinned, origin, modified, &stop)
-        .await
-        .map(Done::Served)
+    let name = observed.catalog.name();
+    fetch(context, name, &pinned, origin, claimed.modified, &stop).await
 }
 
 /// Fetches and stores; what cannot be served is remembered, so that it is not fetched again.
@@ -320,9 +347,9 @@ async fn fetch(
         modified,
     };
     match context.contents.fetch(pinned, destination, stop).await {
-        Ok(snapshot) => {
+        Ok((snapshot, pull)) => {
             let record = snapshot.record();
-            context.counts.unpacked(name, began.elapsed());
+            context.counts.unpacked(name, &pull, began.elapsed());
             context.counts.serves(record);
             context.memories.change(name, |memory| {
                 memory.refused = None;

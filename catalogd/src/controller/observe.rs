@@ -11,6 +11,7 @@ use olm_serve::{Findings, Lookup, Record};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
+use super::template::{self, KubernetesVersion};
 
 /// Everything that a plan follows from.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(super) struct Observed {
     pub(super) known: bool,
     pub(super) memory: Memory,
     pub(super) role: Role,
+    /// The cluster's version, when the catalog's image depends on it.
+    pub(super) kubernetes: Option<KubernetesVersion>,
     pub(super) now: Timestamp,
 }
 
@@ -63,8 +66,8 @@ pub(super) struct Memory {
     pub(super) confirmed: Option<String>,
     /// When the registry last said what the reference means.
     pub(super) polled: Option<Timestamp>,
-    /// The generation for which only another spec helps.
-    pub(super) blocked: Option<i64>,
+    /// What only another spec helps against.
+    pub(super) blocked: Option<Blocked>,
     /// Content that cannot be served, and why.
     pub(super) refused: Option<Refused>,
     /// The object as we last wrote it, until the watch has seen it.
@@ -81,6 +84,13 @@ impl Memory {
             ..Self::default()
         };
     }
+}
+
+/// A generation of the object, and the image it named then, that cannot succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Blocked {
+    pub(super) generation: i64,
+    pub(super) reference: String,
 }
 
 /// Content that cannot be served: the same digest fails in the same way again.
@@ -105,7 +115,7 @@ pub(super) struct Running {
 }
 
 /// Gathers the facts; nothing when the object is gone.
-pub(super) fn observe(context: &Context, name: &str) -> Option<Observed> {
+pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
     let seen = context.catalogs.get(&ObjectRef::new(name))?;
     let memory = context.memories.of(name);
     let catalog = match &memory.written {
@@ -129,7 +139,14 @@ pub(super) fn observe(context: &Context, name: &str) -> Option<Observed> {
         context.store.expect(name);
     }
     let known = !matches!(context.store.get(name), Lookup::Unknown);
+    // Only who leads resolves references.
+    let kubernetes = if role == Role::Leader && template::is_templated(&catalog) {
+        context.versions.read().await
+    } else {
+        None
+    };
     Some(Observed {
+        kubernetes,
         catalog,
         stored,
         known,

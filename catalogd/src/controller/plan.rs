@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use olm_api::ClusterCatalog;
-use olm_api::cluster_catalog::{AvailabilityMode, SourceType};
+use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::conditions::{self, reason};
 use olm_api::names::{finalizer, label, user};
 
 use super::observe::{Observed, Role};
+use super::report;
+use super::template::{self, Chosen, Unnamed};
 
 /// What to do, in this order: metadata, content, status, finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub(super) struct Plan {
     pub(super) release: bool,
     /// The time until the next look at the tag, should this pass succeed.
     pub(super) poll: Option<Duration>,
+    /// The time until the next look at what the image's name depends on, however this pass ends.
+    pub(super) recheck: Option<Duration>,
+    /// What the object asks for and is not followed.
+    pub(super) note: Option<String>,
 }
 
 /// The labels and finalizers that differ.
@@ -34,18 +40,31 @@ pub(super) struct Metadata {
 pub(super) enum Content {
     /// What is here is right, or nothing can be done.
     Keep,
-    /// Find out what the reference means and fetch it if it is not here.
-    Follow { reference: String },
-    /// Fetch exactly this, which the leader serves.
-    Copy {
-        resolved: String,
-        requested: String,
-        modified: Option<Timestamp>,
+    /// Find out what the reference means and fetch it if it is not here. What status says is served, and is not here,
+    /// is fetched before that.
+    Follow {
+        reference: String,
+        before: Option<Claimed>,
     },
+    /// Fetch exactly what status says is served.
+    Copy(Claimed),
     /// Stop serving it.
     Remove(Why),
     /// The object asks for something that does not exist.
     Refuse(String),
+    /// Something that is needed is not known yet.
+    Wait(String),
+}
+
+/// Content that status says is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claimed {
+    /// The reference by digest.
+    pub(super) resolved: String,
+    /// The reference that it was resolved from; empty when nobody knows.
+    pub(super) requested: String,
+    /// When this content appeared.
+    pub(super) modified: Option<Timestamp>,
 }
 
 /// Why content is removed.
@@ -65,6 +84,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         content: Content::Keep,
         release: false,
         poll: None,
+        recheck: None,
+        note: None,
     };
     let removal = if catalog.is_deleting() {
         Some(Why::Deleted)
@@ -76,7 +97,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     match observed.role {
         Role::Follower => {
             plan.content = match removal {
-                None => copy(observed),
+                None => copy(missing(observed)),
                 Some(why) if observed.known => Content::Remove(why),
                 Some(_) => Content::Keep,
             };
@@ -95,7 +116,13 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
     match paused(catalog) {
         Ok(false) => {}
-        Ok(true) => return plan,
+        // What is served stays so, also when the disk was lost.
+        Ok(true) => {
+            if removal.is_none() {
+                plan.content = copy(lost(observed));
+            }
+            return plan;
+        }
         Err(message) => {
             plan.content = Content::Refuse(message);
             return plan;
@@ -124,28 +151,45 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// The leader's way: from the spec to the registry.
 fn follow(observed: &Observed, plan: &mut Plan) {
     let catalog = &*observed.catalog;
-    let (SourceType::Image, Some(image)) = (catalog.spec.source.source_type, &catalog.spec.source.image)
-    else {
-        let name = catalog.name();
-        plan.content = Content::Refuse(format!(
-            "error parsing ClusterCatalog {name:?}, image source is nil"
-        ));
-        return;
+    if template::is_templated(catalog) {
+        plan.recheck = Some(template::LOOK_AGAIN);
+    }
+    let Chosen { reference, ignored } = match template::choose(catalog, observed.kubernetes.as_ref()) {
+        Ok(chosen) => chosen,
+        Err(Unnamed::Change(message)) => {
+            plan.content = Content::Refuse(message);
+            return;
+        }
+        Err(Unnamed::Wait(message)) => {
+            plan.content = Content::Wait(message);
+            return;
+        }
     };
-    let interval = image
-        .poll_interval_minutes
-        .and_then(|minutes| u64::try_from(minutes).ok());
-    let interval =
-        interval.map(|minutes| spread(Duration::from_secs(minutes.saturating_mul(60)), catalog.name()));
+    plan.note = ignored;
+    let interval = catalog
+        .spec
+        .source
+        .image
+        .as_ref()
+        .and_then(|image| image.poll_interval_minutes);
+    let interval = interval
+        .and_then(|minutes| u64::try_from(minutes).ok())
+        .map(|minutes| spread(Duration::from_secs(minutes.saturating_mul(60)), catalog.name()));
     plan.poll = interval;
-    if observed.memory.blocked == Some(catalog.generation()) {
+    let blocked = observed.memory.blocked.as_ref();
+    if blocked
+        .is_some_and(|blocked| blocked.generation == catalog.generation() && blocked.reference == reference)
+    {
+        plan.content = copy(lost(observed));
         return;
     }
     let here = observed.stored.as_ref().is_some_and(|stored| {
-        stored.requested == image.reference || observed.memory.confirmed.as_ref() == Some(&image.reference)
+        stored.requested == reference || observed.memory.confirmed.as_ref() == Some(&reference)
     });
     let settled = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
-        condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
+        condition.reason == reason::SUCCEEDED
+            && condition.observed_generation == Some(catalog.generation())
+            && condition.message == report::succeeded(plan.note.as_deref())
     });
     let due = interval.map(|interval| match observed.memory.polled {
         None => Duration::ZERO,
@@ -154,23 +198,35 @@ fn follow(observed: &Observed, plan: &mut Plan) {
             interval.saturating_sub(age)
         }
     });
-    if here && settled && due.is_none_or(|due| !due.is_zero()) {
+    if here && settled && lost(observed).is_none() && due.is_none_or(|due| !due.is_zero()) {
         plan.poll = due;
     } else {
         plan.content = Content::Follow {
-            reference: image.reference.clone(),
+            reference,
+            before: lost(observed),
         };
     }
 }
 
-/// A follower's way: to what the leader reports.
-fn copy(observed: &Observed) -> Content {
+/// What status says is served, and this process has nothing of, or only something older.
+fn lost(observed: &Observed) -> Option<Claimed> {
+    missing(observed).filter(|claimed| {
+        observed
+            .stored
+            .as_ref()
+            .is_none_or(|stored| claimed.modified.is_some_and(|modified| stored.since < modified))
+    })
+}
+
+fn copy(claimed: Option<Claimed>) -> Content {
+    claimed.map_or(Content::Keep, Content::Copy)
+}
+
+/// What status says is served, when it is not here and not known to be unusable.
+fn missing(observed: &Observed) -> Option<Claimed> {
     let catalog = &*observed.catalog;
-    let status = catalog.status.as_ref();
-    let resolved = status.and_then(|status| status.resolved_source.as_ref()?.image.as_ref());
-    let Some(resolved) = resolved.map(|image| image.reference.clone()) else {
-        return Content::Keep;
-    };
+    let status = catalog.status.as_ref()?;
+    let resolved = status.resolved_source.as_ref()?.image.as_ref()?.reference.clone();
     let here = observed
         .stored
         .as_ref()
@@ -181,19 +237,18 @@ fn copy(observed: &Observed) -> Content {
         .as_ref()
         .is_some_and(|refused| refused.resolved == resolved);
     if here || refused {
-        return Content::Keep;
+        return None;
     }
-    // The spec's reference belongs to this digest only if the leader has looked at this very spec.
-    let current = conditions::find(catalog.conditions(), conditions::PROGRESSING)
-        .is_some_and(|condition| condition.observed_generation == Some(catalog.generation()));
+    // The spec's reference belongs to this digest only if the leader has looked at this very spec and found it good.
+    let current = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
+        condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
+    });
     let requested = catalog.spec.source.image.as_ref().filter(|_| current);
-    Content::Copy {
+    Some(Claimed {
         resolved,
         requested: requested.map(|image| image.reference.clone()).unwrap_or_default(),
-        modified: status
-            .and_then(|status| status.last_unpacked.as_ref())
-            .map(|time| time.0),
-    }
+        modified: status.last_unpacked.as_ref().map(|time| time.0),
+    })
 }
 
 fn has_finalizer(catalog: &ClusterCatalog) -> bool {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::{
     CatalogUrls, ClusterCatalogStatus, ResolvedCatalogSource, ResolvedImageSource, SourceType,
 };
@@ -11,11 +12,12 @@ use olm_api::serving::base_url;
 use olm_platform::queue::Outcome;
 
 use super::observe::{Observed, Role, Stored};
-use super::plan::{Plan, Why};
+use super::plan::{Content, Plan, Why};
 
 const UNPACKED: &str = "Successfully unpacked and stored content from resolved source";
 const SERVING: &str = "Serving desired content from resolved source";
 const UNAVAILABLE: &str = "Catalog availability mode is set to Unavailable";
+const MISSING: &str = "The content is not here and could not be fetched again";
 const DELETED: &str = "Catalog content was removed because the catalog is being deleted";
 /// The most bytes of the condition `ContentValid`.
 const FINDINGS_BYTES: usize = 4096;
@@ -27,6 +29,10 @@ pub(super) enum Done {
     Nothing,
     /// What the reference means is served, be it new or not.
     Served(Stored),
+    /// What status said is served is here again.
+    Restored(Stored),
+    /// What status says is served is not here and cannot be fetched; this is why.
+    Lost(String),
     /// What is wanted could not be served; what was served still is.
     Failed(Failure),
     /// Content is not served any more.
@@ -52,7 +58,12 @@ pub(super) enum Remedy {
 }
 
 /// The status that follows; nothing when it is not ours to write or stays as it is.
-pub(super) fn status(observed: &Observed, done: &Done, origin: &str) -> Option<ClusterCatalogStatus> {
+pub(super) fn status(
+    observed: &Observed,
+    plan: &Plan,
+    done: &Done,
+    origin: &str,
+) -> Option<ClusterCatalogStatus> {
     if observed.role == Role::Follower {
         return None;
     }
@@ -84,7 +95,7 @@ pub(super) fn status(observed: &Observed, done: &Done, origin: &str) -> Option<C
                 conditions::PROGRESSING,
                 Status::True,
                 reason::SUCCEEDED,
-                UNPACKED,
+                &succeeded(plan.note.as_deref()),
             );
             serve(&mut status, observed, stored, origin, Generation::Current);
         }
@@ -94,7 +105,14 @@ pub(super) fn status(observed: &Observed, done: &Done, origin: &str) -> Option<C
                 Remedy::Change => (Status::False, reason::BLOCKED),
             };
             let message = conditions::without_ephemeral_addresses(&failure.message);
+            let message = with_note(&message, plan.note.as_deref());
             set(&mut status, conditions::PROGRESSING, value, reason, &message);
+            stand(&mut status, observed, origin, MISSING);
+        }
+        Done::Restored(stored) => serve(&mut status, observed, stored, origin, Generation::AsBefore),
+        Done::Lost(why) => {
+            let why = conditions::without_ephemeral_addresses(why);
+            stand(&mut status, observed, origin, &format!("{MISSING}: {why}"));
         }
         Done::Removed(why) => {
             status.resolved_source = None;
@@ -118,6 +136,34 @@ pub(super) fn status(observed: &Observed, done: &Done, origin: &str) -> Option<C
         }
     }
     (status != before).then_some(status)
+}
+
+/// What is said of success.
+pub(super) fn succeeded(note: Option<&str>) -> String {
+    with_note(UNPACKED, note)
+}
+
+fn with_note(message: &str, note: Option<&str>) -> String {
+    note.map_or_else(|| message.to_owned(), |note| format!("{message}; {note}"))
+}
+
+/// Corrects what is said of serving when it is not so.
+fn stand(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
+    let said = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
+    match (&observed.stored, said) {
+        (None, Some(true)) => {
+            let report = Report {
+                condition_type: conditions::SERVING,
+                status: Status::False,
+                reason: reason::UNAVAILABLE,
+                message: &conditions::bounded_message(missing),
+                observed_generation: observed.catalog.generation(),
+            };
+            set_condition(&mut status.conditions, report, observed.now);
+        }
+        (Some(stored), Some(false)) => serve(status, observed, stored, origin, Generation::AsBefore),
+        _ => {}
+    }
 }
 
 /// Which generation the content that is served belongs to.
@@ -216,16 +262,74 @@ fn findings(stored: &Stored) -> String {
 }
 
 /// When the catalog is looked at again.
-pub(super) fn next(plan: &Plan, done: &Done) -> Outcome {
+pub(super) fn next(plan: &Plan, observed: &Observed, done: &Done) -> Outcome {
+    let after = |times: [Option<Duration>; 2]| {
+        let soonest = times.into_iter().flatten().min();
+        soonest.map_or(Outcome::Done, Outcome::After)
+    };
     match done {
         Done::Failed(Failure {
             remedy: Remedy::Retry,
             ..
-        }) => Outcome::Failed,
+        })
+        | Done::Lost(_) => Outcome::Failed,
+        // What was served before can come back although what is wanted cannot.
+        Done::Failed(_)
+            if observed.stored.is_none()
+                && matches!(plan.content, Content::Follow { before: Some(_), .. }) =>
+        {
+            Outcome::Failed
+        }
         Done::Superseded => Outcome::After(Duration::ZERO),
-        Done::Failed(_) | Done::Removed(_) => Outcome::Done,
-        Done::Nothing | Done::Served(_) => plan.poll.map_or(Outcome::Done, Outcome::After),
+        Done::Failed(_) => after([None, plan.recheck]),
+        Done::Removed(_) => Outcome::Done,
+        Done::Nothing | Done::Served(_) | Done::Restored(_) => after([plan.poll, plan.recheck]),
     }
+}
+
+/// One line for the object's events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) is_fault: bool,
+    pub(super) reason: String,
+    pub(super) note: String,
+}
+
+/// What happened between two states of the object, in words for its events.
+pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Said> {
+    let digest = |catalog: &ClusterCatalog| {
+        let status = catalog.status.as_ref();
+        status.and_then(resolved).map(str::to_owned)
+    };
+    let mut said = Vec::new();
+    let (old, new) = (digest(before), digest(after));
+    if let Some(reference) = new.filter(|new| old.as_ref() != Some(new)) {
+        said.push(Said {
+            is_fault: false,
+            reason: reason::AVAILABLE.to_owned(),
+            note: format!("Serving {reference}"),
+        });
+    }
+    for condition in after.conditions() {
+        let earlier = conditions::find(before.conditions(), &condition.type_);
+        let same = earlier.is_some_and(|earlier| {
+            (&earlier.status, &earlier.reason, &earlier.message)
+                == (&condition.status, &condition.reason, &condition.message)
+        });
+        let fault = match condition.type_.as_str() {
+            conditions::PROGRESSING => condition.reason != reason::SUCCEEDED,
+            conditions::SERVING | conditions::CONTENT_VALID => condition.status == "False",
+            _ => continue,
+        };
+        if fault && !same {
+            said.push(Said {
+                is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE,
+                reason: condition.reason.clone(),
+                note: condition.message.clone(),
+            });
+        }
+    }
+    said
 }
 
 #[cfg(test)]

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Api;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
 use olm_api::ClusterCatalog;
 
-use super::Context;
+use super::{Context, Unreadable};
 
-/// Follows the ClusterCatalogs until told to stop.
+/// Follows the ClusterCatalogs until told to stop. One that cannot be read stands in nobody's way, and what is served of
+/// it stays.
 pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>) {
-    let api = Api::<ClusterCatalog>::all(context.client.clone());
-    let events = watcher(api, watcher::Config::default()).map(|event| {
-        event.map(|event| match event {
-            Event::Apply(catalog) => Event::Apply(trim(catalog)),
-            Event::InitApply(catalog) => Event::InitApply(trim(catalog)),
-            other => other,
-        })
+    let api = Api::<DeserializeGuard<ClusterCatalog>>::all(context.client.clone());
+    let sorter = Arc::clone(&context);
+    let events = watcher(api, watcher::Config::default()).filter_map(move |event| {
+        let event = event.map(|event| readable(&sorter.unreadable, event)).transpose();
+        std::future::ready(event)
     });
     let events = kube::runtime::WatchStreamExt::default_backoff(events);
     let events = reflector::reflector(writer, events).take_until(context.stop.clone().cancelled_owned());
@@ -49,9 +49,49 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
     }
 }
 
-fn trim(mut catalog: ClusterCatalog) -> ClusterCatalog {
-    catalog.metadata.managed_fields = None;
-    catalog
+/// The event, unless its object cannot be read.
+fn readable(
+    unreadable: &Unreadable,
+    event: Event<DeserializeGuard<ClusterCatalog>>,
+) -> Option<Event<ClusterCatalog>> {
+    let sort = |guard: DeserializeGuard<ClusterCatalog>| match guard.0 {
+        Ok(mut catalog) => {
+            catalog.metadata.managed_fields = None;
+            unreadable.remove(catalog.name());
+            Some(catalog)
+        }
+        Err(invalid) => {
+            let name = invalid.metadata.name.unwrap_or_default();
+            tracing::error!(
+                catalog = name,
+                error = invalid.error,
+                "a ClusterCatalog cannot be read; it stays as it is"
+            );
+            unreadable.add(name);
+            None
+        }
+    };
+    Some(match event {
+        Event::Apply(guard) => Event::Apply(sort(guard)?),
+        Event::InitApply(guard) => Event::InitApply(sort(guard)?),
+        Event::Delete(DeserializeGuard(found)) => {
+            // What is gone need not be read.
+            let catalog = found.unwrap_or_else(|invalid| ClusterCatalog {
+                metadata: invalid.metadata,
+                ..ClusterCatalog::default()
+            });
+            unreadable.remove(catalog.name());
+            Event::Delete(catalog)
+        }
+        Event::Init => {
+            unreadable.begin();
+            Event::Init
+        }
+        Event::InitDone => {
+            unreadable.end();
+            Event::InitDone
+        }
+    })
 }
 
 /// Readiness waits for what is claimed to be served and is not here.
@@ -105,7 +145,10 @@ pub(crate) async fn collect_garbage(context: Arc<Context>, interval: Duration) {
     loop {
         if context.starting.is_known() {
             let (store, catalogs) = (Arc::clone(&context.store), context.catalogs.clone());
-            let known = move |name: &str| catalogs.get(&reflector::ObjectRef::new(name)).is_some();
+            let all = Arc::clone(&context);
+            let known = move |name: &str| {
+                all.unreadable.contains(name) || catalogs.get(&reflector::ObjectRef::new(name)).is_some()
+            };
             if let Ok(removed) = tokio::task::spawn_blocking(move || store.retain(known)).await
                 && !removed.is_empty()
             {
@@ -121,5 +164,50 @@ pub(crate) async fn collect_garbage(context: Arc<Context>, interval: Duration) {
             () = context.stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn guard(name: &str, source_type: &str) -> DeserializeGuard<ClusterCatalog> {
+        serde_json::from_value(json!({
+            "apiVersion": "olm.operatorframework.io/v1",
+            "kind": "ClusterCatalog",
+            "metadata": { "name": name },
+            "spec": { "source": { "type": source_type, "image": { "ref": "registry.example/catalog:latest" } } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn one_unreadable_catalog_stands_in_nobodys_way() {
+        let unreadable = Unreadable::default();
+        let check = |event, expected: Option<&str>| {
+            let seen = readable(&unreadable, event);
+            let name = seen.as_ref().map(|event| match event {
+                Event::Apply(c) | Event::InitApply(c) | Event::Delete(c) => c.name(),
+                Event::Init => "(init)",
+                Event::InitDone => "(done)",
+            });
+            assert_eq!(name, expected);
+        };
+        check(Event::Init, Some("(init)"));
+        check(Event::InitApply(guard("good", "Image")), Some("good"));
+        check(Event::InitApply(guard("bad", "Tape")), None);
+        check(Event::InitDone, Some("(done)"));
+        assert!(unreadable.contains("bad") && !unreadable.contains("good"));
+        check(Event::Apply(guard("good", "Tape")), None);
+        assert!(unreadable.contains("good"), "what is served of it stays");
+        check(Event::Apply(guard("good", "Image")), Some("good"));
+        check(Event::Init, Some("(init)"));
+        assert!(unreadable.contains("bad"), "a list that comes in forgets nothing");
+        check(Event::InitApply(guard("bad", "Tape")), None);
+        check(Event::InitDone, Some("(done)"));
+        check(Event::Delete(guard("bad", "Tape")), Some("bad"));
+        assert!(!unreadable.contains("good") && !unreadable.contains("bad"));
     }
 }

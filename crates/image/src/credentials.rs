@@ -61,6 +61,15 @@ pub enum CredentialsError {
         /// The key under `auths`.
         registry: String,
     },
+    /// One of several Secrets is at fault.
+    #[error("cannot use pull secret {name}")]
+    Secret {
+        /// `NAMESPACE/NAME`.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<Self>,
+    },
 }
 
 impl CredentialsError {
@@ -119,6 +128,23 @@ impl Credentials {
             (None, Some(text)) => Self::parse_dockercfg(text),
             (None, None) => Ok(Self::default()),
         }
+    }
+
+    /// Reads the data of several pull secrets, each with its name for messages; a later one replaces an earlier one for the
+    /// same key.
+    pub fn from_secrets<'secrets>(
+        secrets: impl IntoIterator<Item = (&'secrets str, &'secrets BTreeMap<String, Vec<u8>>)>,
+    ) -> Result<Self, CredentialsError> {
+        let mut credentials = Self::default();
+        for (name, data) in secrets {
+            let data = data.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+            let found = Self::parse_secret(data).map_err(|source| CredentialsError::Secret {
+                name: name.to_owned(),
+                source: Box::new(source),
+            })?;
+            credentials.merge(found);
+        }
+        Ok(credentials)
     }
 
     fn from_entries(entries: BTreeMap<String, Entry>) -> Result<Self, CredentialsError> {
@@ -321,17 +347,21 @@ mod tests {
 
     #[test]
     fn later_secrets_replace_earlier_ones() {
-        let mut credentials =
-            Credentials::parse_dockercfg(br#"{"r.example":{"username":"a","password":"1"}}"#).unwrap();
-        credentials.merge(
-            Credentials::parse_secret([(
-                ".dockerconfigjson",
-                br#"{"auths":{"r.example":{"username":"b","password":"2"}}}"#.as_slice(),
-            )])
-            .unwrap(),
+        let secret = |key: &str, text: &str| BTreeMap::from([(key.to_owned(), text.as_bytes().to_vec())]);
+        let earlier = secret(".dockercfg", r#"{"r.example":{"username":"a","password":"1"}}"#);
+        let later = secret(
+            ".dockerconfigjson",
+            r#"{"auths":{"r.example":{"username":"b","password":"2"}}}"#,
         );
+        let other = secret("unrelated", "x");
+        let credentials =
+            Credentials::from_secrets([("a/earlier", &earlier), ("a/later", &later), ("a/other", &other)])
+                .unwrap();
         let reference = Reference::parse("r.example/x").unwrap();
         assert_eq!(credentials.lookup(&reference), Some(&password("b", "2")));
+        let broken = secret(".dockerconfigjson", "[");
+        let error = Credentials::from_secrets([("a/later", &later), ("a/broken", &broken)]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot use pull secret a/broken");
     }
 
     #[test]

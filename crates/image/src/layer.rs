@@ -73,6 +73,12 @@ pub enum LayerError {
         /// The limit.
         limit: u64,
     },
+    /// Longer paths together than [`Limits::paths_bytes`].
+    #[error("the paths of the files to keep have more than {limit} bytes together")]
+    PathsBytes {
+        /// The limit.
+        limit: u64,
+    },
     /// A layer that grows more than [`Limits::ratio`] times.
     #[error("a layer unpacks to more than {limit} times its compressed size")]
     Ratio {
@@ -134,6 +140,8 @@ pub(crate) struct Unpacker {
     entries: u64,
     unpacked: u64,
     kept: u64,
+    /// Bytes of the paths that were put into the tree.
+    paths: u64,
     layer: usize,
     /// The layer each kept path was last written by: a whiteout hides lower layers only.
     written: HashMap<String, usize>,
@@ -162,6 +170,7 @@ impl Unpacker {
             entries: 0,
             unpacked: 0,
             kept: 0,
+            paths: 0,
             layer: 0,
             written: HashMap::new(),
         })
@@ -287,9 +296,10 @@ impl Unpacker {
             return Ok(());
         }
         self.check_path(&key)?;
-        let Some(key) = self.place(parent, name) else {
+        let Some(key) = self.place(parent, name)? else {
             return Ok(());
         };
+        self.charge(&key)?;
         match kind {
             EntryType::Directory => {
                 if !matches!(self.tree.get(&key), Some(Node::Directory)) {
@@ -402,21 +412,37 @@ impl Unpacker {
 
     /// The key an entry really lands on: links among its parents are followed, missing parents are made. Nothing when
     /// the links lead out of what is wanted.
-    fn place(&mut self, parent: &str, name: &str) -> Option<String> {
-        let parent = self.tree.follow(parent)?;
+    fn place(&mut self, parent: &str, name: &str) -> Result<Option<String>, LayerError> {
+        let Some(parent) = self.tree.follow(parent) else {
+            return Ok(None);
+        };
         let key = join(&parent, name);
         if !self.is_wanted(&key) {
-            return None;
+            return Ok(None);
         }
+        // Links may have made it longer.
+        self.check_path(&key)?;
         let mut directory = String::new();
         for component in parent.split('\0').filter(|component| !component.is_empty()) {
             directory = join(&directory, component);
             if self.is_wanted(&directory) && !matches!(self.tree.get(&directory), Some(Node::Directory)) {
+                self.charge(&directory)?;
                 self.tree.insert(directory.clone(), Node::Directory);
                 self.written.insert(directory.clone(), self.layer);
             }
         }
-        Some(key)
+        Ok(Some(key))
+    }
+
+    /// Counts a path that goes into the tree: parents that no entry names cost memory too.
+    fn charge(&mut self, key: &str) -> Result<(), LayerError> {
+        self.paths += key.len() as u64;
+        if self.paths > self.limits.paths_bytes {
+            return Err(LayerError::PathsBytes {
+                limit: self.limits.paths_bytes,
+            });
+        }
+        Ok(())
     }
 
     fn replace(&mut self, key: &str, node: Node) {

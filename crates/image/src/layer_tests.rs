@@ -380,6 +380,17 @@ fn every_limit_has_an_error_of_its_own() {
     );
     let long = "a/".repeat(21);
     check(&[Dir(&long)], &format!("path `{long}` is longer than 40 bytes"));
+    // Parents that no entry names cost as much as those that one does.
+    let few = Limits {
+        paths_bytes: 100,
+        ..Limits::catalog()
+    };
+    let deep = format!("{}x", "d/".repeat(20));
+    let error = unpack_with(&[tar_of(&[File(&deep, "")])], &Selection::Everything, &few).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the paths of the files to keep have more than 100 bytes together"
+    );
     let result = unpack_with(
         &[tar_of(&[File("other", &"x".repeat(1 << 20))])],
         &Selection::Below(vec!["wanted".to_owned()]),

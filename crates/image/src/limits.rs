@@ -29,6 +29,8 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Bytes of a whole path.
     pub path_bytes: usize,
+    /// Bytes of all paths that are kept, the directories on the way among them: they are held in memory.
+    pub paths_bytes: u64,
     /// Time for the whole pull.
     pub time: Duration,
 }
@@ -52,8 +54,36 @@ impl Limits {
             depth: 64,
             name_bytes: 255,
             path_bytes: 4096,
+            paths_bytes: 64 << 20,
             time: Duration::from_mins(15),
         }
+    }
+
+    /// These limits, with others in place of those that are named: as the field is, with `-` for `_`; `time` in seconds.
+    #[must_use]
+    pub fn with<'names>(mut self, others: impl IntoIterator<Item = (&'names str, u64)>) -> Self {
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        for (name, value) in others {
+            match name {
+                "manifest-bytes" => self.manifest_bytes = value,
+                "config-bytes" => self.config_bytes = value,
+                "layers" => self.layers = size(value),
+                "entries" => self.entries = value,
+                "transfer-bytes" => self.transfer_bytes = value,
+                "unpacked-bytes" => self.unpacked_bytes = value,
+                "kept-bytes" => self.kept_bytes = value,
+                "file-bytes" => self.file_bytes = value,
+                "ratio" => self.ratio = value,
+                "depth" => self.depth = size(value),
+                "name-bytes" => self.name_bytes = size(value),
+                "path-bytes" => self.path_bytes = size(value),
+                "paths-bytes" => self.paths_bytes = value,
+                "time" => self.time = Duration::from_secs(value),
+                // Names come from our own flags; a test reads them all.
+                _ => {}
+            }
+        }
+        self
     }
 
     /// Limits for a bundle image, which is held in memory.
@@ -64,6 +94,7 @@ impl Limits {
             unpacked_bytes: 4 << 30,
             kept_bytes: 64 << 20,
             file_bytes: 16 << 20,
+            paths_bytes: 8 << 20,
             time: Duration::from_mins(5),
             ..Self::catalog()
         }

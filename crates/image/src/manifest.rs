@@ -31,6 +31,11 @@ pub(crate) enum Wanted<'wanted> {
         digest: &'wanted Digest,
         limit: u64,
     },
+    /// The manifest that a tag means now.
+    TaggedManifest {
+        tag: &'wanted str,
+        limit: u64,
+    },
     Blob {
         blob: &'wanted Blob,
         limit: u64,
@@ -50,6 +55,15 @@ impl Wanted<'_> {
                 let response = session.send(Method::GET, &url, accept, None, &what).await?;
                 let bytes = session.read(response, limit, &what).await?;
                 verify(bytes, digest, what)
+            }
+            Self::TaggedManifest { tag, limit } => {
+                let what = format!("manifest {tag}");
+                let url = session.url(&format!("manifests/{tag}"))?;
+                let accept = Session::accept(&MANIFEST_TYPES);
+                let response = session.send(Method::GET, &url, accept, None, &what).await?;
+                let bytes = session.read(response, limit, &what).await?;
+                let digest = Digest::of(&bytes);
+                Ok((bytes, digest))
             }
             Self::Blob { blob, limit } => {
                 let what = format!("blob {}", blob.digest);
@@ -108,7 +122,8 @@ pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
     serde_json::from_slice(text).map_err(|_| "it is no image manifest and no index of version 2".to_owned())
 }
 
-/// The first entry for the platform; else one that does not say what it is for.
+/// The entry for the platform, the one that any machine of that kind runs before more particular ones; else one that does
+/// not say what it is for.
 pub(crate) fn choose_platform<'index>(
     entries: &'index [ImageIndexEntry],
     wanted: &Platform,
@@ -118,16 +133,24 @@ pub(crate) fn choose_platform<'index>(
             platform.os.to_string() == wanted.os && platform.architecture.to_string() == wanted.architecture
         })
     };
+    let particular = |entry: &&ImageIndexEntry| {
+        let variant = entry
+            .platform
+            .as_ref()
+            .and_then(|platform| platform.variant.as_deref());
+        match (variant.unwrap_or_default(), wanted.architecture.as_str()) {
+            ("", _) | ("v1", "amd64") | ("v8", "arm64") => String::new(),
+            (variant, _) => variant.to_owned(),
+        }
+    };
     entries
         .iter()
-        .find(fits)
+        .filter(fits)
+        .min_by_key(particular)
         .or_else(|| entries.iter().find(|entry| entry.platform.is_none()))
 }
 
-pub(crate) fn check_layers(manifest: &OciImageManifest, limits: &Limits) -> Result<Vec<Blob>, String> {
-    if manifest.layers.len() > limits.layers {
-        return Err(format!("it has more than {} layers", limits.layers));
-    }
+pub(crate) fn layers(manifest: &OciImageManifest) -> Result<Vec<Blob>, String> {
     manifest.layers.iter().map(blob).collect()
 }
 
@@ -137,4 +160,41 @@ pub(crate) fn blob(descriptor: &OciDescriptor) -> Result<Blob, String> {
         size: u64::try_from(descriptor.size).map_err(|_| "a size is negative".to_owned())?,
         media_type: descriptor.media_type.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_particular_image_of_a_platform_is_chosen() {
+        let check = |architecture: &str, variants: &[Option<&str>], expected: Option<usize>| {
+            let entries: Vec<ImageIndexEntry> = variants
+                .iter()
+                .enumerate()
+                .map(|(number, variant)| {
+                    let mut platform = serde_json::json!({ "os": "linux", "architecture": architecture });
+                    if let (Some(variant), Some(fields)) = (variant, platform.as_object_mut()) {
+                        fields.insert("variant".to_owned(), (*variant).into());
+                    }
+                    let entry = serde_json::json!({
+                        "mediaType": "x", "digest": number.to_string(), "size": 1, "platform": platform,
+                    });
+                    serde_json::from_value(entry).unwrap()
+                })
+                .collect();
+            let wanted = Platform {
+                os: "linux".to_owned(),
+                architecture: architecture.to_owned(),
+            };
+            let found = choose_platform(&entries, &wanted).map(|entry| entry.digest.clone());
+            assert_eq!(found, expected.map(|number| number.to_string()), "{variants:?}");
+        };
+        check("amd64", &[Some("v3"), Some("v2"), None], Some(2));
+        check("amd64", &[Some("v3"), Some("v1"), None], Some(1));
+        check("arm64", &[Some("v9"), Some("v8")], Some(1));
+        check("arm", &[Some("v7"), Some("v6")], Some(1));
+        check("amd64", &[None, None], Some(0));
+        check("amd64", &[], None);
+    }
 }

@@ -1,27 +1,37 @@
 //! From a reference to an image's files: resolve, choose the platform, transfer, unpack.
 
-use std::collections::BTreeMap;
+mod error;
+mod signatures;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use oci_distribution::manifest::OciManifest;
 use serde::Deserialize;
+
+pub use error::PullError;
 
 use crate::auth::{Action, Tokens};
 use crate::bundle::{Bundle, BundleStore};
 use crate::credentials::Credentials;
 use crate::digest::Digest;
 use crate::flight::Flights;
-use crate::layer::{LayerError, Selection, Unpacker};
+use crate::layer::{Selection, Unpacker};
 use crate::limits::Limits;
-use crate::manifest::{Wanted, blob, check_layers, choose_platform, parse_manifest};
+use crate::manifest::{Wanted, blob, choose_platform, layers, parse_manifest};
+use crate::policy::{Policy, Refusal};
 use crate::reference::{Pinned, Reference};
-use crate::registries::{Endpoint, Registries};
-use crate::registry::{RegistryError, Session, Shared};
+use crate::registries::{Endpoint, PlaceError, Registries};
+use crate::registry::{Patience, RegistryError, Session, Shared};
 use crate::transfer::{Blob, pipe, transfer};
 use crate::tree::{Storage, Tree};
 use crate::trust::Clients;
+
+/// How long a registry may take to say what a tag means.
+const RESOLVE_TIME: Duration = Duration::from_mins(3);
 
 /// An operating system and an architecture, as Go spells them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,101 +95,8 @@ pub struct Access {
     pub credentials: Arc<Credentials>,
     /// Which places serve which references.
     pub registries: Arc<Registries>,
-}
-
-/// Why an image could not be pulled.
-#[derive(Debug, thiserror::Error)]
-pub enum PullError {
-    /// The registry did not give a manifest, a configuration or a layer.
-    #[error("cannot fetch {what} of {reference}")]
-    Fetch {
-        /// What was being fetched.
-        what: &'static str,
-        /// The image.
-        reference: String,
-        /// Why.
-        source: RegistryError,
-    },
-    /// The manifest cannot be used.
-    #[error("cannot use the manifest of {reference}: {message}")]
-    Manifest {
-        /// The image.
-        reference: String,
-        /// Why.
-        message: String,
-    },
-    /// No image of the index is for this platform.
-    #[error("{reference} has no image for {os}/{architecture}")]
-    Platform {
-        /// The image.
-        reference: String,
-        /// The operating system wanted.
-        os: String,
-        /// The architecture wanted.
-        architecture: String,
-    },
-    /// A layer cannot be unpacked.
-    #[error("cannot unpack layer {layer} of {reference}")]
-    Layer {
-        /// The image.
-        reference: String,
-        /// The number of the layer, from 1.
-        layer: usize,
-        /// Why.
-        source: LayerError,
-    },
-    /// The layers are larger than they may be.
-    #[error("the layers of {reference} have {bytes} bytes, more than {limit}")]
-    TransferBytes {
-        /// The image.
-        reference: String,
-        /// Their size.
-        bytes: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// The pull took too long.
-    #[error("{reference} was not pulled within {seconds} seconds")]
-    Time {
-        /// The image.
-        reference: String,
-        /// The limit.
-        seconds: u64,
-    },
-    /// The pull was torn down, because the program ends.
-    #[error("the pull of {reference} was cut off")]
-    CutOff {
-        /// The image.
-        reference: String,
-    },
-}
-
-impl PullError {
-    /// Whether the same pull may succeed later although nobody changed the image or a limit.
-    ///
-    /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that
-    /// names the image.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Fetch { source, .. } => match source {
-                RegistryError::TooLarge { .. } => false,
-                RegistryError::Unreachable { .. }
-                | RegistryError::Trust(_)
-                | RegistryError::Unauthorized { .. }
-                | RegistryError::Denied { .. }
-                | RegistryError::NotFound { .. }
-                | RegistryError::Status { .. }
-                | RegistryError::Mismatch { .. }
-                | RegistryError::Size { .. }
-                | RegistryError::Digest { .. }
-                | RegistryError::Protocol { .. }
-                | RegistryError::GivenUp => true,
-            },
-            Self::Layer { source, .. } => matches!(source, LayerError::Store { .. } | LayerError::Corrupt(_)),
-            Self::Time { .. } | Self::CutOff { .. } => true,
-            Self::Manifest { .. } | Self::Platform { .. } | Self::TransferBytes { .. } => false,
-        }
-    }
+    /// Which images may be used.
+    pub policy: Arc<Policy>,
 }
 
 /// An image whose manifest and configuration are here, and whose layers are not yet.
@@ -265,16 +182,47 @@ impl Images {
         if let Some(pinned) = reference.pinned() {
             return Ok(pinned);
         }
+        // A scope of the policy may be a tag, which is not seen any more once the digest is all there is.
+        let signed = access
+            .policy
+            .admit(reference)
+            .map_err(|source| refused(reference, source))?;
         let tag = reference.tag().unwrap_or("latest");
-        let (_, digest) = self
-            .fetch(reference, access, "the digest", Wanted::Tag(tag))
+        let asking = self.fetch(reference, access, "the digest", Wanted::Tag(tag));
+        let late = |_| PullError::Time {
+            reference: reference.to_string(),
+            seconds: RESOLVE_TIME.as_secs(),
+        };
+        let (_, digest) = tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)??;
+        let pinned = reference.pin(digest);
+        self.check_signatures(&signed, &pinned, &[pinned.digest().clone()], access)
             .await?;
-        Ok(reference.pin(digest))
+        Ok(pinned)
     }
 
-    /// Fetches the manifest and the configuration, and chooses the platform from an index.
+    /// Fetches the manifest and the configuration, and chooses the platform from an index. What the signature policy
+    /// does not let through is not fetched.
     pub async fn image(&self, pinned: &Pinned, access: &Access, limits: &Limits) -> Result<Image, PullError> {
+        let late = |_| PullError::Time {
+            reference: pinned.to_string(),
+            seconds: limits.time.as_secs(),
+        };
+        tokio::time::timeout(limits.time, self.fetch_image(pinned, access, limits))
+            .await
+            .map_err(late)?
+    }
+
+    async fn fetch_image(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<Image, PullError> {
         let reference = pinned.reference();
+        let signed = access
+            .policy
+            .admit(&reference)
+            .map_err(|source| refused(&reference, source))?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
@@ -307,7 +255,15 @@ impl Images {
         let OciManifest::Image(manifest) = manifest else {
             return Err(unusable("an index leads to another index".to_owned()));
         };
-        let layers = check_layers(&manifest, limits).map_err(unusable)?;
+        let digests = [pinned.digest().clone(), digest.clone()];
+        self.check_signatures(&signed, pinned, &digests, access).await?;
+        if manifest.layers.len() > limits.layers {
+            return Err(PullError::Layers {
+                reference: pinned.to_string(),
+                limit: limits.layers,
+            });
+        }
+        let layers = layers(&manifest).map_err(unusable)?;
         let bytes = layers
             .iter()
             .fold(0, |sum: u64, layer| sum.saturating_add(layer.size));
@@ -380,9 +336,17 @@ impl Images {
             reference: reference(),
             source,
         };
+        let home = image.pinned.reference();
         let mut sessions = Vec::new();
-        for endpoint in access.registries.endpoints(&image.pinned.reference()) {
-            sessions.push(self.session(endpoint, access).await.map_err(lost)?);
+        let mut broken = None;
+        for (endpoint, patience) in places(access, &home).map_err(|source| no_place(&home, source))? {
+            match self.session(endpoint, access, patience).await {
+                Ok(session) => sessions.push(session),
+                Err(error) => broken = Some(error),
+            }
+        }
+        if let (true, Some(error)) = (sessions.is_empty(), broken) {
+            return Err(lost(error));
         }
         let mut unpacker = Unpacker::new(selection, storage, limits).map_err(|source| wrong(1, source))?;
         for (index, layer) in image.layers.iter().enumerate() {
@@ -448,12 +412,26 @@ impl Images {
         access: &Access,
         limits: &Limits,
     ) -> Result<Bundle, PullError> {
+        // What was let through once may be refused by the policy of today.
+        let reference = pinned.reference();
+        let signed = access
+            .policy
+            .admit(&reference)
+            .map_err(|source| refused(&reference, source))?;
+        let checked = if signed.is_empty() {
+            None
+        } else {
+            Some(self.image(pinned, access, limits).await?)
+        };
         if let Some(store) = &self.inner.store
             && let Some(bundle) = store.load(pinned.digest(), limits).await
         {
             return Ok(bundle);
         }
-        let image = self.image(pinned, access, limits).await?;
+        let image = match checked {
+            Some(image) => image,
+            None => self.image(pinned, access, limits).await?,
+        };
         let tree = self
             .unpack(&image, &Bundle::selection(), &Storage::Memory, access, limits)
             .await?;
@@ -468,7 +446,7 @@ impl Images {
     }
 
     /// Forgets cached bundles but those to keep. Returns how many were removed.
-    pub async fn prune_bundles(&self, keep: &std::collections::BTreeSet<Digest>) -> std::io::Result<usize> {
+    pub async fn prune_bundles(&self, keep: &BTreeSet<Digest>) -> std::io::Result<usize> {
         match &self.inner.store {
             Some(store) => store.prune(keep).await,
             None => Ok(0),
@@ -476,12 +454,13 @@ impl Images {
     }
 
     /// Opens a conversation with one place.
-    pub(crate) async fn session(
+    async fn session(
         &self,
         endpoint: Endpoint,
         access: &Access,
+        patience: Patience,
     ) -> Result<Session<'_>, RegistryError> {
-        self.session_for(endpoint, access, Action::Pull).await
+        self.session_for(endpoint, access, Action::Pull, patience).await
     }
 
     pub(crate) async fn session_for(
@@ -489,9 +468,10 @@ impl Images {
         endpoint: Endpoint,
         access: &Access,
         action: Action,
+        patience: Patience,
     ) -> Result<Session<'_>, RegistryError> {
         let credential = access.credentials.lookup(&endpoint.reference).cloned();
-        Session::open(&self.inner.shared, endpoint, credential, action).await
+        Session::open(&self.inner.shared, endpoint, credential, action, patience).await
     }
 
     /// Asks each place in turn; the last one's error is the answer when all fail.
@@ -503,14 +483,19 @@ impl Images {
         wanted: Wanted<'_>,
     ) -> Result<(Bytes, Digest), PullError> {
         let mut last = RegistryError::GivenUp;
-        for endpoint in access.registries.endpoints(reference) {
-            let attempt = match self.session(endpoint, access).await {
+        for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
+            let attempt = match self.session(endpoint, access, patience).await {
                 Ok(session) => wanted.fetch(&session).await,
                 Err(error) => Err(error),
             };
             match attempt {
                 Ok(found) => return Ok(found),
-                Err(error) => last = error,
+                Err(error) => {
+                    if patience == Patience::Once {
+                        tracing::info!(%reference, error = %error, "a mirror does not give {what}; asking the next place");
+                    }
+                    last = error;
+                }
             }
         }
         Err(PullError::Fetch {
@@ -519,4 +504,35 @@ impl Images {
             source: last,
         })
     }
+}
+
+fn refused(reference: &Reference, source: Refusal) -> PullError {
+    PullError::Policy {
+        reference: reference.to_string(),
+        source,
+    }
+}
+
+fn no_place(reference: &Reference, source: PlaceError) -> PullError {
+    PullError::Place {
+        reference: reference.to_string(),
+        source,
+    }
+}
+
+/// The places to ask, in order. Only with the last of them patience helps: before it, another one may do.
+fn places(access: &Access, reference: &Reference) -> Result<Vec<(Endpoint, Patience)>, PlaceError> {
+    let endpoints = access.registries.endpoints(reference)?;
+    let last = endpoints.len().saturating_sub(1);
+    let patience = |index| {
+        if index == last {
+            Patience::Some
+        } else {
+            Patience::Once
+        }
+    };
+    let numbered = endpoints.into_iter().enumerate();
+    Ok(numbered
+        .map(|(index, endpoint)| (endpoint, patience(index)))
+        .collect())
 }

@@ -13,7 +13,7 @@ use crate::build::{BuiltImage, Source};
 use crate::digest::Digest;
 use crate::pull::{Access, Images};
 use crate::reference::{Pinned, Reference};
-use crate::registry::{RegistryError, Session};
+use crate::registry::{Patience, RegistryError, Session};
 use crate::transfer::Blob;
 
 /// Blobs larger than this go up in pieces of this size, so that a large layer is never held whole.
@@ -73,7 +73,7 @@ impl Images {
         };
         let endpoint = access.registries.home(reference);
         let session = self
-            .session_for(endpoint, access, Action::Push)
+            .session_for(endpoint, access, Action::Push, Patience::Some)
             .await
             .map_err(|source| failed("the image", source))?;
         for (blob, source) in &image.blobs {

@@ -129,6 +129,16 @@ impl Reference {
         self.tag.is_some() && self.digest.is_some()
     }
 
+    /// The same repository at a tag. Only for tags that are known to be good.
+    #[must_use]
+    pub(crate) fn with_tag(&self, tag: &str) -> Self {
+        Self {
+            tag: Some(tag.to_owned()),
+            digest: None,
+            ..self.clone()
+        }
+    }
+
     /// The same repository at a digest; a tag is dropped, since it no longer says anything.
     pub fn pin(&self, digest: Digest) -> Pinned {
         Pinned {

@@ -1,8 +1,13 @@
-//! Where a reference is really fetched from: the registry itself, or what a policy puts in front of it.
+//! Where a reference is really fetched from: the registry itself, or what a configuration puts in front of it.
+
+mod conf;
 
 use std::collections::BTreeSet;
 
+pub use conf::RegistriesError;
+
 use crate::reference::Reference;
+use conf::Rule;
 
 /// How a registry is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,14 +29,47 @@ pub struct Endpoint {
     pub security: Security,
 }
 
+/// Why a reference may not be fetched from anywhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// The configuration blocks it.
+    #[error("the configuration of registries blocks `{prefix}`")]
+    Blocked {
+        /// The rule that does.
+        prefix: String,
+    },
+    /// The place that the configuration names gives no reference.
+    #[error("the configuration of registries leads from `{prefix}` to `{text}`, which is no image reference")]
+    Rewritten {
+        /// The rule that does.
+        prefix: String,
+        /// What it leads to.
+        text: String,
+    },
+}
+
 /// Which places serve which references. The default is every registry itself over verified HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registries {
     insecure: BTreeSet<String>,
     plain_http: BTreeSet<String>,
+    /// The longest prefix first.
+    rules: Vec<Rule>,
 }
 
 impl Registries {
+    /// Reads files in the format `registries.conf` (version 2), each given with its name for messages; a later file's
+    /// rule replaces an earlier one's of the same prefix.
+    pub fn parse<'files>(
+        files: impl IntoIterator<Item = (&'files str, &'files str)>,
+    ) -> Result<Self, RegistriesError> {
+        let rules = conf::parse(files)?;
+        Ok(Self {
+            rules,
+            ..Self::default()
+        })
+    }
+
     /// Allows any certificate, or none, of a registry (`host[:port]`).
     #[must_use]
     pub fn insecure(mut self, registry: impl Into<String>) -> Self {
@@ -46,23 +84,62 @@ impl Registries {
         self
     }
 
-    /// The places to try for a reference, in order. Never empty.
-    pub fn endpoints(&self, reference: &Reference) -> Vec<Endpoint> {
-        vec![self.home(reference)]
+    /// The places to try for a reference, in order: the mirrors, then the registry itself or what stands for it.
+    /// Never empty.
+    pub fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, PlaceError> {
+        let text = reference.to_string();
+        let found = self
+            .rules
+            .iter()
+            .find_map(|rule| rule.covers(&text).map(|covered| (rule, covered)));
+        let Some((rule, covered)) = found else {
+            return Ok(vec![self.home(reference)]);
+        };
+        if rule.blocked {
+            return Err(PlaceError::Blocked {
+                prefix: rule.prefix.clone(),
+            });
+        }
+        let rest = text.get(covered..).unwrap_or_default();
+        let place = |location: &str, otherwise: Security| {
+            let text = format!("{location}{rest}");
+            let reference = Reference::parse_familiar(&text).map_err(|_| PlaceError::Rewritten {
+                prefix: rule.prefix.clone(),
+                text,
+            })?;
+            let security = self.security(&reference, otherwise);
+            Ok(Endpoint { reference, security })
+        };
+        let mirrors = rule.mirrors.iter().filter(|mirror| mirror.serves(reference));
+        let mut places = mirrors
+            .map(|mirror| place(&mirror.location, mirror.security))
+            .collect::<Result<Vec<_>, _>>()?;
+        places.push(match &rule.location {
+            Some(location) => place(location, rule.security)?,
+            None => Endpoint {
+                reference: reference.clone(),
+                security: self.security(reference, rule.security),
+            },
+        });
+        Ok(places)
     }
 
     /// The registry that a reference names, whatever stands in front of it.
     pub fn home(&self, reference: &Reference) -> Endpoint {
-        let security = if self.plain_http.contains(reference.registry()) {
+        Endpoint {
+            reference: reference.clone(),
+            security: self.security(reference, Security::Verified),
+        }
+    }
+
+    /// How a place is reached when nothing but `otherwise` says.
+    fn security(&self, reference: &Reference, otherwise: Security) -> Security {
+        if self.plain_http.contains(reference.registry()) {
             Security::PlainHttp
         } else if self.insecure.contains(reference.registry()) {
             Security::Insecure
         } else {
-            Security::Verified
-        };
-        Endpoint {
-            reference: reference.clone(),
-            security,
+            otherwise
         }
     }
 }

@@ -152,6 +152,15 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
 }
 
+/// How long to wait for a place that fails for the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all: another place can be asked.
+    Once,
+    /// A few attempts.
+    Some,
+}
+
 /// A conversation about one repository at one place, with one credential.
 pub(crate) struct Session<'shared> {
     shared: &'shared Shared,
@@ -160,6 +169,7 @@ pub(crate) struct Session<'shared> {
     pub(crate) reference: Reference,
     credential: Option<Credential>,
     action: Action,
+    patience: Patience,
 }
 
 impl<'shared> Session<'shared> {
@@ -169,6 +179,7 @@ impl<'shared> Session<'shared> {
         endpoint: Endpoint,
         credential: Option<Credential>,
         action: Action,
+        patience: Patience,
     ) -> Result<Self, RegistryError> {
         let client = shared.clients.client(endpoint.security)?;
         let registry = endpoint.reference.registry();
@@ -198,6 +209,7 @@ impl<'shared> Session<'shared> {
             reference: endpoint.reference,
             credential,
             action,
+            patience,
         })
     }
 
@@ -245,7 +257,7 @@ impl<'shared> Session<'shared> {
         body: Option<Bytes>,
         what: &str,
     ) -> Result<Response, RegistryError> {
-        let mut delays = BACKOFF.iter();
+        let mut delays = self.delays();
         loop {
             let attempt = self
                 .attempt(method.clone(), url, &headers, body.clone(), what)
@@ -261,6 +273,14 @@ impl<'shared> Session<'shared> {
                 }
                 _ => return Err(error),
             }
+        }
+    }
+
+    /// The delays between attempts, the longest last.
+    pub(crate) fn delays(&self) -> std::slice::Iter<'static, Duration> {
+        match self.patience {
+            Patience::Once => [].iter(),
+            Patience::Some => BACKOFF.iter(),
         }
     }
 
@@ -489,9 +509,4 @@ pub(crate) fn jitter(delay: Duration) -> Duration {
     let random = std::hash::RandomState::new().build_hasher().finish();
     let share = u32::try_from(random % 512).unwrap_or_default();
     delay / 2 + delay / 2 * share / 512
-}
-
-/// The delays between attempts, for transfers that resume by themselves.
-pub(crate) const fn backoff() -> &'static [Duration] {
-    &BACKOFF
 }

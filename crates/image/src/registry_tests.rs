@@ -1,251 +1,13 @@
 //! Pull and push against a registry in this process that misbehaves on demand.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+mod fake;
 
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::response::Response;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
+use fake::{Fault, Registry, Server};
 
 use crate::*;
-
-/// How the registry misbehaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fault {
-    #[default]
-    None,
-    /// Every blob transfer breaks after a few bytes; a resumed one goes on with a range or starts again.
-    Cut { ranges: bool },
-    /// The bytes of a blob are other ones.
-    Corrupt,
-    /// Blobs have more bytes than the manifest says.
-    Longer,
-    /// The first requests of each kind are refused with this status.
-    Refuse { status: u16, times: usize },
-    /// A manifest without end.
-    Endless,
-    /// Manifests have no digest header, and HEAD is not allowed.
-    OldProtocol,
-    /// A token that cannot stand in a header.
-    HostileToken,
-}
-
-#[derive(Default)]
-struct Registry {
-    fault: Fault,
-    /// Whether a token is needed, and for which user.
-    user: Option<(&'static str, &'static str)>,
-    blobs: BTreeMap<String, Bytes>,
-    manifests: BTreeMap<String, Bytes>,
-    uploads: BTreeMap<String, Vec<u8>>,
-    log: Vec<String>,
-    refused: usize,
-}
-
-type Shared = Arc<Mutex<Registry>>;
-
-struct Server {
-    address: String,
-    registry: Shared,
-}
-
-impl Server {
-    async fn start(registry: Registry) -> Self {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let registry = Arc::new(Mutex::new(registry));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let app = axum::Router::new()
-            .fallback(handle)
-            .with_state((Arc::clone(&registry), address.clone()));
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { address, registry }
-    }
-
-    fn access(&self) -> Access {
-        Access {
-            registries: Arc::new(Registries::default().plain_http(&self.address)),
-            ..Access::default()
-        }
-    }
-
-    fn reference(&self, rest: &str) -> Reference {
-        Reference::parse(&format!("{}/{rest}", self.address)).unwrap()
-    }
-
-    fn log(&self) -> Vec<String> {
-        std::mem::take(&mut self.registry.lock().unwrap().log)
-    }
-
-    fn set(&self, fault: Fault) {
-        let mut registry = self.registry.lock().unwrap();
-        registry.fault = fault;
-        registry.refused = 0;
-    }
-}
-
-fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Body>) -> Response {
-    let mut response = Response::builder().status(status);
-    for (name, value) in headers {
-        response = response.header(*name, *value);
-    }
-    response.body(body.into()).unwrap()
-}
-
-async fn handle(State((registry, address)): State<(Shared, String)>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let mut registry = registry.lock().unwrap();
-    let path = parts.uri.path().to_owned();
-    let query = parts.uri.query().unwrap_or_default().to_owned();
-    let header = |name: &str| {
-        parts
-            .headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
-    registry.log.push(format!("{} {path}", parts.method));
-    if path == "/token" {
-        if registry.fault == Fault::HostileToken {
-            return answer(200, &[], r#"{"token":"a\nb"}"#);
-        }
-        let expected = registry.user.map(|(user, password)| {
-            use base64::Engine as _;
-            format!(
-                "Basic {}",
-                base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
-            )
-        });
-        return if expected.is_some_and(|expected| expected == header("authorization")) {
-            answer(200, &[], r#"{"token":"good","expires_in":300}"#)
-        } else {
-            answer(401, &[], r#"{"details":"incorrect username or password"}"#)
-        };
-    }
-    if registry.user.is_some() && header("authorization") != "Bearer good" {
-        let challenge = format!("Bearer realm=\"http://{address}/token\",service=\"test\"");
-        return answer(401, &[("www-authenticate", &challenge)], "");
-    }
-    if let Fault::Refuse { status, times } = registry.fault
-        && registry.refused < times
-    {
-        registry.refused += 1;
-        return answer(
-            status,
-            &[("retry-after", "0")],
-            r#"{"errors":[{"code":"X","message":"not\nnow"}]}"#,
-        );
-    }
-    let mut words = path.trim_start_matches("/v2/").rsplitn(3, '/');
-    let (last, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    match (parts.method.as_str(), kind) {
-        ("POST", "uploads" | "blobs") => answer(202, &[("location", "/v2/x/blobs/uploads/1?state=a")], ""),
-        ("PATCH", "uploads") => {
-            registry
-                .uploads
-                .entry(last.to_owned())
-                .or_default()
-                .extend_from_slice(&body);
-            answer(202, &[("location", "/v2/x/blobs/uploads/1?state=b")], "")
-        }
-        ("PUT", "uploads") => {
-            let mut bytes = registry.uploads.remove(last).unwrap_or_default();
-            bytes.extend_from_slice(&body);
-            let digest = Digest::of(&bytes).to_string();
-            assert!(
-                query.starts_with("state=") && query.ends_with(&digest.replace(':', "%3A")),
-                "{query}"
-            );
-            registry.blobs.insert(digest, bytes.into());
-            answer(201, &[], "")
-        }
-        ("PUT", "manifests") => {
-            registry
-                .manifests
-                .insert(Digest::of(&body).to_string(), body.clone());
-            registry.manifests.insert(last.to_owned(), body);
-            answer(201, &[], "")
-        }
-        ("GET" | "HEAD", "manifests") => manifest(&registry, parts.method.as_str(), last),
-        ("GET" | "HEAD", "blobs") => blob(&registry, parts.method.as_str(), last, header("range")),
-        _ => answer(404, &[], ""),
-    }
-}
-
-fn manifest(registry: &Registry, method: &str, name: &str) -> Response {
-    let Some(bytes) = registry.manifests.get(name) else {
-        return answer(
-            404,
-            &[],
-            r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#,
-        );
-    };
-    match registry.fault {
-        Fault::Endless => {
-            let chunks =
-                futures::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 65536])));
-            answer(200, &[], Body::from_stream(chunks))
-        }
-        Fault::OldProtocol if method == "HEAD" => answer(405, &[], ""),
-        Fault::OldProtocol => answer(200, &[], bytes.clone()),
-        _ => answer(
-            200,
-            &[("docker-content-digest", &Digest::of(bytes).to_string())],
-            bytes.clone(),
-        ),
-    }
-}
-
-fn blob(registry: &Registry, method: &str, digest: &str, range: &str) -> Response {
-    let Some(bytes) = registry.blobs.get(digest) else {
-        return answer(404, &[], "");
-    };
-    if method == "HEAD" {
-        return answer(200, &[], "");
-    }
-    match registry.fault {
-        Fault::Cut { ranges } => {
-            let start = range
-                .trim_start_matches("bytes=")
-                .trim_end_matches('-')
-                .parse()
-                .unwrap_or(0);
-            let (status, start) = if ranges && start > 0 {
-                (206, start)
-            } else {
-                (200, 0)
-            };
-            let left = bytes.slice(start..);
-            // Without ranges each attempt has to get further than the last one, or nobody could ever succeed.
-            let piece = if ranges { 700 } else { 700 * registry.log.len() };
-            if left.len() <= piece {
-                return answer(status, &[], left);
-            }
-            let length = left.len().to_string();
-            let chunks = futures::stream::unfold(Some(left.slice(..piece)), |piece| async move {
-                if let Some(piece) = piece {
-                    Some((Ok(piece), None))
-                } else {
-                    // The first piece has to leave before the connection breaks.
-                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                    Some((Err(std::io::Error::other("cut")), None))
-                }
-            });
-            answer(status, &[("content-length", &length)], Body::from_stream(chunks))
-        }
-        Fault::Corrupt => {
-            let mut other = bytes.to_vec();
-            let last = other.len() - 1;
-            other[last] ^= 1;
-            answer(200, &[], other)
-        }
-        Fault::Longer => answer(200, &[], [bytes.as_ref(), b"more"].concat()),
-        _ => answer(200, &[], bytes.clone()),
-    }
-}
 
 /// An image with a layer that does not compress, so that it takes many pieces.
 fn sample() -> BuiltImage {
@@ -428,6 +190,131 @@ async fn broken_transfers_are_resumed_and_wrong_ones_refused() {
             .replace("forbidden", "not now");
         assert!(error.contains(expected), "{fault:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn tokens_of_a_pull_secret_open_the_registry() {
+    let server = Server::start(Registry::default()).await;
+    images()
+        .push(&server.reference("a/b:v1"), &sample(), &server.access())
+        .await
+        .unwrap();
+    server.registry.lock().unwrap().user = Some(("user", "secret"));
+    let check = async |credential: Credential, expected: Result<(), &str>| {
+        let mut credentials = Credentials::default();
+        credentials.insert(&server.address, credential.clone());
+        let access = Access {
+            credentials: Arc::new(credentials),
+            ..server.access()
+        };
+        let result = images().resolve(&server.reference("a/b:v1"), &access).await;
+        match (result, expected) {
+            (Ok(_), Ok(())) => {}
+            (Err(error), Err(expected)) if chain(&error).contains(expected) => {}
+            (result, _) => panic!("{credential:?}: {result:?}"),
+        }
+    };
+    check(Credential::IdentityToken("long-lived".into()), Ok(())).await;
+    check(
+        Credential::IdentityToken("other".into()),
+        Err("unknown refresh token"),
+    )
+    .await;
+    check(Credential::RegistryToken("good".into()), Ok(())).await;
+    check(
+        Credential::RegistryToken("other".into()),
+        Err("refuses the given credentials"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn every_limit_of_a_pull_has_an_error_of_its_own() {
+    let server = Server::start(Registry::default()).await;
+    let pushed = images()
+        .push(&server.reference("a/b:v1"), &sample(), &server.access())
+        .await
+        .unwrap();
+    let check = async |name: &str, value: u64, expected: &str| {
+        let limits = Limits::bundle().with([(name, value)]);
+        let error = images()
+            .bundle(&pushed, &server.access(), &limits)
+            .await
+            .unwrap_err();
+        assert!(
+            chain(error.as_ref()).contains(expected),
+            "{name}: {}",
+            chain(error.as_ref())
+        );
+    };
+    check("manifest-bytes", 10, "is larger than 10 bytes").await;
+    check("config-bytes", 10, "is larger than 10 bytes").await;
+    check("layers", 0, "has more than 0 layers").await;
+    check("transfer-bytes", 100, "more than 100").await;
+    check("entries", 1, "the image has more than 1 entries").await;
+    check(
+        "unpacked-bytes",
+        1000,
+        "the image unpacks to more than 1000 bytes",
+    )
+    .await;
+    check("kept-bytes", 1000, "larger than 1000 bytes together").await;
+    check(
+        "file-bytes",
+        1000,
+        "file `manifests/noise` is larger than 1000 bytes",
+    )
+    .await;
+    // A registry that begins and never ends is given up in time.
+    server.set(Fault::Silent);
+    check("time", 1, "was not pulled within 1 seconds").await;
+}
+
+#[tokio::test]
+async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
+    let (home, mirror) = (
+        Server::start(Registry::default()).await,
+        Server::start(Registry::default()).await,
+    );
+    let image = sample();
+    for server in [&home, &mirror] {
+        images()
+            .push(&server.reference("a/b:v1"), &image, &server.access())
+            .await
+            .unwrap();
+    }
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let text = format!(
+        "registry = [{{ location = \"{}\", mirror = [{{ location = \"{dead}\" }}, {{ location = \"{}\" }}] }}]",
+        home.address, mirror.address
+    );
+    let registries = [&dead, &home.address, &mirror.address].into_iter().fold(
+        Registries::parse([("conf", text.as_str())]).unwrap(),
+        Registries::plain_http,
+    );
+    let access = Access {
+        registries: Arc::new(registries),
+        ..Access::default()
+    };
+    let pull = async || {
+        let pinned = images()
+            .resolve(&home.reference("a/b:v1"), &access)
+            .await
+            .unwrap();
+        images()
+            .bundle(&pinned, &access, &Limits::bundle())
+            .await
+            .unwrap()
+    };
+    home.log();
+    let whole = pull().await;
+    assert_eq!(home.log(), [""; 0], "the mirror has all of it");
+    // What a mirror breaks off, the registry itself goes on with.
+    mirror.set(Fault::Cut { ranges: true });
+    assert!(pull().await == whole);
+    assert!(home.log().iter().any(|line| line.contains("/blobs/")));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::digest::{Digest, Hasher};
-use crate::registry::{RegistryError, Session, backoff, jitter};
+use crate::registry::{RegistryError, Session, jitter};
 
 /// Chunks that may be under way; one is at most a few tens of kilobytes.
 const CHUNKS: usize = 8;
@@ -120,7 +120,7 @@ async fn transfer_from(
     progress: &mut Progress,
 ) -> Result<(), RegistryError> {
     let url = session.url(&format!("blobs/{}", blob.digest))?;
-    let mut delays = backoff().iter();
+    let mut delays = session.delays();
     loop {
         let before = progress.received;
         let error = match attempt(session, &url, blob, what, sender, progress).await {
@@ -129,7 +129,7 @@ async fn transfer_from(
         };
         // Every attempt that gets further earns the others back.
         if progress.received > before {
-            delays = backoff().iter();
+            delays = session.delays();
         }
         match delays.next() {
             Some(delay) if error.is_transient() => {

@@ -1,31 +1,18 @@
 //! Health over plain HTTP for the kubelet, metrics over HTTPS for those who may read them.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::api::PostParams;
-use kube::{Api, Client};
 use tokio::net::TcpListener;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::{Asked, Gate};
 use crate::metrics::{CONTENT_TYPE, Metrics};
-
-/// How long the API server's word about a token counts.
-const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
-/// How many tokens are remembered; a scraper has one.
-const VERDICTS: usize = 128;
 
 /// Conditions that have to hold before the process counts as ready, each with a name for the answer.
 #[derive(Clone, Default)]
@@ -107,130 +94,12 @@ pub fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
 }
 
 async fn scrape(State((metrics, gate)): State<(Metrics, Gate)>, headers: HeaderMap) -> Response {
-    let token = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
-    match gate.judge(token).await {
-        Verdict::Allowed => match metrics.text() {
+    match gate.admit(&headers, Asked::Path("/metrics")).await {
+        Ok(()) => match metrics.text() {
             Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
             Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         },
-        Verdict::Unauthenticated => (
-            StatusCode::UNAUTHORIZED,
-            "a bearer token of the cluster is needed\n",
-        )
-            .into_response(),
-        Verdict::Forbidden(user) => (
-            StatusCode::FORBIDDEN,
-            format!("{user} may not get the non-resource URL /metrics\n"),
-        )
-            .into_response(),
-        Verdict::Unknown => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the API server cannot be asked about the token now\n",
-        )
-            .into_response(),
-    }
-}
-
-/// Who may read the metrics: those whom the API server knows and lets `get` the non-resource URL.
-#[derive(Clone)]
-pub struct Gate {
-    client: Client,
-    verdicts: Arc<Mutex<HashMap<String, (Instant, Verdict)>>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
-    Allowed,
-    Unauthenticated,
-    Forbidden(String),
-    /// The API server did not answer; not remembered.
-    Unknown,
-}
-
-impl Gate {
-    /// Asks the API server of `client`.
-    pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            verdicts: Arc::default(),
-        }
-    }
-
-    async fn judge(&self, token: Option<&str>) -> Verdict {
-        let Some(token) = token.filter(|token| !token.is_empty()) else {
-            return Verdict::Unauthenticated;
-        };
-        if let Some(verdict) = self.remembered(token) {
-            return verdict;
-        }
-        let verdict = match self.ask(token).await {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                tracing::warn!(%error, "cannot review a token for the metrics port");
-                return Verdict::Unknown;
-            }
-        };
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        if verdicts.len() >= VERDICTS {
-            verdicts.clear();
-        }
-        verdicts.insert(token.to_owned(), (Instant::now(), verdict.clone()));
-        verdict
-    }
-
-    fn remembered(&self, token: &str) -> Option<Verdict> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts
-            .get(token)
-            .filter(|(at, _)| at.elapsed() < VERDICT_LIFETIME)
-            .map(|(_, verdict)| verdict.clone())
-    }
-
-    async fn ask(&self, token: &str) -> Result<Verdict, kube::Error> {
-        let spec = TokenReviewSpec {
-            token: token.to_owned(),
-            ..TokenReviewSpec::default()
-        };
-        let review = TokenReview {
-            spec,
-            ..TokenReview::default()
-        };
-        let review = Api::<TokenReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        let status = review.status.unwrap_or_default();
-        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Verdict::Unauthenticated);
-        };
-        let spec = SubjectAccessReviewSpec {
-            user: user.username.clone(),
-            groups: user.groups,
-            uid: user.uid,
-            extra: user.extra,
-            non_resource_attributes: Some(NonResourceAttributes {
-                path: Some("/metrics".to_owned()),
-                verb: Some("get".to_owned()),
-            }),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview {
-            spec,
-            ..SubjectAccessReview::default()
-        };
-        let api = Api::<SubjectAccessReview>::all(self.client.clone());
-        let allowed = api
-            .create(&PostParams::default(), &review)
-            .await?
-            .status
-            .is_some_and(|status| status.allowed);
-        Ok(if allowed {
-            Verdict::Allowed
-        } else {
-            Verdict::Forbidden(user.username.unwrap_or_default())
-        })
+        Err(refused) => (refused.status(), format!("{refused}\n")).into_response(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Flags that every manager has. Each is also an environment variable.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::log::LogArgs;
@@ -32,6 +34,14 @@ pub struct CommonArgs {
     /// Directory with further certificate authorities for registries, PEM.
     #[arg(long, env = "OLM_PULL_CAS_DIR", default_value = "")]
     pub pull_cas_dir: String,
+    /// Configuration of registries (mirrors, blocked and insecure ones), `registries.conf` version 2, with the folder `.d`
+    /// beside it; empty: `/etc/containers/registries.conf` when it is there. Read again for every pull.
+    #[arg(long, env = "OLM_REGISTRIES_CONF", default_value = "")]
+    pub registries_conf: String,
+    /// Signature policy, `policy.json`; empty: `/etc/containers/policy.json` when it is there, else every image is accepted.
+    /// Read again for every pull.
+    #[arg(long, env = "OLM_SIGNATURE_POLICY", default_value = "")]
+    pub signature_policy: String,
     /// Pull secret for all registries, `NAMESPACE/NAME`.
     #[arg(long, env = "OLM_GLOBAL_PULL_SECRET", default_value = "")]
     pub global_pull_secret: String,
@@ -47,6 +57,81 @@ pub struct CommonArgs {
     /// Logs.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// What an image may cost; each limit has a default in the program.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ImageLimitArgs {
+    /// Bytes of a manifest or an index.
+    #[arg(long, env = "OLM_IMAGE_MAX_MANIFEST_BYTES", value_parser = positive())]
+    pub image_max_manifest_bytes: Option<u64>,
+    /// Bytes of an image's configuration.
+    #[arg(long, env = "OLM_IMAGE_MAX_CONFIG_BYTES", value_parser = positive())]
+    pub image_max_config_bytes: Option<u64>,
+    /// Layers of an image.
+    #[arg(long, env = "OLM_IMAGE_MAX_LAYERS", value_parser = positive())]
+    pub image_max_layers: Option<u64>,
+    /// Files, directories and links in all layers together.
+    #[arg(long, env = "OLM_IMAGE_MAX_ENTRIES", value_parser = positive())]
+    pub image_max_entries: Option<u64>,
+    /// Bytes of all layers together as they are transferred.
+    #[arg(long, env = "OLM_IMAGE_MAX_TRANSFER_BYTES", value_parser = positive())]
+    pub image_max_transfer_bytes: Option<u64>,
+    /// Bytes of all layers together once they are decompressed.
+    #[arg(long, env = "OLM_IMAGE_MAX_UNPACKED_BYTES", value_parser = positive())]
+    pub image_max_unpacked_bytes: Option<u64>,
+    /// Bytes of all files that are kept.
+    #[arg(long, env = "OLM_IMAGE_MAX_KEPT_BYTES", value_parser = positive())]
+    pub image_max_kept_bytes: Option<u64>,
+    /// Bytes of one file that is kept.
+    #[arg(long, env = "OLM_IMAGE_MAX_FILE_BYTES", value_parser = positive())]
+    pub image_max_file_bytes: Option<u64>,
+    /// How many times larger than its compressed form a layer may become, from 32 MiB on.
+    #[arg(long, env = "OLM_IMAGE_MAX_RATIO", value_parser = positive())]
+    pub image_max_ratio: Option<u64>,
+    /// Directories above a file.
+    #[arg(long, env = "OLM_IMAGE_MAX_DEPTH", value_parser = positive())]
+    pub image_max_depth: Option<u64>,
+    /// Bytes of a file's or directory's name.
+    #[arg(long, env = "OLM_IMAGE_MAX_NAME_BYTES", value_parser = positive())]
+    pub image_max_name_bytes: Option<u64>,
+    /// Bytes of a whole path.
+    #[arg(long, env = "OLM_IMAGE_MAX_PATH_BYTES", value_parser = positive())]
+    pub image_max_path_bytes: Option<u64>,
+    /// Bytes of all paths that are kept, the directories on the way among them.
+    #[arg(long, env = "OLM_IMAGE_MAX_PATHS_BYTES", value_parser = positive())]
+    pub image_max_paths_bytes: Option<u64>,
+    /// Seconds that pulling an image may take.
+    #[arg(long, env = "OLM_IMAGE_MAX_SECONDS", value_parser = positive())]
+    pub image_max_seconds: Option<u64>,
+}
+
+fn positive() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..)
+}
+
+impl ImageLimitArgs {
+    /// The limits that are given, each by the name of what it limits.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("manifest-bytes", self.image_max_manifest_bytes),
+            ("config-bytes", self.image_max_config_bytes),
+            ("layers", self.image_max_layers),
+            ("entries", self.image_max_entries),
+            ("transfer-bytes", self.image_max_transfer_bytes),
+            ("unpacked-bytes", self.image_max_unpacked_bytes),
+            ("kept-bytes", self.image_max_kept_bytes),
+            ("file-bytes", self.image_max_file_bytes),
+            ("ratio", self.image_max_ratio),
+            ("depth", self.image_max_depth),
+            ("name-bytes", self.image_max_name_bytes),
+            ("path-bytes", self.image_max_path_bytes),
+            ("paths-bytes", self.image_max_paths_bytes),
+            ("time", self.image_max_seconds),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| (name, value)))
+    }
 }
 
 /// Flags that contradict each other.
@@ -89,6 +174,16 @@ impl CommonArgs {
         namespaced_name("global-pull-secret", &self.global_pull_secret)
     }
 
+    /// The file with the configuration of registries when given.
+    pub fn registries_file(&self) -> Option<PathBuf> {
+        path(&self.registries_conf)
+    }
+
+    /// The file with the signature policy when given.
+    pub fn policy_file(&self) -> Option<PathBuf> {
+        path(&self.signature_policy)
+    }
+
     /// The kubeconfig when given.
     pub fn kubeconfig(&self) -> Option<&str> {
         Some(self.kubeconfig.as_str()).filter(|path| !path.is_empty())
@@ -102,6 +197,10 @@ impl CommonArgs {
             address => Some(address),
         }
     }
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    Some(text).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
 /// Reads `NAMESPACE/NAME`; an empty value is `None`.

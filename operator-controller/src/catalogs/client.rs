@@ -1,6 +1,7 @@
 //! Asks catalogd for one package and keeps the answer.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,15 @@ pub enum CatalogsError {
         /// Its name.
         catalog: String,
     },
+    /// The token to show cannot be read.
+    #[error("cannot read the token for catalogs from `{file}`")]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// Its answer cannot be read.
     #[error("catalog {catalog:?}")]
     Content {
@@ -86,6 +96,7 @@ type Key = (String, String);
 pub struct Catalogs {
     authorities: Authorities,
     releases: ReleaseField,
+    token: Option<PathBuf>,
     client: tokio::sync::Mutex<Option<Trusted>>,
     answers: Mutex<HashMap<Key, Answer>>,
 }
@@ -96,9 +107,17 @@ impl Catalogs {
         Self {
             authorities,
             releases,
+            token: None,
             client: tokio::sync::Mutex::default(),
             answers: Mutex::default(),
         }
+    }
+
+    /// Shows the token in this file to catalogs; it is read for every question, since such tokens are renewed.
+    #[must_use]
+    pub fn with_token(mut self, file: Option<PathBuf>) -> Self {
+        self.token = file;
+        self
     }
 
     /// What a catalog says about a package; nothing when it does not have it. Content is named by its digest: an answer about the same digest is used
@@ -203,6 +222,14 @@ impl Catalogs {
         tag: Option<&HeaderValue>,
     ) -> Result<reqwest::Response, CatalogsError> {
         let mut request = self.client().await?.get(url);
+        if let Some(file) = &self.token {
+            let token = tokio::fs::read_to_string(file).await;
+            let token = token.map_err(|source| CatalogsError::Token {
+                file: file.clone(),
+                source,
+            })?;
+            request = request.bearer_auth(token.trim());
+        }
         if let Some(tag) = tag {
             request = request.header(IF_NONE_MATCH, tag.clone());
         }

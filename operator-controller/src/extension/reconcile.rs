@@ -36,7 +36,9 @@ impl StageError for FetchError {
             Self::Reference { .. } => Severity::Terminal,
             Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
             Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
-            Self::Credentials(_) | Self::Resolve(_) | Self::Pull(_) => Severity::Transient,
+            Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
+                Severity::Transient
+            }
         }
     }
 }

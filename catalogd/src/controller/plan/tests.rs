@@ -1,14 +1,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use olm_api::cluster_catalog::{
     CatalogSource, ClusterCatalogSpec, ClusterCatalogStatus, ImageSource, ResolvedCatalogSource,
-    ResolvedImageSource,
+    ResolvedImageSource, SourceType,
 };
 use olm_api::conditions::{Report, Status, set_condition};
 use olm_serve::Findings;
 use std::sync::Arc;
 
 use super::*;
-use crate::controller::observe::{Memory, Refused, Stored};
+use crate::controller::observe::{Blocked, Memory, Refused, Stored};
+use crate::controller::template::KubernetesVersion;
 
 const TAG: &str = "registry.example/catalog:latest";
 const ONE: &str =
@@ -66,6 +67,7 @@ fn settled() -> Observed {
             ..Memory::default()
         },
         role: Role::Leader,
+        kubernetes: None,
         now: at(1000),
     };
     progress(&mut observed, reason::SUCCEEDED, 3);
@@ -77,7 +79,7 @@ fn progress(observed: &mut Observed, reason: &str, generation: i64) {
         condition_type: conditions::PROGRESSING,
         status: Status::True,
         reason,
-        message: "",
+        message: &report::succeeded(None),
         observed_generation: generation,
     };
     change(observed, |catalog| {
@@ -97,6 +99,22 @@ fn image(catalog: &mut ClusterCatalog) -> &mut ImageSource {
     catalog.spec.source.image.get_or_insert_default()
 }
 
+fn follow(reference: &str, before: Option<Claimed>) -> Content {
+    Content::Follow {
+        reference: reference.to_owned(),
+        before,
+    }
+}
+
+/// What the status of [`settled`] says is served.
+fn claimed(requested: &str) -> Claimed {
+    Claimed {
+        resolved: ONE.to_owned(),
+        requested: requested.to_owned(),
+        modified: Some(at(500)),
+    }
+}
+
 fn check(change: impl FnOnce(&mut Observed), expected: &Content) {
     let mut observed = settled();
     change(&mut observed);
@@ -110,6 +128,8 @@ fn nothing_is_planned_for_a_catalog_that_is_settled() {
         content: Content::Keep,
         release: false,
         poll: None,
+        recheck: None,
+        note: None,
     };
     assert_eq!(plan(&settled()), idle);
     let mut follower = settled();
@@ -119,17 +139,16 @@ fn nothing_is_planned_for_a_catalog_that_is_settled() {
 
 #[test]
 fn the_leader_follows_the_spec() {
-    let follow = |reference: &str| Content::Follow {
-        reference: reference.to_owned(),
-    };
-    check(|o| o.stored = None, &follow(TAG));
     check(
         |o| change(o, |c| image(c).reference = TWO.to_owned()),
-        &follow(TWO),
+        &follow(TWO, None),
     );
-    check(|o| change(o, |c| c.metadata.generation = Some(4)), &follow(TAG));
-    check(|o| progress(o, reason::RETRYING, 3), &follow(TAG));
-    check(|o| change(o, |c| c.status = None), &follow(TAG));
+    check(
+        |o| change(o, |c| c.metadata.generation = Some(4)),
+        &follow(TAG, None),
+    );
+    check(|o| progress(o, reason::RETRYING, 3), &follow(TAG, None));
+    check(|o| change(o, |c| c.status = None), &follow(TAG, None));
     // The digest in the spec is what is stored already, under the name of a tag.
     check(
         |o| {
@@ -141,6 +160,78 @@ fn the_leader_follows_the_spec() {
 }
 
 #[test]
+fn what_status_says_is_served_is_fetched_before_what_the_tag_means_now() {
+    check(|o| o.stored = None, &follow(TAG, Some(claimed(TAG))));
+    // The content of an old disk is older than what another leader has served since.
+    let stored = |resolved: &'static str, second| {
+        move |o: &mut Observed| {
+            let stored = o.stored.as_mut().unwrap();
+            (stored.resolved, stored.since) = (resolved.to_owned(), at(second));
+        }
+    };
+    check(stored(TWO, 400), &follow(TAG, Some(claimed(TAG))));
+    // Content that was stored after the status was written is what the next status says.
+    check(stored(TWO, 600), &Content::Keep);
+    // What the leader could not get to yet says nothing of this reference.
+    check(
+        |o| {
+            o.stored = None;
+            progress(o, reason::RETRYING, 3);
+        },
+        &follow(TAG, Some(claimed(""))),
+    );
+    // What cannot be served is not fetched again.
+    check(
+        |o| {
+            o.stored = None;
+            o.memory.refused = Some(Refused {
+                resolved: ONE.to_owned(),
+                message: String::new(),
+            });
+        },
+        &follow(TAG, None),
+    );
+    // Also when only another spec helps, what was served comes back.
+    check(
+        |o| {
+            o.stored = None;
+            o.memory.blocked = Some(Blocked {
+                generation: 3,
+                reference: TAG.to_owned(),
+            });
+        },
+        &Content::Copy(claimed(TAG)),
+    );
+}
+
+#[test]
+fn t_4c_04_another_version_of_the_cluster_means_another_image() {
+    let template = "registry.example/catalog:v{kube_major_version}.{kube_minor_version}";
+    let version = |text| KubernetesVersion::parse(text, "", "");
+    let templated = |version| {
+        move |o: &mut Observed| {
+            o.kubernetes = version;
+            o.stored.as_mut().unwrap().requested = "registry.example/catalog:v1.25".to_owned();
+            change(o, |c| {
+                let annotations = [(user::CATALOG_IMAGE_TEMPLATE.to_owned(), template.to_owned())];
+                c.metadata.annotations = Some(annotations.into());
+            });
+        }
+    };
+    check(templated(version("v1.25.9")), &Content::Keep);
+    check(
+        templated(version("v1.26.0")),
+        &follow("registry.example/catalog:v1.26", None),
+    );
+    let mut observed = settled();
+    templated(version("v1.25.9"))(&mut observed);
+    let again = plan(&observed).recheck.unwrap();
+    assert!(again <= Duration::from_mins(10), "the version is read again");
+    templated(None)(&mut observed);
+    assert!(matches!(plan(&observed).content, Content::Wait(_)));
+}
+
+#[test]
 fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
     let polled = |second| {
         move |o: &mut Observed| {
@@ -148,19 +239,16 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
             o.now = at(second);
         }
     };
-    let follow = Content::Follow {
-        reference: TAG.to_owned(),
-    };
     check(polled(1000), &Content::Keep);
     check(polled(1000 + 599), &Content::Keep);
-    check(polled(1000 + 607), &follow);
+    check(polled(1000 + 607), &follow(TAG, None));
     // After a restart nobody knows when it was looked at.
     check(
         |o| {
             polled(1001)(o);
             o.memory.polled = None;
         },
-        &follow,
+        &follow(TAG, None),
     );
     let mut observed = settled();
     polled(1000 + 100)(&mut observed);
@@ -173,16 +261,14 @@ fn what_only_another_spec_helps_against_is_left_alone() {
     let blocked = |generation| {
         move |o: &mut Observed| {
             progress(o, reason::BLOCKED, 3);
-            o.memory.blocked = Some(generation);
+            o.memory.blocked = Some(Blocked {
+                generation,
+                reference: TAG.to_owned(),
+            });
         }
     };
     check(blocked(3), &Content::Keep);
-    check(
-        blocked(2),
-        &Content::Follow {
-            reference: TAG.to_owned(),
-        },
-    );
+    check(blocked(2), &follow(TAG, None));
 }
 
 #[test]
@@ -193,11 +279,7 @@ fn a_follower_copies_what_the_leader_serves() {
             then(o);
         }
     };
-    let copy = |requested: &str| Content::Copy {
-        resolved: ONE.to_owned(),
-        requested: requested.to_owned(),
-        modified: Some(at(500)),
-    };
+    let copy = |requested: &str| Content::Copy(claimed(requested));
     check(follow(|o| o.stored = None), &copy(TAG));
     check(
         follow(|o| o.stored.as_mut().unwrap().resolved = TWO.to_owned()),
@@ -290,7 +372,9 @@ fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
             metadata: None,
             content: Content::Keep,
             release: false,
-            poll: None
+            poll: None,
+            recheck: None,
+            note: None,
         }
     );
 }
@@ -305,13 +389,17 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
             });
         }
     };
-    check(pause("true"), &Content::Keep);
+    // Paused is what is wanted, not what was lost.
+    check(pause("true"), &Content::Copy(claimed(TAG)));
     check(
-        pause("false"),
-        &Content::Follow {
-            reference: TAG.to_owned(),
+        |o| {
+            pause("true")(o);
+            o.stored = settled().stored;
+            change(o, |c| image(c).reference = TWO.to_owned());
         },
+        &Content::Keep,
     );
+    check(pause("false"), &follow(TAG, Some(claimed(TAG))));
     let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"";
     check(pause("yes"), &Content::Refuse(refused.to_owned()));
     check(

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::{AvailabilityMode, CatalogSource, ClusterCatalogSpec, ImageSource};
-use olm_api::names::{finalizer, label};
+use olm_api::names::{finalizer, label, user};
 use olm_serve::Findings;
 
 use super::*;
 use crate::controller::observe::Memory;
 use crate::controller::plan::{Content, plan};
+use crate::controller::template::KubernetesVersion;
 
 const ORIGIN: &str = "https://catalogd-service.olmv1-system.svc";
 const ONE: &str =
@@ -58,8 +59,13 @@ fn observed(second: i64) -> Observed {
         known: false,
         memory,
         role: Role::Leader,
+        kubernetes: None,
         now: at(second),
     }
+}
+
+fn status(observed: &Observed, done: &Done, origin: &str) -> Option<ClusterCatalogStatus> {
+    super::status(observed, &plan(observed), done, origin)
 }
 
 /// The state after a pass at that second that came to `done`.
@@ -69,9 +75,9 @@ fn after(mut observed: Observed, second: i64, done: &Done) -> Observed {
         Arc::make_mut(&mut observed.catalog).status = Some(status);
     }
     match done {
-        Done::Served(stored) => observed.stored = Some(stored.clone()),
+        Done::Served(stored) | Done::Restored(stored) => observed.stored = Some(stored.clone()),
         Done::Removed(_) => observed.stored = None,
-        Done::Nothing | Done::Failed(_) | Done::Superseded => {}
+        Done::Nothing | Done::Lost(_) | Done::Failed(_) | Done::Superseded => {}
     }
     observed.known = observed.stored.is_some();
     observed
@@ -240,12 +246,111 @@ fn only_a_transient_failure_is_retried_by_itself() {
         content: Content::Keep,
         release: false,
         poll,
+        recheck: None,
+        note: None,
     };
+    let here = after(observed(1), 1, &Done::Served(stored(ONE, 1)));
     let minute = Duration::from_mins(1);
-    let check = |poll, done: &Done, expected| assert_eq!(next(&plan(poll), done), expected, "{done:?}");
+    let check =
+        |poll, done: &Done, expected| assert_eq!(next(&plan(poll), &here, done), expected, "{done:?}");
     check(Some(minute), &Done::Nothing, Outcome::After(minute));
     check(None, &Done::Served(stored(ONE, 1)), Outcome::Done);
     check(Some(minute), &failed(Remedy::Retry), Outcome::Failed);
     check(Some(minute), &failed(Remedy::Change), Outcome::Done);
     check(None, &Done::Superseded, Outcome::After(Duration::ZERO));
+    check(Some(minute), &Done::Lost(String::new()), Outcome::Failed);
+    check(
+        Some(minute),
+        &Done::Restored(stored(ONE, 1)),
+        Outcome::After(minute),
+    );
+    // The cluster's version is looked at again however the pass ends.
+    let templated = Plan {
+        recheck: Some(minute),
+        ..plan(Some(minute * 5))
+    };
+    for done in [failed(Remedy::Change), Done::Nothing] {
+        assert_eq!(next(&templated, &here, &done), Outcome::After(minute), "{done:?}");
+    }
+    // Without any content, that of before is tried for although only another spec helps against the fault.
+    let mut empty = here.clone();
+    empty.stored = None;
+    assert_eq!(
+        next(&super::super::plan::plan(&empty), &empty, &failed(Remedy::Change)),
+        Outcome::Failed
+    );
+}
+
+#[test]
+fn serving_is_not_claimed_without_content() {
+    let mut state = after(observed(10), 10, &Done::Served(stored(ONE, 10)));
+    state.stored = None;
+    let serving = |state: &Observed| {
+        let condition = conditions::find(state.catalog.conditions(), conditions::SERVING).unwrap();
+        (condition.status.clone(), condition.message.clone())
+    };
+    let lost = after(state.clone(), 20, &failed(Remedy::Retry));
+    assert_eq!(serving(&lost), ("False".to_owned(), MISSING.to_owned()));
+    // Which content it was stays known: other replicas serve it, and this one goes on asking for it.
+    assert_eq!(resolved(lost.catalog.status.as_ref().unwrap()), Some(ONE));
+    let unreachable = after(state, 20, &Done::Lost("no route".to_owned()));
+    assert_eq!(
+        serving(&unreachable),
+        ("False".to_owned(), format!("{MISSING}: no route"))
+    );
+
+    let mut back = unreachable;
+    back.stored = Some(stored(ONE, 10));
+    let back = after(back, 30, &failed(Remedy::Retry));
+    assert_eq!(serving(&back).0, "True");
+    assert_eq!(summary(&back)[0], "Progressing=True/Retrying@10");
+}
+
+#[test]
+fn an_annotation_that_is_not_followed_is_said() {
+    let mut state = observed(10);
+    let catalog = Arc::make_mut(&mut state.catalog);
+    let template = (user::CATALOG_IMAGE_TEMPLATE.to_owned(), "x/y:{foo}".to_owned());
+    catalog.metadata.annotations = Some([template].into());
+    state.kubernetes = KubernetesVersion::parse("v1.30.1", "", "");
+    let state = after(state, 10, &Done::Served(stored(ONE, 10)));
+    let message = &state.catalog.conditions()[0].message;
+    assert!(
+        message.starts_with(UNPACKED) && message.ends_with("unknown variable {foo}"),
+        "{message}"
+    );
+    assert_eq!(plan(&state).content, Content::Keep, "it is said once");
+}
+
+#[test]
+fn events_tell_what_changed_and_nothing_else() {
+    let check = |before: &Observed, then: &Observed, expected: &[&str]| {
+        let said: Vec<String> = changes(&before.catalog, &then.catalog)
+            .into_iter()
+            .map(|said| {
+                format!(
+                    "{}{}: {}",
+                    if said.is_fault { "!" } else { "" },
+                    said.reason,
+                    said.note
+                )
+            })
+            .collect();
+        assert_eq!(said, expected);
+    };
+    let first = observed(10);
+    let serving = after(first.clone(), 10, &Done::Served(stored(ONE, 10)));
+    let new = format!("Available: Serving {ONE}");
+    check(&first, &serving, &[&new]);
+    let again = after(serving.clone(), 20, &Done::Nothing);
+    check(&serving, &again, &[]);
+    let broken = after(again.clone(), 30, &failed(Remedy::Retry));
+    check(&again, &broken, &["!Retrying: source catalog content: reset"]);
+    check(&broken, &after(broken.clone(), 40, &failed(Remedy::Retry)), &[]);
+    let gone = after(broken.clone(), 50, &Done::Removed(Why::Unavailable));
+    check(
+        &broken,
+        &gone,
+        &[&format!("UserSpecifiedUnavailable: {UNAVAILABLE}")],
+    );
 }

@@ -1,0 +1,82 @@
+//! Who may read catalogs, when not everybody may.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{Either, Full};
+use olm_api::names;
+use olm_platform::gate::{Asked, Gate, Refused};
+use olm_serve::{App, ResponseBody};
+
+/// Answers a request, once it is known that its sender may ask; without a gate everybody may.
+pub(crate) async fn respond<B>(
+    gate: Option<&Gate>,
+    app: &Arc<App>,
+    request: Request<B>,
+    peer: SocketAddr,
+) -> Response<Either<ResponseBody, Full<Bytes>>> {
+    if let Some(gate) = gate
+        && let Err(refused) = gate.admit(request.headers(), asked(request.uri().path())).await
+    {
+        return refusal(&refused).map(Either::Right);
+    }
+    app.respond(request, Some(peer)).await.map(Either::Left)
+}
+
+/// One catalog by its address; whatever is about more than one is about all of them.
+fn asked(path: &str) -> Asked {
+    let name = path
+        .strip_prefix("/catalogs/")
+        .and_then(|rest| rest.split_once('/'))
+        .map(|(name, _)| name)
+        .filter(|name| {
+            let plain =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+            !name.is_empty() && *name != "." && *name != ".." && name.bytes().all(plain)
+        });
+    Asked::Part {
+        group: names::GROUP,
+        resource: names::CLUSTER_CATALOGS,
+        subresource: names::CONTENT,
+        name: name.unwrap_or_default().to_owned(),
+    }
+}
+
+fn refusal(refused: &Refused) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{refused}\n")));
+    *response.status_mut() = refused.status();
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    if refused.status() == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_about_one_catalog_or_about_all() {
+        let check = |path: &str, expected: &str| match asked(path) {
+            Asked::Part { name, .. } => assert_eq!(name, expected, "{path}"),
+            Asked::Path(_) => panic!("{path}"),
+        };
+        check("/catalogs/cat/api/v1/all", "cat");
+        check("/catalogs/my.cat-2/api/v1/metas", "my.cat-2");
+        check("/catalogs/cat", "");
+        check("/catalogs", "");
+        check("/", "");
+        check("/catalogs/../catalogs/cat/api/v1/all", "");
+        check("/catalogs/c%61t/api/v1/all", "");
+        check("//catalogs/cat/api/v1/all", "");
+        check("/packages/cat/x", "");
+    }
+}

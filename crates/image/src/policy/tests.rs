@@ -1,0 +1,286 @@
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::*;
+
+const HEX: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+fn pem(der: &[u8]) -> String {
+    format!(
+        "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+        STANDARD.encode(der)
+    )
+}
+
+/// A key pair: its public key, and what signs with it.
+fn key() -> (String, impl Fn(&[u8]) -> String) {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+    let der: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
+    let text = pem(der.as_ref());
+    let sign = move |message: &[u8]| {
+        let signature = pair.sign(&SystemRandom::new(), message).unwrap();
+        STANDARD.encode(signature.as_ref())
+    };
+    (text, sign)
+}
+
+fn parse(policy: &Value) -> Result<Policy, String> {
+    Policy::parse(&policy.to_string(), |path| match path {
+        "/key.pub" => Ok(key().0.into_bytes()),
+        "/other" => Ok(b"nothing".to_vec()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    })
+    .map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_most_particular_scope_decides() {
+    let accept = json!([{ "type": "insecureAcceptAnything" }]);
+    let reject = json!([{ "type": "reject" }]);
+    let policy = parse(&json!({
+        "default": reject,
+        "transports": {
+            "docker": {
+                "registry.example": accept,
+                "registry.example/team": reject,
+                "registry.example/team/app": accept,
+                "registry.example/team/app:bad": reject,
+                "registry.example:5000": accept,
+                "*.wild.example": accept,
+                "*.deep.wild.example": reject,
+                "docker.io/library": [{ "type": "signedBy", "keyType": "GPGKeys", "keyPath": "/x" }],
+            },
+            "docker-daemon": { "": accept },
+        },
+    }))
+    .unwrap();
+    let check = |reference: &str, refused: Option<&str>| {
+        let reference = Reference::parse(reference).unwrap();
+        let found = policy.admit(&reference).err().map(|refusal| refusal.to_string());
+        assert_eq!(found.as_deref(), refused, "{reference}");
+    };
+    let by = |scope: &str| format!("the signature policy rejects it (scope {scope})");
+    check("registry.example/other:v1", None);
+    check(
+        "registry.example/team/x:v1",
+        Some(&by("\"registry.example/team\"")),
+    );
+    check("registry.example/teammate:v1", None);
+    check("registry.example/team/app:v1", None);
+    check("registry.example/team/app/sub:v1", None);
+    check(
+        "registry.example/team/app:bad",
+        Some(&by("\"registry.example/team/app:bad\"")),
+    );
+    check("registry.example:5000/team/x:v1", None);
+    check("registry.example:6000/team/x:v1", Some(&by("default")));
+    check("a.wild.example/x:v1", None);
+    check("a.wild.example:5000/x:v1", None);
+    check("a.deep.wild.example/x:v1", Some(&by("\"*.deep.wild.example\"")));
+    check("other.example/x:v1", Some(&by("default")));
+    check(
+        "docker.io/library/busybox:v1",
+        Some(
+            "the signature policy asks for `signedBy` (scope \"docker.io/library\"), which is not supported; use `sigstoreSigned`",
+        ),
+    );
+    assert!(
+        Policy::default()
+            .admit(&Reference::parse("a.example/x:v1").unwrap())
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
+fn all_requirements_of_a_scope_hold() {
+    let policy = parse(&json!({
+        "default": [{ "type": "insecureAcceptAnything" }, { "type": "reject" }],
+    }));
+    let reference = Reference::parse("a.example/x:v1").unwrap();
+    assert!(policy.unwrap().admit(&reference).is_err());
+}
+
+#[test]
+fn a_policy_that_is_not_understood_lets_nothing_through() {
+    let check = |policy: &Value, expected: &str| {
+        let error = parse(policy).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    let signed = |more: Value| {
+        let mut requirement = json!({ "type": "sigstoreSigned", "keyPath": "/key.pub" });
+        requirement
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({ "default": [requirement] })
+    };
+    parse(&signed(json!({}))).unwrap();
+    check(&json!({}), "missing field `default`");
+    check(&json!({ "default": [] }), "is empty");
+    check(&json!({ "default": [{}] }), "`type` is missing");
+    check(
+        &json!({ "default": [{ "type": "accept" }] }),
+        "unknown type \"accept\"",
+    );
+    check(
+        &json!({ "default": [{ "type": "reject", "x": 1 }] }),
+        "unknown field `x`",
+    );
+    check(
+        &json!({ "default": [{ "type": "reject" }], "x": 1 }),
+        "unknown field `x`",
+    );
+    check(
+        &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { "a": [] } } }),
+        "scope \"a\": the list of requirements is empty",
+    );
+    check(
+        &json!({ "default": [{ "type": "sigstoreSigned" }] }),
+        "names no key",
+    );
+    check(
+        &signed(json!({ "keyPath": "/missing" })),
+        "cannot read key `/missing`",
+    );
+    check(
+        &signed(json!({ "keyPath": "/other" })),
+        "key `/other`: it holds no public key",
+    );
+    check(&signed(json!({ "keyData": "%" })), "is no base64");
+    check(
+        &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
+        "kind of key is not supported",
+    );
+    check(
+        &signed(json!({ "fulcio": {} })),
+        "`fulcio` of `sigstoreSigned` is not supported",
+    );
+    check(&signed(json!({ "rekorPublicKeyPath": "/x" })), "is not supported");
+    check(
+        &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
+        "unknown identity",
+    );
+    check(
+        &signed(json!({ "signedIdentity": { "type": "exactReference", "dockerReference": "a.example/x" } })),
+        "neither a tag nor a digest",
+    );
+    check(
+        &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
+        "unknown field `x`",
+    );
+}
+
+fn payload(reference: &str, digest: &str) -> Vec<u8> {
+    json!({
+        "critical": {
+            "identity": { "docker-reference": reference },
+            "image": { "docker-manifest-digest": digest },
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+#[test]
+fn a_signature_counts_for_its_key_its_digest_and_its_name() {
+    let (public, sign) = key();
+    let (_, stranger) = key();
+    let signed = |identity: Value| {
+        let policy = json!({ "default": [{
+            "type": "sigstoreSigned",
+            "keyData": STANDARD.encode(&public),
+            "signedIdentity": identity,
+        }] });
+        parse(&policy).unwrap()
+    };
+    let digest = Digest::parse(&format!("sha256:{HEX}")).unwrap();
+    let image = Reference::parse(&format!("a.example/team/app@{digest}")).unwrap();
+    let check = |identity: Value, name: &str, expected: Result<(), &str>| {
+        let policy = signed(identity);
+        let wanted = policy.admit(&image).unwrap();
+        let payload = payload(name, &digest.to_string());
+        let found = wanted[0].check(&payload, &sign(&payload), std::slice::from_ref(&digest), &image);
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
+    };
+    let any = json!({ "type": "matchRepoDigestOrExact" });
+    check(any.clone(), "a.example/team/app", Ok(()));
+    check(any.clone(), "a.example/team/app:v1", Ok(()));
+    check(
+        any.clone(),
+        "a.example/team/other",
+        Err("it is about \"a.example/team/other\""),
+    );
+    check(
+        json!({ "type": "matchRepository" }),
+        "a.example/team/app:v1",
+        Ok(()),
+    );
+    check(
+        json!({ "type": "matchExact" }),
+        "a.example/team/app",
+        Err("it is about \"a.example/team/app\""),
+    );
+    check(
+        json!({ "type": "exactRepository", "dockerRepository": "b.example/x" }),
+        "b.example/x:v2",
+        Ok(()),
+    );
+    check(
+        json!({ "type": "exactReference", "dockerReference": "b.example/x:v1" }),
+        "b.example/x:v2",
+        Err("it is about \"b.example/x:v2\""),
+    );
+    let remap =
+        json!({ "type": "remapIdentity", "prefix": "a.example/team", "signedPrefix": "b.example/origin" });
+    check(remap.clone(), "b.example/origin/app", Ok(()));
+    check(
+        remap,
+        "a.example/team/app",
+        Err("it is about \"a.example/team/app\""),
+    );
+
+    let policy = signed(any);
+    let wanted = policy.admit(&image).unwrap()[0];
+    let good = payload("a.example/team/app", &digest.to_string());
+    let check = |payload: &[u8], signature: &str, digests: &[Digest], expected: &str| {
+        let error = wanted.check(payload, signature, digests, &image).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    let one = std::slice::from_ref(&digest);
+    check(&good, &stranger(&good), one, "not made with a key of the policy");
+    check(&good, "%", one, "no base64");
+    check(&good, "", one, "not made with a key of the policy");
+    check(
+        &good,
+        &sign(&good),
+        &[Digest::of(b"another")],
+        "it is for sha256:",
+    );
+    check(b"{}", &sign(b"{}"), one, "cannot be read");
+    let mut changed = good.clone();
+    changed[20] ^= 1;
+    check(&changed, &sign(&good), one, "not made with a key of the policy");
+}
+
+#[test]
+fn keys_of_other_kinds_sign_too() {
+    let pair = Ed25519KeyPair::generate().unwrap();
+    let der: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
+    let keys = PublicKey::parse_pem(pem(der.as_ref()).as_bytes()).unwrap();
+    assert!(keys[0].verifies(b"message", pair.sign(b"message").as_ref()));
+    assert!(!keys[0].verifies(b"massage", pair.sign(b"message").as_ref()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_breaks_the_reader(text in "\\{\"default\":\\[\\{\"type\":\"[a-zA-Z]{0,12}\"(,\"[a-zA-Z]{1,9}\":\"\\PC{0,9}\")?\\}\\]\\}|\\PC{0,60}") {
+        let _ = Policy::parse(&text, |_| Err(std::io::ErrorKind::NotFound.into()));
+    }
+}

@@ -1,0 +1,129 @@
+//! Why an image could not be pulled.
+
+use crate::layer::LayerError;
+use crate::policy::Refusal;
+use crate::registries::PlaceError;
+use crate::registry::RegistryError;
+
+/// Why an image could not be pulled.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// The registry did not give a manifest, a configuration or a layer.
+    #[error("cannot fetch {what} of {reference}")]
+    Fetch {
+        /// What was being fetched.
+        what: &'static str,
+        /// The image.
+        reference: String,
+        /// Why.
+        source: RegistryError,
+    },
+    /// There is no place to fetch it from.
+    #[error("cannot fetch {reference}")]
+    Place {
+        /// The image.
+        reference: String,
+        /// Why.
+        source: PlaceError,
+    },
+    /// The signature policy does not let it through.
+    #[error("cannot use {reference}")]
+    Policy {
+        /// The image.
+        reference: String,
+        /// Why.
+        source: Refusal,
+    },
+    /// The manifest cannot be used.
+    #[error("cannot use the manifest of {reference}: {message}")]
+    Manifest {
+        /// The image.
+        reference: String,
+        /// Why.
+        message: String,
+    },
+    /// No image of the index is for this platform.
+    #[error("{reference} has no image for {os}/{architecture}")]
+    Platform {
+        /// The image.
+        reference: String,
+        /// The operating system wanted.
+        os: String,
+        /// The architecture wanted.
+        architecture: String,
+    },
+    /// A layer cannot be unpacked.
+    #[error("cannot unpack layer {layer} of {reference}")]
+    Layer {
+        /// The image.
+        reference: String,
+        /// The number of the layer, from 1.
+        layer: usize,
+        /// Why.
+        source: LayerError,
+    },
+    /// The layers are larger than they may be.
+    #[error("the layers of {reference} have {bytes} bytes, more than {limit}")]
+    TransferBytes {
+        /// The image.
+        reference: String,
+        /// Their size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// There are more layers than there may be.
+    #[error("{reference} has more than {limit} layers")]
+    Layers {
+        /// The image.
+        reference: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The pull took too long.
+    #[error("{reference} was not pulled within {seconds} seconds")]
+    Time {
+        /// The image.
+        reference: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The pull was torn down, because the program ends.
+    #[error("the pull of {reference} was cut off")]
+    CutOff {
+        /// The image.
+        reference: String,
+    },
+}
+
+impl PullError {
+    /// Whether the same pull may succeed later although nobody changed the image or a limit.
+    ///
+    /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that
+    /// names the image.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Fetch { source, .. } => match source {
+                RegistryError::TooLarge { .. } => false,
+                RegistryError::Unreachable { .. }
+                | RegistryError::Trust(_)
+                | RegistryError::Unauthorized { .. }
+                | RegistryError::Denied { .. }
+                | RegistryError::NotFound { .. }
+                | RegistryError::Status { .. }
+                | RegistryError::Mismatch { .. }
+                | RegistryError::Size { .. }
+                | RegistryError::Digest { .. }
+                | RegistryError::Protocol { .. }
+                | RegistryError::GivenUp => true,
+            },
+            Self::Layer { source, .. } => matches!(source, LayerError::Store { .. } | LayerError::Corrupt(_)),
+            // The configuration and the signatures are mended without the object that names the image.
+            Self::Place { .. } | Self::Policy { .. } | Self::Time { .. } | Self::CutOff { .. } => true,
+            Self::Manifest { .. }
+            | Self::Platform { .. }
+            | Self::Layers { .. }
+            | Self::TransferBytes { .. } => false,
+        }
+    }
+}

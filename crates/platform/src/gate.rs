@@ -1,0 +1,214 @@
+//! Who may read what we serve: those whom the API server knows by their token and lets `get` it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+/// How long the API server's word about a token counts.
+const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
+/// How many verdicts are remembered.
+const VERDICTS: usize = 1024;
+
+/// What somebody wants to get.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Asked {
+    /// A path of a server, as RBAC calls it.
+    Path(&'static str),
+    /// A part of an object, or of all objects when the name is empty.
+    Part {
+        /// The API group.
+        group: &'static str,
+        /// The plural.
+        resource: &'static str,
+        /// The part.
+        subresource: &'static str,
+        /// The object's name.
+        name: String,
+    },
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => write!(formatter, "the non-resource URL {path}"),
+            Self::Part {
+                group,
+                resource,
+                subresource,
+                name,
+            } => {
+                write!(formatter, "{resource}.{group}/{subresource}")?;
+                if name.is_empty() {
+                    Ok(())
+                } else {
+                    write!(formatter, " {name:?}")
+                }
+            }
+        }
+    }
+}
+
+/// Somebody who may not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no token, or the API server does not know it.
+    #[error("a bearer token of the cluster is needed")]
+    Unauthenticated,
+    /// The API server knows who it is.
+    #[error("{user} may not get {asked}")]
+    Forbidden {
+        /// The user.
+        user: String,
+        /// What was asked for.
+        asked: Asked,
+    },
+    /// The API server did not answer.
+    #[error("the API server cannot be asked about the token now")]
+    Unknown,
+}
+
+impl Refused {
+    /// The status of an answer that says so.
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Unknown => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+type Verdicts = HashMap<(String, Asked), (Instant, Result<(), Refused>)>;
+
+/// Asks the API server, and remembers what it said for a while.
+#[derive(Clone)]
+pub struct Gate {
+    client: Client,
+    verdicts: Arc<Mutex<Verdicts>>,
+}
+
+impl Gate {
+    /// Asks the API server of `client`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            verdicts: Arc::default(),
+        }
+    }
+
+    /// Whether who sends these headers may get it.
+    ///
+    /// # Errors
+    /// When not.
+    pub async fn admit(&self, headers: &HeaderMap, asked: Asked) -> Result<(), Refused> {
+        let token = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "))
+            .filter(|token| !token.is_empty())
+            .ok_or(Refused::Unauthenticated)?;
+        let key = (token.to_owned(), asked);
+        if let Some(verdict) = self.remembered(&key) {
+            return verdict;
+        }
+        let verdict = self.ask(token, &key.1).await.map_err(|error| {
+            tracing::warn!(%error, "cannot review a token");
+            Refused::Unknown
+        })?;
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if verdicts.len() >= VERDICTS {
+            verdicts.clear();
+        }
+        verdicts.insert(key, (Instant::now(), verdict.clone()));
+        verdict
+    }
+
+    fn remembered(&self, key: &(String, Asked)) -> Option<Result<(), Refused>> {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts
+            .get(key)
+            .filter(|(at, _)| at.elapsed() < VERDICT_LIFETIME)
+            .map(|(_, verdict)| verdict.clone())
+    }
+
+    async fn ask(&self, token: &str, asked: &Asked) -> Result<Result<(), Refused>, kube::Error> {
+        let Some(user) = self.user(token).await? else {
+            return Ok(Err(Refused::Unauthenticated));
+        };
+        let name = user.username.clone().unwrap_or_default();
+        if self.may(user, asked).await? {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Refused::Forbidden {
+            user: name,
+            asked: asked.clone(),
+        }))
+    }
+
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
+        let spec = TokenReviewSpec {
+            token: token.to_owned(),
+            ..TokenReviewSpec::default()
+        };
+        let review = TokenReview {
+            spec,
+            ..TokenReview::default()
+        };
+        let review = Api::<TokenReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        let status = review.status.unwrap_or_default();
+        Ok(status.user.filter(|_| status.authenticated == Some(true)))
+    }
+
+    async fn may(&self, user: UserInfo, asked: &Asked) -> Result<bool, kube::Error> {
+        let verb = Some("get".to_owned());
+        let (path, part) = match asked {
+            Asked::Path(path) => {
+                let path = Some((*path).to_owned());
+                (Some(NonResourceAttributes { path, verb }), None)
+            }
+            Asked::Part {
+                group,
+                resource,
+                subresource,
+                name,
+            } => {
+                let part = ResourceAttributes {
+                    group: Some((*group).to_owned()),
+                    resource: Some((*resource).to_owned()),
+                    subresource: Some((*subresource).to_owned()),
+                    name: Some(name.clone()).filter(|name| !name.is_empty()),
+                    verb,
+                    ..ResourceAttributes::default()
+                };
+                (None, Some(part))
+            }
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            groups: user.groups,
+            uid: user.uid,
+            extra: user.extra,
+            non_resource_attributes: path,
+            resource_attributes: part,
+        };
+        let review = SubjectAccessReview {
+            spec,
+            ..SubjectAccessReview::default()
+        };
+        let review = Api::<SubjectAccessReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        Ok(review.status.is_some_and(|status| status.allowed))
+    }
+}
