@@ -111,6 +111,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         discovery: Arc::clone(&discovery),
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
+        certificates: Mutex::default(),
         memory: Mutex::default(),
     });
     let writers = Writers {

@@ -346,7 +346,8 @@ fn alice(world: &World, arguments: &[&str], object: Option<&Value>) -> Result<bo
     }
 }
 
-async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
+/// Alice may write extensions and sets; somebody else has an extension with a strong account. Gives the reference to it.
+async fn stage(world: &World) -> Result<Value> {
     let rbac = "rbac.authorization.k8s.io";
     world.apply(&[
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "attack"}}),
@@ -369,9 +370,13 @@ async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World)
         .metadata
         .uid
         .context("uid")?;
-    let owner = json!({
+    Ok(json!({
         "apiVersion": names::API_VERSION, "kind": "ClusterExtension", "name": "victim", "uid": uid, "controller": true,
-    });
+    }))
+}
+
+async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
+    let owner = stage(world).await?;
     let creations = |account| written("hers", account, None);
     world
         .eventually("the policy is in force", SOON, async || {
@@ -444,5 +449,19 @@ async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World)
     check("the spec is changed", &with(spec), None, true)?;
     check("a revision is slipped in", &["create"], Some(&revision), false)?;
     let [other, _] = creations(Some("stronger"));
-    check("another account is named", &["create"], Some(&other), false)
+    check("another account is named", &["create"], Some(&other), false)?;
+
+    // Where there is a default account, naming none is naming it.
+    world.apply_file("manifests/overlays/default-account/policy.yaml")?;
+    world
+        .eventually("the policy of the overlay is in force", SOON, async || {
+            let [extension, _] = creations(None);
+            Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
+        })
+        .await?;
+    let [_, none] = creations(None);
+    check("a set names no account", &["create"], Some(&none), false)?;
+    check("the account is taken away", &with(account), None, false)?;
+    check("a set names the account", &["create"], Some(&set), true)?;
+    check("the spec is changed", &with(spec), None, true)
 }

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
+use olm_bundle::CertificateProvider;
 
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
@@ -60,6 +62,8 @@ pub struct Context {
     pub accounts: Arc<Accounts>,
     /// What accounts may do.
     pub reviews: Arc<Reviews>,
+    /// Who makes certificates for webhooks here, and when that was found out.
+    pub certificates: Mutex<Option<(Instant, Option<CertificateProvider>)>>,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }

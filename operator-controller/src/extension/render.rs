@@ -1,6 +1,7 @@
 //! From a bundle's files to the objects that are applied.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
@@ -10,6 +11,9 @@ use serde_json::Value;
 
 use super::context::{Context, Gates};
 use super::failure::{Severity, StageError};
+
+/// How long it counts who makes certificates.
+const KEPT: Duration = Duration::from_secs(10);
 
 /// Why a bundle has no objects.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +48,25 @@ impl StageError for RenderError {
     }
 }
 
-/// Who makes certificates for webhooks here; nobody: bundles with webhooks are refused.
+/// Who makes certificates for webhooks here; nobody: bundles with webhooks are refused. Every run asks, so that the answer
+/// is kept for a moment.
 pub async fn certificates(context: &Context) -> Result<Option<CertificateProvider>, RenderError> {
+    let known = *context
+        .certificates
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, provider)) = known.filter(|(at, _)| at.elapsed() < KEPT) {
+        return Ok(provider);
+    }
+    let provider = find_certificates(context).await?;
+    *context
+        .certificates
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), provider));
+    Ok(provider)
+}
+
+async fn find_certificates(context: &Context) -> Result<Option<CertificateProvider>, RenderError> {
     let Gates {
         cert_manager,
         service_ca,
