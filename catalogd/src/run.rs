@@ -70,6 +70,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let transport = Transport::Tls(Arc::new(server_config(&profile, certificate)?));
     let endpoints = Endpoints {
         metas: gates.enabled("APIV1MetasHandler"),
+        graphql: gates.enabled("GraphQLCatalogQueries"),
     };
     serve_content(
         &args,

@@ -384,7 +384,7 @@ async fn fetch(
 pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
     let stop = context.stop.clone();
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = snapshot.compress(|| !stop.is_cancelled()) {
+        if let Err(error) = snapshot.prepare(|| !stop.is_cancelled()) {
             let catalog = &snapshot.record().catalog;
             tracing::warn!(
                 catalog,

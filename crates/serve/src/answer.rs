@@ -8,6 +8,7 @@ mod coding;
 mod conditional;
 mod content;
 mod date;
+mod graphql;
 pub(crate) mod name;
 mod observe;
 mod query;
@@ -17,7 +18,9 @@ mod route;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use olm_api::serving::Endpoint;
 
@@ -39,11 +42,16 @@ pub type ResponseBody = Watched;
 pub struct Endpoints {
     /// `metas`.
     pub metas: bool,
+    /// `graphql`.
+    pub graphql: bool,
 }
 
 impl Default for Endpoints {
     fn default() -> Self {
-        Self { metas: true }
+        Self {
+            metas: true,
+            graphql: true,
+        }
     }
 }
 
@@ -52,6 +60,7 @@ pub struct App {
     store: Arc<Store>,
     endpoints: Endpoints,
     observer: Option<Box<dyn Observer>>,
+    queries: graphql::Turns,
 }
 
 impl App {
@@ -61,6 +70,7 @@ impl App {
             store,
             endpoints,
             observer: None,
+            queries: graphql::Turns::default(),
         }
     }
 
@@ -71,16 +81,19 @@ impl App {
         self
     }
 
-    /// Answers one request; its body is not read.
+    /// Answers one request. Its body is read where there is a use for it, up to a limit in bytes and time.
     pub async fn respond<B>(
         self: &Arc<Self>,
         request: Request<B>,
         peer: Option<SocketAddr>,
-    ) -> Response<ResponseBody> {
-        let (parts, _) = request.into_parts();
+    ) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
+        let (parts, body) = request.into_parts();
         let route = route::find(parts.uri.path(), self.endpoints);
         let access = Access::begin(&parts, route.label(), peer);
-        let mut response = self.answer(&parts, &route).await;
+        let mut response = self.answer(&parts, body, &route).await;
         response
             .headers_mut()
             .append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -96,14 +109,17 @@ impl App {
         access.watch(response, Arc::clone(self))
     }
 
-    async fn answer(&self, request: &http::request::Parts, route: &Route) -> Response<Body> {
+    async fn answer<B>(&self, request: &http::request::Parts, body: B, route: &Route) -> Response<Body>
+    where
+        B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
         let (catalog, endpoint) = match route {
             Route::Unclean(clean) => return redirect(request, clean),
             Route::Unknown => return problem(StatusCode::NOT_FOUND, "404 page not found"),
             Route::Catalog { catalog, endpoint } => (catalog, *endpoint),
         };
-        if !matches!(request.method, Method::GET | Method::HEAD) {
-            return problem(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+        if !allowed(endpoint).contains(&request.method) {
+            return not_allowed(endpoint);
         }
         let filter = match endpoint {
             Endpoint::Metas => match query::parse(request.uri.query()) {
@@ -119,13 +135,23 @@ impl App {
                 &format!("invalid catalog name: {}", faults.join("; ")),
             );
         }
+        let question = match endpoint {
+            Endpoint::Graphql => match graphql::read(body).await {
+                Ok(question) => Some(question),
+                Err(refusal) => return refusal,
+            },
+            Endpoint::All | Endpoint::Metas => None,
+        };
         let snapshot = match self.store.get(catalog) {
             Lookup::Served(snapshot) => snapshot,
             Lookup::Expected => return not_here_yet(),
             Lookup::Unknown => return problem(StatusCode::NOT_FOUND, "404 Not Found"),
         };
-        let answer = match endpoint {
-            Endpoint::Metas => content::metas(&snapshot, &filter, &request.headers).await,
+        let answer = match (endpoint, question) {
+            (Endpoint::Graphql, Some(question)) => {
+                self.queries.answer(question, snapshot, &request.headers).await
+            }
+            (Endpoint::Metas, _) => content::metas(&snapshot, &filter, &request.headers).await,
             _ => Ok(content::all(&snapshot, &request.headers)),
         };
         answer.unwrap_or_else(|error| {
@@ -133,6 +159,23 @@ impl App {
             problem(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error")
         })
     }
+}
+
+/// The methods that an endpoint knows.
+fn allowed(endpoint: Endpoint) -> &'static [Method] {
+    match endpoint {
+        Endpoint::All | Endpoint::Metas => &[Method::GET, Method::HEAD],
+        Endpoint::Graphql => &[Method::POST],
+    }
+}
+
+fn not_allowed(endpoint: Endpoint) -> Response<Body> {
+    let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    let methods: Vec<&str> = allowed(endpoint).iter().map(Method::as_str).collect();
+    if let Ok(methods) = HeaderValue::from_str(&methods.join(", ")) {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    response
 }
 
 /// An answer that says in one line why there is nothing else.

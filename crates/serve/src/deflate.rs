@@ -126,6 +126,13 @@ impl Splice {
     }
 }
 
+/// The bytes as one gzip stream.
+pub(crate) fn gzip(plain: &[u8]) -> io::Result<Bytes> {
+    let mut coder = Coder::new(Vec::new())?;
+    coder.stretch(std::iter::once(Ok(Bytes::copy_from_slice(plain))))?;
+    Ok(coder.finish()?.0.into())
+}
+
 /// The running check value and length of a gzip stream.
 #[derive(Default)]
 struct Check(Hasher);

@@ -12,9 +12,12 @@
 
 mod answer;
 mod deflate;
+mod facts;
+mod graphql;
 mod ingest;
 pub mod store;
 
 pub use answer::{Access, App, Body, Endpoints, Filter, Observer, ResponseBody};
+pub use facts::{Api, PackageFacts};
 pub use ingest::{IngestError, ingest};
 pub use store::{Commit, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer};

@@ -5,8 +5,10 @@
 //!   all.jsonl          the blobs, one a line, in the order `all` serves them
 //!   index              schema, package and name of each line, and where it lies
 //!   catalog.json       the Record: digest, times, counts, findings
-//!   all.jsonl.gz       the same, coded once (follows a little later)
+//!   all.jsonl.gz       the content, coded once (this and all below follow a little later)
 //!   all.jsonl.gz.json  where its stretches lie
+//!   shapes.json        the fields of each schema, for GraphQL
+//!   packages.jsonl     the facts of each package, for those who search
 //! ```
 //!
 //! Content is written into a directory beside and renamed into place, so whatever has a final name is complete. What
@@ -16,6 +18,7 @@ mod compress;
 mod error;
 mod record;
 mod snapshot;
+mod survey;
 mod writer;
 
 use std::collections::BTreeMap;

@@ -80,7 +80,7 @@ fn fill(store: &Arc<Store>, blobs: usize) -> Vec<u8> {
         modified: now,
         now,
     };
-    writer.commit(commit).unwrap().compress(|| true).unwrap();
+    writer.commit(commit).unwrap().prepare(|| true).unwrap();
     all
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let (name, path) = named(catalog)?;
         let snapshot =
             put(&store, &name, &path).with_context(|| format!("cannot serve {}", path.display()))?;
-        snapshot.compress(|| true)?;
+        snapshot.prepare(|| true)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(arguments.addr, store))?;

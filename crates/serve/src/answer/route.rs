@@ -28,7 +28,11 @@ impl Route {
                 endpoint: Endpoint::Metas,
                 ..
             } => "metas",
-            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => "other",
+            Self::Catalog {
+                endpoint: Endpoint::Graphql,
+                ..
+            } => "graphql",
+            Self::Unclean(_) | Self::Unknown => "other",
         }
     }
 }
@@ -45,7 +49,7 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let on = match endpoint {
         Endpoint::All => true,
         Endpoint::Metas => endpoints.metas,
-        Endpoint::Graphql => false,
+        Endpoint::Graphql => endpoints.graphql,
     };
     match percent_decode(catalog, Plus::IsPlus) {
         Some(catalog) if on => Route::Catalog { catalog, endpoint },
@@ -115,13 +119,28 @@ mod tests {
             "/all",
             "/catalogs/",
             "/catalogs/cat/api/v1/metas/",
-            "/catalogs/cat/api/v1/graphql",
             "/catalogs/%/api/v1/all",
         ] {
             check(path, Route::Unknown);
         }
         assert_eq!(
-            find("/catalogs/cat/api/v1/metas", Endpoints { metas: false }),
+            find(
+                "/catalogs/cat/api/v1/metas",
+                Endpoints {
+                    metas: false,
+                    ..Endpoints::default()
+                }
+            ),
+            Route::Unknown
+        );
+        assert_eq!(
+            find(
+                "/catalogs/cat/api/v1/graphql",
+                Endpoints {
+                    graphql: false,
+                    ..Endpoints::default()
+                }
+            ),
             Route::Unknown
         );
     }

@@ -71,12 +71,8 @@ enum Piece<'a> {
 }
 
 impl Snapshot {
-    /// Makes the coded variant and serves it from then on; nothing to do when there is one. It is given up without a
-    /// trace as soon as `go_on` says so.
-    ///
-    /// # Errors
-    /// When the disk is full; the content is served plain all the same.
-    pub fn compress(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
+    /// Makes the coded variant, unless there is one.
+    pub(super) fn compress(&self, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
         if self.gzip.get().is_some() {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use olm_fbc::index::Index;
 use sha2::{Digest as _, Sha256};
@@ -14,6 +14,7 @@ use super::error::{Context as _, StoreError};
 use super::record::Record;
 use super::writer::hex;
 use crate::answer::{Filter, Part};
+use crate::graphql::Graph;
 
 /// The file that holds the content.
 pub(super) const ALL: &str = "all.jsonl";
@@ -28,6 +29,10 @@ pub struct Snapshot {
     all: Arc<File>,
     index: Index,
     pub(super) gzip: OnceLock<Gzip>,
+    pub(super) shapes: OnceLock<Arc<File>>,
+    pub(super) packages: OnceLock<Arc<File>>,
+    pub(super) graph: OnceLock<Result<Graph, String>>,
+    pub(super) surveying: Mutex<()>,
 }
 
 impl Snapshot {
@@ -48,6 +53,10 @@ impl Snapshot {
             all: Arc::new(all),
             index,
             gzip: OnceLock::new(),
+            shapes: OnceLock::new(),
+            packages: OnceLock::new(),
+            graph: OnceLock::new(),
+            surveying: Mutex::new(()),
         })
     }
 
@@ -70,12 +79,23 @@ impl Snapshot {
         if let Some(gzip) = Gzip::load(&snapshot) {
             let _ = snapshot.gzip.set(gzip);
         }
+        snapshot.load_survey();
         Ok(snapshot)
     }
 
     /// What is known of the content.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Makes what follows the content and is served from then on: what a look at every blob tells, and the coded
+    /// variant. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
+    ///
+    /// # Errors
+    /// When the disk is full; the content itself is served all the same.
+    pub fn prepare(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
+        self.survey(&go_on)?;
+        self.compress(&go_on)
     }
 
     /// Reads all of it and compares it with its digest, for as long as `go_on` says so. It takes about a second for
@@ -122,7 +142,7 @@ impl Snapshot {
         &self.directory
     }
 
-    pub(super) fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &Index {
         &self.index
     }
 

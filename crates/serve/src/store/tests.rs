@@ -53,7 +53,7 @@ fn what_was_committed_is_served_after_a_restart() {
     let store = open(root.path());
     assert!(matches!(store.get("cat"), Lookup::Unknown));
     let written = write(&store, "cat", 100);
-    written.compress(|| true).unwrap();
+    written.prepare(|| true).unwrap();
     assert_eq!(written.record().blobs, 33);
     assert_eq!(
         written.record().schemas,
@@ -158,7 +158,7 @@ fn changed_content_is_found_out_and_rejected() {
 fn a_coded_variant_that_is_incomplete_is_not_used() {
     let root = tempfile::tempdir().unwrap();
     let snapshot = write(&open(root.path()), "cat", 100);
-    snapshot.compress(|| true).unwrap();
+    snapshot.prepare(|| true).unwrap();
     let gzip = snapshot.directory().join("all.jsonl.gz");
     File::options()
         .write(true)
@@ -168,7 +168,7 @@ fn a_coded_variant_that_is_incomplete_is_not_used() {
         .unwrap();
     let snapshot = open(root.path()).snapshot("cat").unwrap();
     assert!(snapshot.gzip().is_none());
-    snapshot.compress(|| true).unwrap();
+    snapshot.prepare(|| true).unwrap();
     assert!(snapshot.gzip().is_some());
 }
 
@@ -223,7 +223,7 @@ async fn any_selection_can_be_sent_as_gzip() {
     let snapshot = write(&open(root.path()), "cat", 100);
     let whole = snapshot.select(&Filter::default());
     assert_eq!(snapshot.gzip_covers(&whole), Coding::Identity);
-    snapshot.compress(|| true).unwrap();
+    snapshot.prepare(|| true).unwrap();
     let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
     for (schema, package, name) in [
         ("", "", ""),

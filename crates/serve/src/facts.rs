@@ -1,0 +1,283 @@
+//! What people look for in a catalog: a few facts of each package, out of its blobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
+use olm_fbc::{
+    Bundle, Channel, Deprecations, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
+    SCHEMA_PACKAGE,
+};
+use serde::{Deserialize, Serialize};
+
+/// The longest text that is kept, in characters; a description is longer only where its package is shown.
+const LONGEST: usize = 500;
+/// Channels, APIs, keywords and categories of a package that are kept, each.
+const MOST: usize = 500;
+
+/// A package in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PackageFacts {
+    /// Its name.
+    pub name: String,
+    /// What its newest bundle calls it.
+    pub display_name: String,
+    /// One sentence or two.
+    pub summary: String,
+    /// Who provides it.
+    pub provider: String,
+    /// Words under which it is found.
+    pub keywords: Vec<String>,
+    /// What kind of thing it is.
+    pub categories: Vec<String>,
+    /// APIs that any of its bundles provides.
+    pub provided_apis: BTreeSet<Api>,
+    /// Its channels.
+    pub channels: BTreeSet<String>,
+    /// The channel that is meant when none is named.
+    pub default_channel: String,
+    /// The highest version of its bundles.
+    pub latest_version: String,
+    /// How many bundles it has.
+    pub bundles: u64,
+    /// Why the package as a whole is deprecated; empty when it is not.
+    pub deprecated: String,
+}
+
+/// An API that a bundle provides.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Api {
+    /// Its group.
+    pub group: String,
+    /// Its version.
+    pub version: String,
+    /// Its kind.
+    pub kind: String,
+}
+
+/// The texts of a `ClusterServiceVersion` that the `olm.csv.metadata` property carries.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CsvMetadata {
+    pub(crate) annotations: BTreeMap<String, serde_json::Value>,
+    pub(crate) display_name: String,
+    pub(crate) description: String,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) provider: Provider,
+}
+
+/// Who provides a package.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Provider {
+    pub(crate) name: String,
+}
+
+impl CsvMetadata {
+    /// What the bundle says of itself, when it says it in a way that can be read.
+    pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
+        let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
+        serde_json::from_str(&found.next()?.value).ok()
+    }
+
+    pub(crate) fn annotation(&self, name: &str) -> &str {
+        self.annotations
+            .get(name)
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default()
+    }
+}
+
+/// Collects the facts of packages blob by blob.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    packages: BTreeMap<String, Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    facts: PackageFacts,
+    latest: Option<olm_version::VersionRelease>,
+}
+
+impl Collector {
+    /// Takes note of a blob; one that cannot be read says nothing.
+    pub(crate) fn add(&mut self, schema: &str, json: &str) {
+        match schema {
+            SCHEMA_PACKAGE => Package::from_json(json)
+                .ok()
+                .map(|package| self.package(&package)),
+            SCHEMA_CHANNEL => Channel::from_json(json).ok().map(|channel| self.channel(channel)),
+            SCHEMA_BUNDLE => Bundle::from_json(json).ok().map(|bundle| self.bundle(&bundle)),
+            SCHEMA_DEPRECATIONS => Deprecations::from_json(json)
+                .ok()
+                .map(|deprecations| self.deprecations(&deprecations)),
+            _ => None,
+        };
+    }
+
+    /// The packages by name; what belongs to a package that the catalog does not define is left out.
+    pub(crate) fn finish(self) -> impl Iterator<Item = PackageFacts> {
+        self.packages.into_values().filter_map(|known| {
+            let facts = known.facts;
+            (!facts.name.is_empty()).then_some(facts)
+        })
+    }
+
+    fn known(&mut self, package: &str) -> &mut Known {
+        self.packages.entry(package.to_owned()).or_default()
+    }
+
+    fn package(&mut self, package: &Package) {
+        let facts = &mut self.known(&package.name).facts;
+        facts.name.clone_from(&package.name);
+        facts.default_channel.clone_from(&package.default_channel);
+        if facts.summary.is_empty() {
+            facts.summary = first_paragraph(&package.description);
+        }
+    }
+
+    fn channel(&mut self, channel: Channel) {
+        let channels = &mut self.known(&channel.package).facts.channels;
+        if channels.len() < MOST {
+            channels.insert(channel.name);
+        }
+    }
+
+    fn bundle(&mut self, bundle: &Bundle) {
+        let known = self.known(&bundle.package);
+        known.facts.bundles += 1;
+        for gvk in bundle.properties.iter().filter(|p| p.kind == TYPE_GVK) {
+            if let Ok(gvk) = gvk.gvk()
+                && known.facts.provided_apis.len() < MOST
+            {
+                known.facts.provided_apis.insert(Api {
+                    group: gvk.group,
+                    version: gvk.version,
+                    kind: gvk.kind,
+                });
+            }
+        }
+        let Ok(version) = bundle.version_release() else {
+            return;
+        };
+        if known
+            .latest
+            .as_ref()
+            .is_some_and(|latest| latest.compare(&version).is_ge())
+        {
+            return;
+        }
+        known.facts.latest_version = version.version.to_string();
+        known.latest = Some(version);
+        let Some(metadata) = CsvMetadata::of(bundle) else {
+            return;
+        };
+        let summary = metadata.annotation("description");
+        if !summary.is_empty() {
+            known.facts.summary = short(summary);
+        }
+        let categories = metadata.annotation("categories").split(',').map(str::trim);
+        known.facts.categories = categories
+            .filter(|c| !c.is_empty())
+            .take(MOST)
+            .map(short)
+            .collect();
+        known.facts.display_name = short(&metadata.display_name);
+        known.facts.provider = short(&metadata.provider.name);
+        known.facts.keywords = metadata.keywords.iter().take(MOST).map(|k| short(k)).collect();
+    }
+
+    fn deprecations(&mut self, deprecations: &Deprecations) {
+        let of_package = |entry: &&olm_fbc::DeprecationEntry| entry.reference.schema == SCHEMA_PACKAGE;
+        if let Some(entry) = deprecations.entries.iter().find(of_package) {
+            self.known(&deprecations.package).facts.deprecated = short(&entry.message);
+        }
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+fn first_paragraph(text: &str) -> String {
+    short(text.trim_start().split("\n\n").next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(blobs: &[(&str, &str)]) -> Vec<PackageFacts> {
+        let mut collector = Collector::default();
+        for (schema, json) in blobs {
+            collector.add(schema, json);
+        }
+        collector.finish().collect()
+    }
+
+    fn bundle(version: &str, kind: &str, display: &str) -> String {
+        format!(
+            r#"{{"schema":"olm.bundle","package":"p","name":"p.v{version}","image":"i","properties":[
+                {{"type":"olm.package","value":{{"packageName":"p","version":"{version}"}}}},
+                {{"type":"olm.gvk","value":{{"group":"g","version":"v1","kind":"{kind}"}}}},
+                {{"type":"olm.csv.metadata","value":{{"displayName":"{display}","keywords":["a","b"],
+                  "provider":{{"name":"Us"}},"annotations":{{"categories":"Database, Storage","description":"Short."}}}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn the_highest_version_speaks_for_the_package() {
+        let (old, new) = (
+            bundle("1.9.0", "Old", "Old name"),
+            bundle("1.10.0", "New", "New name"),
+        );
+        let package =
+            r#"{"schema":"olm.package","name":"p","defaultChannel":"c","description":"Long.\n\nMore."}"#;
+        let channel = r#"{"schema":"olm.channel","package":"p","name":"c","entries":[]}"#;
+        let deprecated = r#"{"schema":"olm.deprecations","package":"p","entries":[
+            {"reference":{"schema":"olm.bundle","name":"x"},"message":"no"},
+            {"reference":{"schema":"olm.package"},"message":"Use q."}]}"#;
+        for bundles in [[&new, &old], [&old, &new]] {
+            let found = facts(&[
+                ("olm.bundle", bundles[0]),
+                ("olm.package", package),
+                ("olm.channel", channel),
+                ("olm.bundle", bundles[1]),
+                ("olm.deprecations", deprecated),
+                ("olm.bundle", "[]"),
+                (
+                    "olm.channel",
+                    r#"{"package":"undefined","name":"c","entries":[]}"#,
+                ),
+            ]);
+            let [facts] = found.as_slice() else {
+                panic!("one package: {found:?}");
+            };
+            assert_eq!(
+                (
+                    facts.display_name.as_str(),
+                    facts.latest_version.as_str(),
+                    facts.bundles
+                ),
+                ("New name", "1.10.0", 2)
+            );
+            assert_eq!(
+                (facts.summary.as_str(), facts.deprecated.as_str()),
+                ("Short.", "Use q.")
+            );
+            assert_eq!(facts.categories, ["Database", "Storage"]);
+            assert_eq!(facts.provided_apis.len(), 2);
+            assert_eq!(facts.channels, BTreeSet::from(["c".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn a_package_without_metadata_is_summed_up_by_its_description() {
+        let found = facts(&[(
+            "olm.package",
+            r#"{"schema":"olm.package","name":"p","defaultChannel":"c","description":"Long.\n\nMore."}"#,
+        )]);
+        assert_eq!(found[0].summary, "Long.");
+    }
+}

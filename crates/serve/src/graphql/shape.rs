@@ -1,0 +1,276 @@
+//! What the blobs of a catalog look like: the fields of each schema and their types, found by looking at every blob.
+//!
+//! Names and types are those of the reference implementation: the first value of a field decides about its type, a list
+//! of objects becomes a type of its own, and everything that nests deeper is text.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Schemas, and fields of one type, that are told apart; a catalog with more is not one that people query.
+const MOST: usize = 500;
+/// Elements of a list whose fields are looked at.
+const ELEMENTS: usize = 10;
+
+/// The fields of a type by their names in GraphQL.
+pub(crate) type Fields = BTreeMap<String, Field>;
+
+/// Every schema of a catalog by its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shapes(pub(crate) BTreeMap<String, Fields>);
+
+/// One field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Field {
+    /// Its name in the blob.
+    pub(crate) key: String,
+    /// What it holds.
+    pub(crate) kind: Kind,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// Nothing was seen but null.
+    Null,
+    /// Nothing was seen but an empty list.
+    Empty,
+    /// A plain value.
+    One(Scalar),
+    /// A list of plain values.
+    Many(Scalar),
+    /// A list of objects.
+    Objects(Fields),
+}
+
+/// The type of a plain value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Scalar {
+    /// Text, and any object as JSON text.
+    String,
+    /// True or false.
+    Boolean,
+    /// A whole number.
+    Int,
+    /// Any number.
+    Float,
+}
+
+impl Scalar {
+    /// Its name in GraphQL.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::String => "String",
+            Self::Boolean => "Boolean",
+            Self::Int => "Int",
+            Self::Float => "Float",
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Bool(_) => Self::Boolean,
+            Value::Number(number) => match number.as_f64() {
+                Some(float) if float.fract() == 0.0 => Self::Int,
+                _ => Self::Float,
+            },
+            Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => Self::String,
+        }
+    }
+}
+
+impl Shapes {
+    /// Takes note of a blob.
+    pub(crate) fn add(&mut self, schema: &str, blob: &Map<String, Value>) {
+        if schema.is_empty() || (self.0.len() >= MOST && !self.0.contains_key(schema)) {
+            return;
+        }
+        let fields = match self.0.get_mut(schema) {
+            Some(fields) => fields,
+            None => self.0.entry(schema.to_owned()).or_default(),
+        };
+        note(fields, blob, |value| match value.as_array() {
+            Some(elements) if elements.first().is_some_and(Value::is_object) => {
+                let mut nested = Fields::new();
+                for element in elements.iter().take(ELEMENTS).filter_map(Value::as_object) {
+                    note(&mut nested, element, plain);
+                }
+                Kind::Objects(nested)
+            }
+            _ => plain(value),
+        });
+    }
+}
+
+fn plain(value: &Value) -> Kind {
+    match value {
+        Value::Null => Kind::Null,
+        Value::Array(elements) => match elements.first() {
+            None => Kind::Empty,
+            Some(first) => Kind::Many(Scalar::of(first)),
+        },
+        other => Kind::One(Scalar::of(other)),
+    }
+}
+
+fn note(fields: &mut Fields, object: &Map<String, Value>, kind: impl Fn(&Value) -> Kind) {
+    for (key, value) in object {
+        let kind = kind(value);
+        let name = field_name(key);
+        if let Some(field) = fields.get_mut(&name) {
+            field.kind.see(kind);
+        } else if fields.len() < MOST {
+            let key = key.clone();
+            fields.insert(name, Field { key, kind });
+        }
+    }
+}
+
+impl Kind {
+    /// Nothing gives way to something, and plain values to objects; otherwise the first sighting stays.
+    fn see(&mut self, seen: Self) {
+        match (&mut *self, seen) {
+            (Self::Objects(fields), Self::Objects(more)) => {
+                for (name, field) in more {
+                    if let Some(known) = fields.get_mut(&name) {
+                        known.kind.see(field.kind);
+                    } else if fields.len() < MOST {
+                        fields.insert(name, field);
+                    }
+                }
+            }
+            (Self::Null | Self::Empty | Self::One(_) | Self::Many(_), objects @ Self::Objects(_)) => {
+                *self = objects;
+            }
+            (Self::Null, other) => *self = other,
+            (Self::Empty, many @ Self::Many(_)) => *self = many,
+            _ => {}
+        }
+    }
+}
+
+/// The name of a field in GraphQL: camel case of letters and digits.
+pub(crate) fn field_name(key: &str) -> String {
+    if key.is_empty() {
+        return "value".to_owned();
+    }
+    let mut name = String::with_capacity(key.len());
+    for part in key
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|part| !part.is_empty())
+    {
+        if !name.is_empty() {
+            name.push_str(&title(part));
+        } else if part.bytes().any(|b| b.is_ascii_lowercase()) {
+            let (first, rest) = part.split_at(1);
+            name.push_str(&first.to_ascii_lowercase());
+            name.push_str(rest);
+        } else {
+            name.push_str(&part.to_ascii_lowercase());
+        }
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        name.insert_str(0, "field_");
+    }
+    name
+}
+
+/// The name of a type in GraphQL: words of letters and digits, each with a capital.
+pub(crate) fn type_name(schema: &str) -> String {
+    let name: String = schema
+        .trim_start_matches(|c: char| c.is_ascii_digit())
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(title)
+        .collect();
+    match name.chars().next() {
+        None => "Unknown".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("_{name}"),
+        Some(_) => name,
+    }
+}
+
+/// The name of the field of the query that lists the blobs of a schema.
+pub(crate) fn root_name(schema: &str) -> String {
+    let letters: String = schema.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = letters.to_ascii_lowercase() + "s";
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("field_{name}")
+    } else {
+        name
+    }
+}
+
+fn title(word: &str) -> String {
+    let (first, rest) = word.split_at(word.len().min(1));
+    first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_camel_case() {
+        let field = |key: &str, expected: &str| assert_eq!(field_name(key), expected, "{key}");
+        field("", "value");
+        field("name", "name");
+        field("Name", "name");
+        field("URL", "url");
+        field("defaultChannel", "defaultChannel");
+        field("DefaultChannel", "defaultChannel");
+        field("skip-range", "skipRange");
+        field("a.b__c-", "aBC");
+        field("__typename", "typename");
+        field("1st", "field_1st");
+        field("é", "field_");
+        let of_type = |schema: &str, expected: &str| assert_eq!(type_name(schema), expected, "{schema}");
+        of_type("olm.bundle", "OlmBundle");
+        of_type("relatedImages", "Relatedimages");
+        of_type("", "Unknown");
+        of_type("..", "Unknown");
+        of_type("1.2", "_2");
+        let root = |schema: &str, expected: &str| assert_eq!(root_name(schema), expected, "{schema}");
+        root("olm.bundle", "olmbundles");
+        root("io.X-y", "ioxys");
+        root("3scale", "field_3scales");
+    }
+
+    fn shapes(blobs: &[&str]) -> Fields {
+        let mut shapes = Shapes::default();
+        for blob in blobs {
+            let blob: Map<String, Value> = serde_json::from_str(blob).unwrap();
+            shapes.add("s", &blob);
+        }
+        shapes.0.remove("s").unwrap_or_default()
+    }
+
+    #[test]
+    fn the_first_value_decides_unless_it_says_nothing() {
+        let check = |blobs: &[&str], expected: Kind| {
+            assert_eq!(shapes(blobs).get("a").unwrap().kind, expected, "{blobs:?}");
+        };
+        check(&[r#"{"a":"x"}"#, r#"{"a":1}"#], Kind::One(Scalar::String));
+        check(&[r#"{"a":1.0}"#, r#"{"a":1.5}"#], Kind::One(Scalar::Int));
+        check(&[r#"{"a":1.5}"#], Kind::One(Scalar::Float));
+        check(&[r#"{"a":null}"#, r#"{"a":true}"#], Kind::One(Scalar::Boolean));
+        check(&[r#"{"a":{"b":1}}"#], Kind::One(Scalar::String));
+        check(&[r#"{"a":[[1]]}"#], Kind::Many(Scalar::String));
+        check(&[r#"{"a":[]}"#], Kind::Empty);
+        check(&[r#"{"a":[]}"#, r#"{"a":[1]}"#], Kind::Many(Scalar::Int));
+        let Kind::Objects(nested) =
+            &shapes(&[r#"{"a":[{"x":[{"deep":1}]},{"y":true}]}"#, r#"{"a":[{"z":{}}]}"#])["a"].kind
+        else {
+            panic!("a list of objects");
+        };
+        let found: Vec<(&str, &Kind)> = nested.iter().map(|(n, f)| (n.as_str(), &f.kind)).collect();
+        assert_eq!(
+            found,
+            [
+                ("x", &Kind::Many(Scalar::String)),
+                ("y", &Kind::One(Scalar::Boolean)),
+                ("z", &Kind::One(Scalar::String)),
+            ]
+        );
+    }
+}
