@@ -4,6 +4,16 @@
 pub const CATALOGS_PATH: &str = "/catalogs/";
 /// The media type of `all` and `metas`: one JSON object a line.
 pub const JSON_LINES: &str = "application/jsonl";
+/// The path that lists all catalogs.
+pub const CATALOG_LIST_PATH: &str = "/catalogs";
+/// The path of the search over all catalogs.
+pub const SEARCH_PATH: &str = "/api/v1/search";
+/// The path of the description of all this, in the format of OpenAPI.
+pub const OPENAPI_PATH: &str = "/openapi.json";
+/// The path of the JSON Schema of file-based catalogs.
+pub const FBC_SCHEMA_PATH: &str = "/schemas/fbc.json";
+/// The header that names the content of the catalog that an answer comes from: `sha256:` and the digest of `all`.
+pub const DIGEST_HEADER: &str = "olm-catalog-digest";
 /// The query parameters that `metas` knows; values are compared exactly and all must hold.
 pub const METAS_PARAMETERS: [&str; 3] = ["schema", "package", "name"];
 
@@ -77,21 +87,28 @@ impl MetasQuery<'_> {
             url.push(if i == 0 { '?' } else { '&' });
             url.push_str(key);
             url.push('=');
-            for byte in value.bytes() {
-                if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-                    url.push(char::from(byte));
-                } else {
-                    const HEX: [char; 16] = [
-                        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
-                    ];
-                    url.push('%');
-                    url.extend(HEX.get(usize::from(byte >> 4)));
-                    url.extend(HEX.get(usize::from(byte & 15)));
-                }
-            }
+            url.push_str(&percent_encode(value));
         }
         url
     }
+}
+
+/// The text as it stands in the query of an address.
+pub fn percent_encode(text: &str) -> String {
+    const HEX: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+    ];
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push('%');
+            encoded.extend(HEX.get(usize::from(byte >> 4)));
+            encoded.extend(HEX.get(usize::from(byte & 15)));
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use olm_api::names;
 use olm_platform::gate::{Asked, Gate, Refused};
 use olm_serve::{App, ResponseBody};
@@ -17,7 +17,10 @@ pub(crate) async fn respond<B>(
     app: &Arc<App>,
     request: Request<B>,
     peer: SocketAddr,
-) -> Response<Either<ResponseBody, Full<Bytes>>> {
+) -> Response<Either<ResponseBody, Full<Bytes>>>
+where
+    B: BodyExt<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
     if let Some(gate) = gate
         && let Err(refused) = gate.admit(request.headers(), asked(request.uri().path())).await
     {

@@ -27,6 +27,11 @@ struct Code {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Endpoint {
+    endpoint: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Request {
     endpoint: &'static str,
     code: u16,
@@ -58,6 +63,7 @@ type Histograms = Family<Code, Histogram, fn() -> Histogram>;
 pub(crate) struct CatalogMetrics {
     /// Under the name, label and buckets of the reference implementation.
     duration: Histograms,
+    latency: Family<Endpoint, Histogram, fn() -> Histogram>,
     requests: Family<Request, Counter>,
     sent: Family<Request, Counter>,
     ready: Family<Catalog, Gauge>,
@@ -75,16 +81,25 @@ pub(crate) struct CatalogMetrics {
     failures: Family<CatalogFailure, Counter>,
 }
 
+/// The buckets of the reference implementation.
+fn buckets() -> Histogram {
+    Histogram::new([
+        0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0, 2.4, 2.8, 3.2, 3.6, 4.0, 10.0,
+    ])
+}
+
+/// Most answers take less than the smallest of those.
+fn fine_buckets() -> Histogram {
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+    ])
+}
+
 impl CatalogMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        fn buckets() -> Histogram {
-            Histogram::new([
-                0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0, 2.4, 2.8, 3.2, 3.6, 4.0,
-                10.0,
-            ])
-        }
         let these = Self {
             duration: Family::new_with_constructor(buckets),
+            latency: Family::new_with_constructor(fine_buckets),
             requests: Family::default(),
             sent: Family::default(),
             ready: Family::default(),
@@ -105,6 +120,11 @@ impl CatalogMetrics {
                 "catalogd_http_request_duration_seconds",
                 "Time from a request's head to the end of its answer",
                 these.duration.clone(),
+            );
+            registry.register(
+                "catalogd_http_endpoint_duration_seconds",
+                "Time from a request's head to the end of its answer, per endpoint",
+                these.latency.clone(),
             );
             registry.register(
                 "catalogd_http_requests",
@@ -179,6 +199,12 @@ impl CatalogMetrics {
         let code = access.status.as_u16();
         self.duration
             .get_or_create(&Code { code })
+            .observe(access.elapsed.as_secs_f64());
+        let endpoint = Endpoint {
+            endpoint: access.endpoint,
+        };
+        self.latency
+            .get_or_create(&endpoint)
             .observe(access.elapsed.as_secs_f64());
         let request = Request {
             endpoint: access.endpoint,

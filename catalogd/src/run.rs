@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
-use kube::runtime::reflector;
-use olm_api::names;
+use kube::runtime::reflector::{self, ObjectRef};
+use olm_api::{ClusterCatalog, names};
 use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
 use olm_platform::features::FeatureGates;
@@ -72,10 +72,16 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         metas: gates.enabled("APIV1MetasHandler"),
         graphql: gates.enabled("GraphQLCatalogQueries"),
     };
+    let (catalogs, writer) = reflector::store::<ClusterCatalog>();
+    let known = catalogs.clone();
+    let app = App::new(Arc::clone(&store), endpoints).with_priorities(move |catalog| {
+        let object = known.get(&ObjectRef::new(catalog))?;
+        Some(object.spec.priority)
+    });
     serve_content(
         &args,
         &store,
-        endpoints,
+        app,
         counts.clone(),
         args.content_authentication.then(|| Gate::new(client.clone())),
         transport.clone(),
@@ -91,7 +97,6 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     serve_health(&args, starting.clone(), &shutdown).await?;
 
     let (lead, leading) = watch::channel(!args.common.leader_elect);
-    let (catalogs, writer) = reflector::store();
     let context = Arc::new(Context {
         client: client.clone(),
         contents: contents(&args, &client, &store)?,
@@ -176,7 +181,7 @@ fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<
 async fn serve_content(
     args: &Args,
     store: &Arc<Store>,
-    endpoints: Endpoints,
+    app: App,
     counts: CatalogMetrics,
     gate: Option<Gate>,
     transport: Transport,
@@ -187,9 +192,7 @@ async fn serve_content(
         .context("cannot open the content port")?;
     let address = admin::address(&listener).map(tracing::field::display);
     tracing::info!(address, catalogs = store.snapshots().len(), "serving");
-    let app =
-        App::new(Arc::clone(store), endpoints).observed_by(move |access: &Access| counts.answered(access));
-    let app = Arc::new(app);
+    let app = Arc::new(app.observed_by(move |access: &Access| counts.answered(access)));
     let respond = move |request, peer| {
         let (gate, app) = (gate.clone(), Arc::clone(&app));
         async move { guard::respond(gate.as_ref(), &app, request, peer).await }

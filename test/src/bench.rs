@@ -1,10 +1,10 @@
 //! `olm-test bench`: time, memory and requests of both managers on a simulated node, as Markdown.
 //!
 //! The figures are those of one machine that also runs the control plane, the registry and the load: they compare
-//! one state of this project with another, not machines. Everything together takes less than four minutes.
+//! one state of this project with another, not machines. Everything together takes some minutes.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -18,26 +18,22 @@ mod requests;
 mod serving;
 mod unpack;
 
-/// Measures with the catalog in this file (lines of JSON), or with a generated one of the shape of a big real one, and
-/// prints the figures.
+/// The catalogs to measure with.
+#[derive(Debug, Clone)]
+pub enum Catalogs {
+    /// The one in this file, lines of JSON.
+    Given(PathBuf),
+    /// Generated ones of the shape of a big real one, of so many megabytes.
+    Generated(Vec<u64>),
+}
+
+/// Measures with these catalogs, and prints the figures. What is served is asked of the last of them.
 ///
 /// # Errors
 /// When something cannot be started, or does not come to its end in time.
-pub async fn run(file: Option<&Path>) -> Result<()> {
+pub async fn run(catalogs: &Catalogs) -> Result<()> {
     let begin = Instant::now();
-    let blobs = match file {
-        Some(path) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-        }
-        None => catalog::generate(&catalog::Shape::default()),
-    };
-    let package = catalog::a_package(&blobs).context("the catalog holds no package with bundles")?;
-    let mut figures = Figures::new(&format!(
-        "{} catalog: {}; {}",
-        if file.is_some() { "given" } else { "generated" },
-        catalog::describe(&blobs),
-        process::machine()?,
-    ));
+    let mut figures = Figures::new(&process::machine()?);
     let world = World::start(Options::default()).await?;
     let processes = [
         ("catalogd", &world.catalogd),
@@ -50,13 +46,42 @@ pub async fn run(file: Option<&Path>) -> Result<()> {
             &process::mebibytes(process::resident(pid)?),
         );
     }
-    unpack::measure(&world, &blobs, &mut figures).await?;
-    drop(blobs);
-    serving::measure(&world, &package, &mut figures).await?;
+    let mut asked = None;
+    match catalogs {
+        Catalogs::Given(path) => {
+            let blobs =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            asked = Some(unpacked(&world, "given", &blobs, &mut figures).await?);
+        }
+        Catalogs::Generated(megabytes) => {
+            for size in megabytes {
+                let blobs = catalog::generate(&catalog::Shape::of_megabytes(*size));
+                let name = format!("generated-{size}");
+                asked = Some(unpacked(&world, &name, &blobs, &mut figures).await?);
+            }
+        }
+    }
+    let asked = asked.context("there is no catalog to measure with")?;
+    serving::measure(&world, &asked, &mut figures).await?;
     extensions::measure(&world, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
     writeln!(std::io::stdout(), "{}", figures.text)?;
     Ok(())
+}
+
+/// A catalog that is served, and a package of it that is asked for.
+struct Asked {
+    catalog: String,
+    package: String,
+}
+
+async fn unpacked(world: &World, name: &str, blobs: &str, figures: &mut Figures) -> Result<Asked> {
+    let package = catalog::a_package(blobs).context("the catalog holds no package with bundles")?;
+    unpack::measure(world, name, blobs, figures).await?;
+    Ok(Asked {
+        catalog: name.to_owned(),
+        package,
+    })
 }
 
 /// A table in the making.

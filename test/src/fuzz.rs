@@ -77,6 +77,10 @@ pub const TARGETS: &[Target] = &[
         run: query,
     },
     Target {
+        name: "graphql",
+        run: graphql,
+    },
+    Target {
         name: "bundle",
         run: bundle,
     },
@@ -279,6 +283,7 @@ fn served() -> anyhow::Result<Served> {
     Ok(Served {
         runtime: tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
+            .enable_time()
             .build()?,
         app: Arc::new(App::new(store, Endpoints::default())),
         _folder: folder,
@@ -287,17 +292,33 @@ fn served() -> anyhow::Result<Served> {
 
 /// The first line is a path with its query, the others are headers.
 fn query(bytes: &[u8]) {
-    static APP: OnceLock<Option<Served>> = OnceLock::new();
-    let Some(served) = APP.get_or_init(|| served().ok()) else {
-        return;
-    };
     let text = text(bytes);
     let mut lines = text.lines();
     let mut request = http::Request::builder().uri(lines.next().unwrap_or_default());
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
         request = request.header(name, value);
     }
-    let Ok(request) = request.body(()) else { return };
+    if let Ok(request) = request.body(String::new()) {
+        answer(request, &text);
+    }
+}
+
+/// A query in GraphQL.
+fn graphql(bytes: &[u8]) {
+    let text = text(bytes);
+    let body = serde_json::json!({ "query": text }).to_string();
+    let request = http::Request::post("/catalogs/cat/api/v1/graphql");
+    if let Ok(request) = request.body(body) {
+        answer(request, &text);
+    }
+}
+
+/// Nothing that a client sends is a fault of the server.
+fn answer(request: http::Request<String>, text: &str) {
+    static APP: OnceLock<Option<Served>> = OnceLock::new();
+    let Some(served) = APP.get_or_init(|| served().ok()) else {
+        return;
+    };
     let response = served.runtime.block_on(served.app.respond(request, None));
     assert!(response.status().as_u16() < 500, "{}: {text}", response.status());
 }

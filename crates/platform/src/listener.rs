@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::stall::StallGuard;
+use crate::stall::{Opening, StallGuard};
 
 /// What a client may take up.
 #[derive(Debug, Clone)]
@@ -146,14 +146,29 @@ where
     match acceptor {
         Some(acceptor) => {
             let stream = timeout(limits.handshake, acceptor.accept(stream)).await??;
-            connection(stream, respond, peer, limits, watcher).await
+            let protocol = match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => Protocol::Http2,
+                _ => Protocol::Http1,
+            };
+            connection(stream, protocol, respond, peer, limits, watcher).await
         }
-        None => connection(stream, respond, peer, limits, watcher).await,
+        None => connection(stream, Protocol::Http1, respond, peer, limits, watcher).await,
     }
 }
 
+/// What the client speaks. It is agreed on with TLS and never guessed: guessing would wait for the first bytes without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Bytes with which a client that speaks HTTP/2 begins.
+const PREFACE: usize = 24;
+
 async fn connection<F, Answer, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    protocol: Protocol,
     respond: F,
     peer: SocketAddr,
     limits: &Limits,
@@ -164,7 +179,12 @@ where
     Answer: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
 {
-    let mut builder = Builder::new(TokioExecutor::new());
+    let builder = Builder::new(TokioExecutor::new());
+    let (mut builder, opening) = match protocol {
+        Protocol::Http1 => (builder.http1_only(), 0),
+        Protocol::Http2 => (builder.http2_only(), PREFACE),
+    };
+    let stream = Opening::new(stream, opening, limits.head);
     builder
         .http1()
         .timer(TokioTimer::new())

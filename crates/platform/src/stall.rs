@@ -106,6 +106,67 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     }
 }
 
+/// A connection whose client has to begin: until it has sent so many bytes, waiting for them is timed.
+///
+/// HTTP/1 has a limit for the head of a request; a client that speaks HTTP/2 could be silent before its first frame.
+pub(crate) struct Opening<S> {
+    inner: S,
+    left: usize,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S> Opening<S> {
+    pub(crate) fn new(inner: S, bytes: usize, limit: Duration) -> Self {
+        Self {
+            inner,
+            left: bytes,
+            timer: Box::pin(sleep(limit)),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Opening<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        self.left = self.left.saturating_sub(buffer.filled().len() - before);
+        if outcome.is_pending() && self.left > 0 && self.timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Opening<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
@@ -113,6 +174,28 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn a_client_that_does_not_begin_is_cut_off() {
+        let (near, mut far) = duplex(1024);
+        far.write_all(b"PRI").await.unwrap();
+        let mut opening = Opening::new(near, 24, LIMIT);
+        let error = opening.read_exact(&mut [0; 24]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_begun_may_pause() {
+        let (near, mut far) = duplex(1024);
+        far.write_all(&[0; 24]).await.unwrap();
+        let mut opening = Opening::new(near, 24, LIMIT);
+        opening.read_exact(&mut [0; 24]).await.unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(LIMIT * 2).await;
+            far.write_all(&[0; 1]).await.unwrap();
+        });
+        opening.read_exact(&mut [0; 1]).await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_reader_that_takes_nothing_is_cut_off() {

@@ -1,37 +1,44 @@
 //! From request to response.
 //!
-//! Statuses, bodies and headers of `all` and `metas` are those that clients of the reference implementation know;
-//! entity tags, lengths and ranges over all of it are added.
+//! Statuses, bodies and headers of `all`, `metas` and `graphql` are those that clients of the reference implementation know;
+//! entity tags, lengths, ranges, pages and problems in detail are added. The other endpoints are ours.
 
 mod body;
+mod catalogs;
 mod coding;
 mod conditional;
 mod content;
 mod date;
+mod document;
 mod graphql;
 pub(crate) mod name;
 mod observe;
+mod pages;
+mod problem;
 mod query;
 mod range;
 mod route;
+mod search;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::header::{
-    ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
-};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use olm_api::serving::Endpoint;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use olm_api::serving::{DIGEST_HEADER, Endpoint};
 
 pub use body::Body;
 pub(crate) use body::Part;
-pub(crate) use coding::Coding;
 pub use observe::{Access, Observer};
 pub use query::Filter;
+pub(crate) use route::PACKAGE_PAGES;
+pub(crate) use search::{Finds, Found};
 
-use crate::store::{Lookup, Store};
+use crate::store::{Lookup, Snapshot, Store};
 use observe::Watched;
+use problem::{Refusal, not_here_yet, refusal, refuse};
 use route::Route;
 
 /// The body of every response: it tells the [`Observer`] when it ends.
@@ -55,12 +62,20 @@ impl Default for Endpoints {
     }
 }
 
+/// How long a client may take to send a question.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells the priority of a catalog, where one is known.
+type Priorities = Box<dyn Fn(&str) -> Option<i32> + Send + Sync>;
+
 /// Answers requests out of a store.
 pub struct App {
     store: Arc<Store>,
     endpoints: Endpoints,
     observer: Option<Box<dyn Observer>>,
-    queries: graphql::Turns,
+    priorities: Priorities,
+    patience: Duration,
+    turns: graphql::Turns,
 }
 
 impl App {
@@ -70,7 +85,9 @@ impl App {
             store,
             endpoints,
             observer: None,
-            queries: graphql::Turns::default(),
+            priorities: Box::new(|_| None),
+            patience: PATIENCE,
+            turns: graphql::Turns::default(),
         }
     }
 
@@ -78,6 +95,20 @@ impl App {
     #[must_use]
     pub fn observed_by(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Names the priority of each catalog; those that are not known have 0.
+    #[must_use]
+    pub fn with_priorities(mut self, of: impl Fn(&str) -> Option<i32> + Send + Sync + 'static) -> Self {
+        self.priorities = Box::new(of);
+        self
+    }
+
+    /// Gives clients this long to send the body of a request.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -93,7 +124,11 @@ impl App {
         let (parts, body) = request.into_parts();
         let route = route::find(parts.uri.path(), self.endpoints);
         let access = Access::begin(&parts, route.label(), peer);
-        let mut response = self.answer(&parts, body, &route).await;
+        let mut response = self
+            .answer(&parts, body, &route)
+            .await
+            .unwrap_or_else(Response::from);
+        problem::detail(&mut response, &parts.headers, route.detail());
         response
             .headers_mut()
             .append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -109,98 +144,117 @@ impl App {
         access.watch(response, Arc::clone(self))
     }
 
-    async fn answer<B>(&self, request: &http::request::Parts, body: B, route: &Route) -> Response<Body>
+    async fn answer<B>(&self, request: &Parts, body: B, route: &Route) -> Result<Response<Body>, Refusal>
     where
         B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let (catalog, endpoint) = match route {
-            Route::Unclean(clean) => return redirect(request, clean),
-            Route::Unknown => return problem(StatusCode::NOT_FOUND, "404 page not found"),
-            Route::Catalog { catalog, endpoint } => (catalog, *endpoint),
-        };
-        if !allowed(endpoint).contains(&request.method) {
-            return not_allowed(endpoint);
+        match route {
+            Route::Unclean(clean) => return Ok(redirect(request, clean)),
+            Route::Unknown => return Err(refusal(StatusCode::NOT_FOUND, "404 page not found")),
+            _ => {}
         }
-        let filter = match endpoint {
-            Endpoint::Metas => match query::parse(request.uri.query()) {
-                Ok(filter) => filter,
-                Err(_) => return problem(StatusCode::BAD_REQUEST, "400 Bad Request"),
-            },
-            _ => Filter::default(),
-        };
-        let faults = name::faults(catalog);
-        if !faults.is_empty() {
-            return problem(
-                StatusCode::BAD_REQUEST,
-                &format!("invalid catalog name: {}", faults.join("; ")),
-            );
+        if !route.methods().contains(&request.method) {
+            let methods: Vec<&str> = route.methods().iter().map(Method::as_str).collect();
+            let refusal = refusal(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+            return Err(refusal.with(ALLOW, &methods.join(", ")));
         }
-        let question = match endpoint {
-            Endpoint::Graphql => match graphql::read(body).await {
-                Ok(question) => Some(question),
-                Err(refusal) => return refusal,
-            },
-            Endpoint::All | Endpoint::Metas => None,
-        };
-        let snapshot = match self.store.get(catalog) {
-            Lookup::Served(snapshot) => snapshot,
-            Lookup::Expected => return not_here_yet(),
-            Lookup::Unknown => return problem(StatusCode::NOT_FOUND, "404 Not Found"),
-        };
-        let answer = match (endpoint, question) {
-            (Endpoint::Graphql, Some(question)) => {
-                self.queries.answer(question, snapshot, &request.headers).await
+        match route {
+            Route::Catalog { catalog, endpoint } => {
+                let answer = match endpoint {
+                    Endpoint::All => self.all(request, catalog),
+                    Endpoint::Metas => self.metas(request, catalog).await,
+                    Endpoint::Graphql => self.graphql(request, body, catalog).await,
+                };
+                answer.map(|(snapshot, mut response)| {
+                    let digest = format!("sha256:{}", snapshot.record().digest);
+                    problem::set(
+                        response.headers_mut(),
+                        HeaderName::from_static(DIGEST_HEADER),
+                        &digest,
+                    );
+                    response
+                })
             }
-            (Endpoint::Metas, _) => content::metas(&snapshot, &filter, &request.headers).await,
-            _ => Ok(content::all(&snapshot, &request.headers)),
-        };
-        answer.unwrap_or_else(|error| {
-            tracing::error!(catalog, %error, "cannot answer");
-            problem(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error")
-        })
+            Route::Catalogs => Ok(self.catalogs(&request.headers)),
+            Route::Search => self.search(request).await,
+            Route::Home => self.home(request).await,
+            Route::Package { catalog, package } => self.package(request, catalog, package).await,
+            Route::Style => Ok(document::fixed(&document::STYLE, &request.headers)),
+            Route::OpenApi => Ok(document::fixed(&document::OPENAPI, &request.headers)),
+            Route::FbcSchema => Ok(document::fixed(&document::FBC_SCHEMA, &request.headers)),
+            Route::Unclean(_) | Route::Unknown => Err(refuse(StatusCode::NOT_FOUND)),
+        }
+    }
+
+    fn all(&self, request: &Parts, catalog: &str) -> Result<(Arc<Snapshot>, Response<Body>), Refusal> {
+        let snapshot = self.served(catalog)?;
+        let response = content::all(&snapshot, &request.headers);
+        Ok((snapshot, response))
+    }
+
+    async fn metas(
+        &self,
+        request: &Parts,
+        catalog: &str,
+    ) -> Result<(Arc<Snapshot>, Response<Body>), Refusal> {
+        let question = query::parse(request.uri.query())
+            .map_err(|error| refuse(StatusCode::BAD_REQUEST).because(error.to_string()))?;
+        let snapshot = self.served(catalog)?;
+        let response = content::metas(&snapshot, &question, &request.headers)
+            .await
+            .map_err(|error| failed(catalog, &error))?;
+        Ok((snapshot, response))
+    }
+
+    async fn graphql<B>(
+        &self,
+        request: &Parts,
+        body: B,
+        catalog: &str,
+    ) -> Result<(Arc<Snapshot>, Response<Body>), Refusal>
+    where
+        B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
+        named(catalog)?;
+        let question = graphql::read(body, self.patience).await?;
+        let snapshot = self.served(catalog)?;
+        let headers = &request.headers;
+        let response = self
+            .turns
+            .answer(question, Arc::clone(&snapshot), headers)
+            .await?
+            .map_err(|error| failed(catalog, &error))?;
+        Ok((snapshot, response))
+    }
+
+    fn served(&self, catalog: &str) -> Result<Arc<Snapshot>, Refusal> {
+        named(catalog)?;
+        match self.store.get(catalog) {
+            Lookup::Served(snapshot) => Ok(snapshot),
+            Lookup::Expected => Err(not_here_yet()),
+            Lookup::Unknown => {
+                Err(refuse(StatusCode::NOT_FOUND).because(format!("no catalog is served as `{catalog}`")))
+            }
+        }
     }
 }
 
-/// The methods that an endpoint knows.
-fn allowed(endpoint: Endpoint) -> &'static [Method] {
-    match endpoint {
-        Endpoint::All | Endpoint::Metas => &[Method::GET, Method::HEAD],
-        Endpoint::Graphql => &[Method::POST],
+fn named(catalog: &str) -> Result<(), Refusal> {
+    let faults = name::faults(catalog);
+    if faults.is_empty() {
+        return Ok(());
     }
+    let text = format!("invalid catalog name: {}", faults.join("; "));
+    Err(refusal(StatusCode::BAD_REQUEST, text))
 }
 
-fn not_allowed(endpoint: Endpoint) -> Response<Body> {
-    let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-    let methods: Vec<&str> = allowed(endpoint).iter().map(Method::as_str).collect();
-    if let Ok(methods) = HeaderValue::from_str(&methods.join(", ")) {
-        response.headers_mut().insert(ALLOW, methods);
-    }
-    response
+fn failed(what: &str, error: &dyn std::error::Error) -> Refusal {
+    tracing::error!(what, %error, "cannot answer");
+    refuse(StatusCode::INTERNAL_SERVER_ERROR)
+        .because("the server cannot read what it stored; its log says why")
 }
 
-/// An answer that says in one line why there is nothing else.
-fn problem(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Body::from(format!("{text}\n")));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-/// The catalog exists and is on its way to this replica; another one may have it.
-fn not_here_yet() -> Response<Body> {
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, "503 Service Unavailable");
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
-fn redirect(request: &http::request::Parts, clean: &str) -> Response<Body> {
+fn redirect(request: &Parts, clean: &str) -> Response<Body> {
     let target = match request.uri.query() {
         Some(query) => format!("{clean}?{query}"),
         None => clean.to_owned(),

@@ -84,7 +84,7 @@ impl Question {
         let question = question.ok_or(BadQuestion::Empty)?;
         match question.query.len() {
             0 => Err(BadQuestion::Empty),
-            ..=LONGEST_QUERY => Ok(question),
+            1..=LONGEST_QUERY => Ok(question),
             _ => Err(BadQuestion::TooLarge),
         }
     }
@@ -186,8 +186,13 @@ impl Fault {
 
 impl From<GraphQLError> for Fault {
     fn from(error: GraphQLError) -> Self {
+        // Who noticed is of no use to the client.
+        let message = error
+            .message
+            .strip_prefix("resolver error: ")
+            .map(ToOwned::to_owned);
         Self {
-            message: error.message,
+            message: message.unwrap_or(error.message),
             locations: error.locations,
             path: error.path,
         }

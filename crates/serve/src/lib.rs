@@ -11,10 +11,12 @@
 //! and the command line share it as it is. Start reading at [`App`].
 
 mod answer;
+mod coded;
 mod deflate;
 mod facts;
 mod graphql;
 mod ingest;
+mod site;
 pub mod store;
 
 pub use answer::{Access, App, Body, Endpoints, Filter, Observer, ResponseBody};

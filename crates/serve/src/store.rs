@@ -7,6 +7,7 @@
 //!   catalog.json       the Record: digest, times, counts, findings
 //!   all.jsonl.gz       the content, coded once (this and all below follow a little later)
 //!   all.jsonl.gz.json  where its stretches lie
+//!   all.jsonl.zst      the same for zstd, with a table of its own
 //!   shapes.json        the fields of each schema, for GraphQL
 //!   packages.jsonl     the facts of each package, for those who search
 //! ```
@@ -27,9 +28,11 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use compress::Variant;
 pub use error::StoreError;
 pub use record::{Findings, Origin, Record};
 pub use snapshot::Snapshot;
+pub(crate) use writer::hex;
 pub use writer::{Commit, StoreLimits, Writer};
 
 use crate::answer::name;
@@ -111,6 +114,14 @@ impl Store {
             Lookup::Expected | Lookup::Unknown => None,
         };
         self.read().values().filter_map(served).collect()
+    }
+
+    /// Every catalog that is known, by name, with what is known of it.
+    pub(crate) fn known(&self) -> Vec<(String, Lookup)> {
+        self.read()
+            .iter()
+            .map(|(name, lookup)| (name.clone(), lookup.clone()))
+            .collect()
     }
 
     /// Says that the catalog is served elsewhere: until its content is here, requests are answered with 503, not 404.

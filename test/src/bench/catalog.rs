@@ -32,6 +32,17 @@ impl Default for Shape {
     }
 }
 
+impl Shape {
+    /// About so many megabytes: more or fewer packages of the same kind.
+    pub fn of_megabytes(megabytes: u64) -> Self {
+        let default = Self::default();
+        Self {
+            packages: (megabytes * default.packages / 47).max(2),
+            ..default
+        }
+    }
+}
+
 /// Numbers that look random and are the same every time.
 struct Numbers(u64);
 

@@ -3,32 +3,55 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use reqwest::StatusCode;
 
-use super::unpack::{CATALOG, all};
-use super::{Figures, process};
+use super::unpack::all;
+use super::{Asked, Figures, process};
 use crate::world::World;
 
 const DURATION: Duration = Duration::from_secs(4);
 
+/// What a client sends along, and whether it is answered with content.
+#[derive(Debug, Clone, Default)]
+struct Terms {
+    encoding: Option<&'static str>,
+    known: Option<String>,
+}
+
 /// Asks for everything and for one package, over one connection and over many.
-pub(super) async fn measure(world: &World, package: &str, figures: &mut Figures) -> Result<()> {
+pub(super) async fn measure(world: &World, asked: &Asked, figures: &mut Figures) -> Result<()> {
     let pid = world.catalogd.pid().context("catalogd does not run")?;
     process::forget_peak(pid)?;
+    let url = all(world, &asked.catalog);
     let metas = format!(
-        "{}/catalogs/{CATALOG}/api/v1/metas?package={package}",
-        world.catalogs
+        "{}/catalogs/{}/api/v1/metas?package={}",
+        world.catalogs, asked.catalog, asked.package
     );
+    let coded = |encoding| Terms {
+        encoding: Some(encoding),
+        ..Terms::default()
+    };
+    let unchanged = Terms {
+        known: Some(tag(&url).await?),
+        ..Terms::default()
+    };
     let questions = [
-        ("`all`", all(world), None),
-        ("`all`, gzip", all(world), Some("gzip")),
-        ("`metas` of a package", metas, None),
+        ("`all`", &url, Terms::default()),
+        ("`all`, gzip", &url, coded("gzip")),
+        ("`all`, zstd", &url, coded("zstd")),
+        ("`all`, not modified", &url, unchanged),
+        ("`metas` of a package", &metas, Terms::default()),
+        ("`metas` of a package, gzip", &metas, coded("gzip")),
     ];
-    for (what, url, encoding) in questions {
-        for connections in [1, 16] {
-            let load = load(&url, encoding, connections)
+    for (what, url, terms) in questions {
+        for connections in [1, 16, 128] {
+            let load = load(url, &terms, connections)
                 .await
                 .with_context(|| what.to_owned())?;
-            figures.add(&format!("{what}, connections: {connections}"), &load.to_string());
+            figures.add(
+                &format!("{}: {what}, connections: {connections}", asked.catalog),
+                &load.to_string(),
+            );
         }
     }
     figures.add(
@@ -36,6 +59,21 @@ pub(super) async fn measure(world: &World, package: &str, figures: &mut Figures)
         &process::mebibytes(process::peak(pid)?),
     );
     Ok(())
+}
+
+/// The entity tag of the plain answer.
+async fn tag(url: &str) -> Result<String> {
+    let answer = connection()?.head(url).send().await?.error_for_status()?;
+    let tag = answer.headers().get("etag").context("there is no entity tag")?;
+    Ok(tag.to_str()?.to_owned())
+}
+
+fn connection() -> Result<reqwest::Client> {
+    Ok(reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .http1_only()
+        .pool_max_idle_per_host(1)
+        .build()?)
 }
 
 /// What clients saw together.
@@ -77,10 +115,13 @@ impl Load {
     }
 }
 
-async fn load(url: &str, encoding: Option<&'static str>, connections: usize) -> Result<Load> {
+async fn load(url: &str, terms: &Terms, connections: usize) -> Result<Load> {
+    let clients = (0..connections).map(|_| warm(url, terms));
+    let clients = futures::future::try_join_all(clients).await?;
     let begin = Instant::now();
-    let clients: Vec<_> = (0..connections)
-        .map(|_| tokio::spawn(client(url.to_owned(), encoding, begin + DURATION)))
+    let clients: Vec<_> = clients
+        .into_iter()
+        .map(|client| tokio::spawn(again(client, url.to_owned(), terms.clone(), begin + DURATION)))
         .collect();
     let mut load = Load {
         elapsed: Duration::ZERO,
@@ -97,41 +138,59 @@ async fn load(url: &str, encoding: Option<&'static str>, connections: usize) -> 
     Ok(load)
 }
 
-/// One connection that asks again and again.
-async fn client(url: String, encoding: Option<&'static str>, end: Instant) -> Result<(u64, Vec<Duration>)> {
-    let client = reqwest::Client::builder()
-        .danger_accept_invalid_certs(true)
-        .http1_only()
-        .pool_max_idle_per_host(1)
-        .build()?;
-    let ask = async || -> Result<u64> {
-        let mut request = client.get(&url);
-        if let Some(encoding) = encoding {
-            request = request.header("Accept-Encoding", encoding);
-        }
-        let mut answer = request.send().await?.error_for_status()?;
-        let found = answer
-            .headers()
-            .get("content-encoding")
-            .map(|value| value.as_bytes().to_vec());
-        if found.as_deref() != encoding.map(str::as_bytes) {
-            bail!("asked for encoding {encoding:?}, got {found:?}");
-        }
-        let mut bytes = 0;
-        while let Some(chunk) = answer.chunk().await? {
-            bytes += chunk.len() as u64;
-        }
-        Ok(bytes)
+/// One connection whose handshake is done, which is not counted.
+async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
+    let client = connection()?;
+    let head = Terms {
+        encoding: terms.encoding,
+        known: Some("*".to_owned()),
     };
-    // The handshake is not counted.
-    ask().await?;
+    ask(&client, url, &head).await?;
+    Ok(client)
+}
+
+/// One connection that asks again and again.
+async fn again(
+    client: reqwest::Client,
+    url: String,
+    terms: Terms,
+    end: Instant,
+) -> Result<(u64, Vec<Duration>)> {
     let (mut bytes, mut latencies) = (0, Vec::new());
     while Instant::now() < end {
         let begin = Instant::now();
-        bytes += ask().await?;
+        bytes += ask(&client, &url, &terms).await?;
         latencies.push(begin.elapsed());
     }
     Ok((bytes, latencies))
+}
+
+/// Asks once, and says how many bytes came.
+async fn ask(client: &reqwest::Client, url: &str, terms: &Terms) -> Result<u64> {
+    let mut request = client.get(url);
+    if let Some(encoding) = terms.encoding {
+        request = request.header("Accept-Encoding", encoding);
+    }
+    if let Some(known) = &terms.known {
+        request = request.header("If-None-Match", known);
+    }
+    let mut answer = request.send().await?.error_for_status()?;
+    let expected = terms.known.is_some().then_some(StatusCode::NOT_MODIFIED);
+    if answer.status() != expected.unwrap_or(StatusCode::OK) {
+        bail!("answered with {}", answer.status());
+    }
+    let found = answer
+        .headers()
+        .get("content-encoding")
+        .map(|value| value.as_bytes().to_vec());
+    if expected.is_none() && found.as_deref() != terms.encoding.map(str::as_bytes) {
+        bail!("asked for encoding {:?}, got {found:?}", terms.encoding);
+    }
+    let mut bytes = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        bytes += chunk.len() as u64;
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use olm_test::bench::Catalogs;
 use olm_test::cluster::command::{ClusterCommand, run};
 use olm_test::images::{self, ImagesCommand};
 
@@ -42,8 +43,11 @@ enum Verb {
     },
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
-        /// A catalog as lines of JSON; a generated one when none is given.
+        /// A catalog as lines of JSON; generated ones when none is given.
         catalog: Option<PathBuf>,
+        /// Sizes of the catalogs to generate, in megabytes.
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100], conflicts_with = "catalog")]
+        megabytes: Vec<u64>,
     },
 }
 
@@ -70,10 +74,9 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
-        Verb::Bench { catalog } => wait_for(async {
-            olm_test::bench::run(catalog.as_deref())
-                .await
-                .map(|()| ExitCode::SUCCESS)
+        Verb::Bench { catalog, megabytes } => wait_for(async {
+            let catalogs = catalog.map_or(Catalogs::Generated(megabytes), Catalogs::Given);
+            olm_test::bench::run(&catalogs).await.map(|()| ExitCode::SUCCESS)
         }),
     };
     outcome.unwrap_or_else(|e| {

@@ -1,47 +1,58 @@
 //! Which coding of a body the client accepts.
 
-use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue};
+
+use crate::coded::Format;
 
 /// Bodies below this many bytes are never compressed.
 pub(crate) const COMPRESS_FROM: u64 = 1024;
 
-/// How the bytes of a body are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
-    Identity,
-    Gzip,
+impl Format {
+    /// What `Content-Encoding` calls it.
+    pub(crate) fn token(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The same as a header's value.
+    pub(crate) fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.token())
+    }
 }
 
-/// The coding to answer with: gzip where the client names it and does not like the plain body better.
-pub(crate) fn accepted(headers: &HeaderMap) -> Coding {
-    let (mut gzip, mut identity) = (None, None);
+/// The codings to answer with, best first: those that the client names and likes at least as much as the plain body. Among
+/// equals, zstd goes first.
+pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Format> + use<> {
+    let (mut gzip, mut zstd, mut identity) = (None, None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {
         for item in value.to_str().unwrap_or_default().split(',') {
             let mut parts = item.split(';');
-            let weight = || -> f32 {
-                let quality = item.split(';').skip(1).find_map(|p| p.trim().strip_prefix("q="));
-                quality.map_or(1.0, |q| q.trim().parse().unwrap_or(0.0))
-            };
-            match parts
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_ascii_lowercase()
-                .as_str()
-            {
-                "gzip" | "x-gzip" => gzip = Some(weight()),
-                "identity" => identity = Some(weight()),
+            let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            let weight: f32 = parts
+                .find_map(|part| part.trim().strip_prefix("q="))
+                .map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0));
+            match name.as_str() {
+                "gzip" | "x-gzip" => gzip = Some(weight),
+                "zstd" => zstd = Some(weight),
+                "identity" => identity = Some(weight),
                 _ => {}
             }
         }
     }
-    match (gzip, identity) {
-        (Some(gzip), _) if gzip <= 0.0 => Coding::Identity,
-        (Some(gzip), Some(identity)) if identity > gzip => Coding::Identity,
-        (Some(_), _) => Coding::Gzip,
-        (None, _) => Coding::Identity,
-    }
+    let wanted = |weight: Option<f32>| weight.filter(|w| *w > 0.0 && identity.is_none_or(|i| i <= *w));
+    let (gzip, zstd) = (wanted(gzip), wanted(zstd));
+    let [gzip, zstd] = [
+        gzip.map(|weight| (Format::Gzip, weight)),
+        zstd.map(|weight| (Format::Zstd, weight)),
+    ];
+    let order = match (zstd, gzip) {
+        (Some((_, zstd_weight)), Some((_, gzip_weight))) if gzip_weight > zstd_weight => [gzip, zstd],
+        _ => [zstd, gzip],
+    };
+    order.into_iter().flatten().map(|(format, _)| format)
 }
 
 #[cfg(test)]
@@ -49,21 +60,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_taken_where_it_is_named_with_weight() {
-        let check = |value: &'static str, expected| {
+    fn a_coding_is_taken_where_it_is_named_with_weight() {
+        let check = |value: &'static str, expected: &[Format]| {
             let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT_ENCODING, http::HeaderValue::from_static(value));
-            assert_eq!(accepted(&headers), expected, "{value}");
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(value));
+            assert_eq!(accepted(&headers).collect::<Vec<_>>(), expected, "{value}");
         };
-        check("gzip", Coding::Gzip);
-        check("deflate, GZIP;q=0.5, br", Coding::Gzip);
-        check("gzip; q=1.0, identity;q=0.5", Coding::Gzip);
-        check("gzip;q=0", Coding::Identity);
-        check("gzip;q=nonsense", Coding::Identity);
-        check("gzip;q=0.5, identity", Coding::Identity);
-        check("identity", Coding::Identity);
-        check("br, zstd, *", Coding::Identity);
-        check("", Coding::Identity);
-        assert_eq!(accepted(&HeaderMap::new()), Coding::Identity);
+        check("gzip", &[Format::Gzip]);
+        check("deflate, GZIP;q=0.5, br", &[Format::Gzip]);
+        check("gzip; q=1.0, identity;q=0.5", &[Format::Gzip]);
+        check("gzip, deflate, br, zstd", &[Format::Zstd, Format::Gzip]);
+        check("gzip, zstd;q=0.5", &[Format::Gzip, Format::Zstd]);
+        check("zstd;q=0, gzip", &[Format::Gzip]);
+        check("gzip;q=0", &[]);
+        check("gzip;q=nonsense", &[]);
+        check("gzip;q=0.5, identity", &[]);
+        check("identity", &[]);
+        check("br, *", &[]);
+        check("", &[]);
+        assert_eq!(accepted(&HeaderMap::new()).count(), 0);
     }
 }

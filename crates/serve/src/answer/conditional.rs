@@ -49,6 +49,19 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     Verdict::Proceed
 }
 
+/// Weighs the preconditions of a request for what has no date of its own.
+pub(crate) fn evaluate_tag(headers: &HeaderMap, etag: &str) -> Verdict {
+    if headers.contains_key(IF_MATCH) && !any_tag(headers, IF_MATCH, |tag| tag == etag) {
+        return Verdict::Failed;
+    }
+    if any_tag(headers, IF_NONE_MATCH, |tag| {
+        tag.strip_prefix("W/").unwrap_or(tag) == etag
+    }) {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
 /// Whether a range may be answered in part: `If-Range` is absent or names exactly this representation.
 pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> bool {
     let Some(value) = headers.get(IF_RANGE) else {

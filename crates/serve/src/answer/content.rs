@@ -7,38 +7,36 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK,
+    RANGE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use olm_api::serving::JSON_LINES;
 
 use super::body::{Body, Part};
-use super::coding::{self, COMPRESS_FROM, Coding};
+use super::coding::{self, COMPRESS_FROM};
 use super::conditional::{self, Validators, Verdict};
-use super::query::Filter;
+use super::date;
+use super::problem::{refusal, set};
+use super::query::Question;
 use super::range::{self, Wanted};
-use super::{date, problem};
-use crate::store::Snapshot;
+use crate::coded::Format;
+use crate::store::{Snapshot, Variant};
 
 /// The whole catalog.
 pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     let length = snapshot.record().bytes;
     // An answer in parts is never compressed: its offsets are those of the plain file.
-    let gzip = (!headers.contains_key(RANGE) && wants_gzip(headers, length))
-        .then(|| snapshot.gzip())
+    let variant = (!headers.contains_key(RANGE) && length >= COMPRESS_FROM)
+        .then(|| coding::accepted(headers).find_map(|format| snapshot.variant(format)))
         .flatten();
-    let coding = if gzip.is_some() {
-        Coding::Gzip
-    } else {
-        Coding::Identity
-    };
-    let validators = validators(snapshot, coding);
+    let validators = validators(snapshot, variant);
     if let Some(response) = precondition(headers, &validators) {
         return response;
     }
-    if let Some(gzip) = gzip {
-        let part = Part::File(Arc::clone(gzip.file()), 0..gzip.bytes());
-        return success(&validators, coding, Body::new([part]));
+    if let Some(variant) = variant {
+        let part = Part::File(Arc::clone(variant.file()), 0..variant.bytes());
+        return success(&validators, Some(variant.format()), Body::new([part]));
     }
     let wanted = headers.get(RANGE).map(|value| value.to_str().unwrap_or_default());
     let wanted = if conditional::range_applies(headers, &validators) {
@@ -47,20 +45,15 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
         Wanted::Whole
     };
     let mut response = match wanted {
-        Wanted::Whole => success(&validators, coding, Body::new([snapshot.part(0..length)])),
+        Wanted::Whole => success(&validators, None, Body::new([snapshot.part(0..length)])),
         Wanted::Parts(parts) => partial(snapshot, &validators, &parts),
-        Wanted::Malformed => return problem(StatusCode::RANGE_NOT_SATISFIABLE, "invalid range"),
+        Wanted::Malformed => return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "invalid range").into(),
         Wanted::Unsatisfiable => {
-            let mut response = problem(
+            let refusal = refusal(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "invalid range: failed to overlap",
             );
-            set(
-                response.headers_mut(),
-                CONTENT_RANGE,
-                &format!("bytes */{length}"),
-            );
-            return response;
+            return refusal.with(CONTENT_RANGE, &format!("bytes */{length}")).into();
         }
     };
     response
@@ -69,48 +62,65 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// The blobs that a filter selects, in the catalog's order.
+/// The blobs that a question selects, in the catalog's order.
 pub(super) async fn metas(
     snapshot: &Arc<Snapshot>,
-    filter: &Filter,
+    question: &Question,
     headers: &HeaderMap,
 ) -> io::Result<Response<Body>> {
-    let selected = snapshot.select(filter);
-    let length: u64 = selected.iter().map(|range| range.end - range.start).sum();
-    let coding = if wants_gzip(headers, length) {
-        snapshot.gzip_covers(&selected)
-    } else {
-        Coding::Identity
+    let (selected, next) = match &question.page {
+        None => (snapshot.select(&question.filter), None),
+        Some(page) => match page.start(snapshot.record()) {
+            Some(start) => snapshot.page(&question.filter, start, page.limit()),
+            None => {
+                return Ok(refusal(StatusCode::GONE, "410 Gone")
+                    .because("the catalog has changed since the first page; begin again without `cursor`")
+                    .into());
+            }
+        },
     };
-    let validators = validators(snapshot, coding);
-    if let Some(response) = precondition(headers, &validators) {
+    let length: u64 = selected.iter().map(|range| range.end - range.start).sum();
+    let variant = (length >= COMPRESS_FROM)
+        .then(|| coding::accepted(headers).find_map(|format| snapshot.variant_covering(format, &selected)))
+        .flatten();
+    let validators = validators(snapshot, variant);
+    let link = next.map(|next| question.link(snapshot.record(), next));
+    if let Some(mut response) = precondition(headers, &validators) {
+        if let Some(link) = &link {
+            set(response.headers_mut(), LINK, link);
+        }
         return Ok(response);
     }
-    let body = match coding {
-        Coding::Identity => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
-        Coding::Gzip => {
+    let format = variant.map(Variant::format);
+    let body = match format {
+        None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
+        Some(format) => {
             let snapshot = Arc::clone(snapshot);
             // Coding bytes on the way takes the processor for up to some milliseconds.
-            tokio::task::spawn_blocking(move || snapshot.gzip_of(&selected))
-                .await
-                .map_err(io::Error::other)??
+            tokio::task::spawn_blocking(move || match snapshot.variant(format) {
+                Some(variant) => snapshot.coded(variant, &selected),
+                None => Err(io::ErrorKind::NotFound.into()),
+            })
+            .await
+            .map_err(io::Error::other)??
         }
     };
-    Ok(success(&validators, coding, body))
+    let mut response = success(&validators, format, body);
+    if let Some(link) = &link {
+        set(response.headers_mut(), LINK, link);
+    }
+    Ok(response)
 }
 
-fn wants_gzip(headers: &HeaderMap, length: u64) -> bool {
-    length >= COMPRESS_FROM && coding::accepted(headers) == Coding::Gzip
-}
-
-fn validators(snapshot: &Snapshot, coding: Coding) -> Validators {
+/// The validators of a representation: each coding has a tag of its own.
+fn validators(snapshot: &Snapshot, variant: Option<&Variant>) -> Validators {
     let record = snapshot.record();
-    let suffix = match coding {
-        Coding::Identity => "",
-        Coding::Gzip => "-gzip",
+    let etag = match variant {
+        None => format!("\"{}\"", record.digest),
+        Some(variant) => format!("\"{}-{}\"", record.digest, variant.format().token()),
     };
     Validators {
-        etag: format!("\"{}{suffix}\"", record.digest),
+        etag,
         modified: record.modified.as_second(),
     }
 }
@@ -132,14 +142,14 @@ fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response
     Some(response)
 }
 
-fn success(validators: &Validators, coding: Coding, body: Body) -> Response<Body> {
+fn success(validators: &Validators, format: Option<Format>, body: Body) -> Response<Body> {
     let length = body.remaining();
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    if coding == Coding::Gzip {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    if let Some(format) = format {
+        headers.insert(CONTENT_ENCODING, format.header());
     }
     identify(headers, validators);
     response
@@ -151,11 +161,7 @@ fn partial(snapshot: &Snapshot, validators: &Validators, ranges: &[Range<u64>]) 
         |range: &Range<u64>| format!("bytes {}-{}/{length}", range.start, range.end.saturating_sub(1));
     let mut response;
     if let [range] = ranges {
-        response = success(
-            validators,
-            Coding::Identity,
-            Body::new([snapshot.part(range.clone())]),
-        );
+        response = success(validators, None, Body::new([snapshot.part(range.clone())]));
         set(response.headers_mut(), CONTENT_RANGE, &content_range(range));
     } else {
         // No line of JSON looks like this, so it can separate the parts of any catalog.
@@ -173,7 +179,7 @@ fn partial(snapshot: &Snapshot, validators: &Validators, ranges: &[Range<u64>]) 
             parts.push(snapshot.part(range.clone()));
         }
         parts.push(Part::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
-        response = success(validators, Coding::Identity, Body::new(parts));
+        response = success(validators, None, Body::new(parts));
         set(
             response.headers_mut(),
             CONTENT_TYPE,
@@ -188,11 +194,5 @@ fn identify(headers: &mut HeaderMap, validators: &Validators) {
     set(headers, ETAG, &validators.etag);
     if let Ok(time) = jiff::Timestamp::from_second(validators.modified) {
         set(headers, LAST_MODIFIED, &date::format(time));
-    }
-}
-
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
     }
 }

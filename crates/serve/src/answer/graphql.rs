@@ -5,41 +5,45 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::body::Body;
-use super::coding::{self, COMPRESS_FROM, Coding};
-use super::problem;
-use crate::deflate::gzip;
+use super::problem::{self, Refusal, refusal};
+use super::{coding, document};
 use crate::graphql::{BadQuestion, LONGEST_BODY, Question, TIME};
 use crate::store::Snapshot;
 
-/// How long a client may take to send its question.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Why work failed.
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
+
 /// Questions that are answered at once; each takes a thread and some memory.
 const AT_ONCE: usize = 4;
 
 /// Reads the question out of a request, or says how to refuse it.
-pub(super) async fn read<B>(body: B) -> Result<Question, Response<Body>>
+pub(super) async fn read<B>(body: B, patience: Duration) -> Result<Question, Refusal>
 where
     B: http_body::Body<Error: Into<Box<dyn Error + Send + Sync>>>,
 {
     let body = std::pin::pin!(Limited::new(body, LONGEST_BODY));
-    let refuse = |question: BadQuestion| problem(StatusCode::BAD_REQUEST, &question.to_string());
-    match timeout(PATIENCE, body.collect()).await {
+    let refuse = |question: BadQuestion| refusal(StatusCode::BAD_REQUEST, question.to_string());
+    match timeout(patience, body.collect()).await {
         Ok(Ok(body)) => Question::read(&body.to_bytes()).map_err(refuse),
         Ok(Err(error)) => {
-            if !error.is::<LengthLimitError>() {
-                tracing::debug!(%error, "a request broke off");
-            }
-            Err(refuse(BadQuestion::Body))
+            let too_long = error.is::<LengthLimitError>();
+            tracing::debug!(%error, "a request cannot be read");
+            let refusal = refuse(BadQuestion::Body);
+            Err(if too_long {
+                refusal.because(format!("the body has more than {LONGEST_BODY} bytes"))
+            } else {
+                refusal
+            })
         }
-        Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "408 Request Timeout")),
+        Err(_) => Err(problem::refuse(StatusCode::REQUEST_TIMEOUT)
+            .because("the body of the request did not arrive in time")),
     }
 }
 
@@ -53,36 +57,47 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Answers a question, on a thread of its own.
+    /// Does this on a thread of its own when it is its turn, which ends with the work even if nobody waits for it any more.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Result<T, io::Error>, Refusal> {
+        let Ok(Ok(turn)) = timeout(TIME, Arc::clone(&self.0).acquire_owned()).await else {
+            let refusal = problem::refuse(StatusCode::SERVICE_UNAVAILABLE);
+            return Err(refusal
+                .because("too many questions at once; ask again")
+                .with(RETRY_AFTER, "1"));
+        };
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        Ok(done
+            .map_err(io::Error::other)
+            .and_then(|done| done.map_err(io::Error::other)))
+    }
+
+    /// Answers a question.
     pub(super) async fn answer(
         &self,
         question: Question,
         snapshot: Arc<Snapshot>,
         headers: &HeaderMap,
-    ) -> io::Result<Response<Body>> {
-        let Ok(turn) = timeout(TIME, Arc::clone(&self.0).acquire_owned()).await else {
-            return Ok(super::not_here_yet());
-        };
-        let turn = turn.map_err(io::Error::other)?;
-        let accepted = coding::accepted(headers);
-        let (text, coding) = tokio::task::spawn_blocking(move || {
-            // The turn ends with the work, even when the client is gone before.
-            let _turn = turn;
+    ) -> Result<Result<Response<Body>, io::Error>, Refusal> {
+        let format = coding::accepted(headers).next();
+        let answered = self.run(move || {
             let text = question.answer(snapshot.graph()?, &snapshot);
-            match accepted {
-                Coding::Gzip if text.len() as u64 >= COMPRESS_FROM => Ok((gzip(&text)?, Coding::Gzip)),
-                _ => Ok((Bytes::from(text), Coding::Identity)),
+            Ok(document::coded(text, format)?)
+        });
+        Ok(answered.await?.map(|(text, format)| {
+            let mut response = Response::new(Body::from(text));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            if let Some(format) = format {
+                headers.insert(CONTENT_ENCODING, format.header());
             }
-        })
-        .await
-        .map_err(io::Error::other)?
-        .map_err(|error: Box<dyn Error + Send + Sync>| io::Error::other(error))?;
-        let mut response = Response::new(Body::from(text));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if coding == Coding::Gzip {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        Ok(response)
+            response
+        }))
     }
 }

@@ -1,4 +1,8 @@
-//! The parameters of a `metas` request.
+//! The parameters of requests.
+
+use olm_api::serving::percent_encode;
+
+use crate::store::Record;
 
 /// What a `metas` request asks for; a field that is absent admits everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,19 +28,131 @@ impl Filter {
     }
 }
 
-/// Why a query is refused; the client sees only that it is.
+/// A question to `metas`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) filter: Filter,
+    /// Not everything at once.
+    pub(crate) page: Option<Page>,
+}
+
+/// A part of the blobs that a filter selects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    limit: Option<usize>,
+    cursor: Option<Cursor>,
+}
+
+/// Where a page begins: the content it belongs to, by the first letters of its digest, and a byte in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cursor {
+    content: String,
+    start: u64,
+}
+
+/// Letters of the digest in a cursor.
+const CONTENT: usize = 16;
+
+impl Page {
+    /// How many blobs it has at the most.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.unwrap_or(usize::MAX)
+    }
+
+    /// The byte where it begins; nothing when it belongs to other content.
+    pub(crate) fn start(&self, record: &Record) -> Option<u64> {
+        match &self.cursor {
+            None => Some(0),
+            Some(cursor) => record.digest.starts_with(&cursor.content).then_some(cursor.start),
+        }
+    }
+}
+
+impl Question {
+    /// The value of a `Link` header that leads to the next page.
+    pub(crate) fn link(&self, record: &Record, next: u64) -> String {
+        let content = record.digest.get(..CONTENT).unwrap_or_default();
+        let cursor = format!("{content}-{next:x}");
+        let limit = self.page.as_ref().and_then(|page| page.limit);
+        let limit = limit.map(|limit| limit.to_string());
+        let Filter {
+            schema,
+            package,
+            name,
+        } = &self.filter;
+        let parameters = [
+            ("schema", schema.as_ref()),
+            ("package", package.as_ref()),
+            ("name", name.as_ref()),
+            ("limit", limit.as_ref()),
+            ("cursor", Some(&cursor)),
+        ];
+        let query: Vec<String> = parameters
+            .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", percent_encode(value?))))
+            .collect();
+        format!("<?{}>; rel=\"next\"", query.join("&"))
+    }
+}
+
+/// Why a query is refused; the client is told when it asks for problems in detail.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadQuery {
-    #[error("unknown parameter {0:?}")]
+    #[error("there is no parameter `{0}`")]
     Unknown(String),
-    #[error("malformed encoding")]
+    #[error("the query is not well encoded")]
     Encoding,
+    #[error("`limit` has to be a number from 1 to {0}")]
+    Limit(usize),
+    #[error("`cursor` is not one that a page ended with")]
+    Cursor,
 }
+
+/// The most blobs of a page.
+const MOST: usize = 10_000;
 
 /// Reads the query of a `metas` request. The first value of a parameter counts, an empty one is as good as none, and
 /// any other parameter is refused.
-pub(crate) fn parse(query: Option<&str>) -> Result<Filter, BadQuery> {
-    let (mut schema, mut package, mut name) = (None, None, None);
+pub(crate) fn parse(query: Option<&str>) -> Result<Question, BadQuery> {
+    let [schema, package, name, limit, cursor] =
+        parameters(query, ["schema", "package", "name", "limit", "cursor"])?;
+    let limit = limit.map(|limit| parse_limit(&limit, MOST)).transpose()?;
+    let cursor = cursor
+        .map(|cursor| {
+            let (content, start) = cursor.split_once('-').ok_or(BadQuery::Cursor)?;
+            let start = u64::from_str_radix(start, 16).map_err(|_| BadQuery::Cursor)?;
+            let content = Some(content).filter(|content| content.len() == CONTENT);
+            Ok(Cursor {
+                content: content.ok_or(BadQuery::Cursor)?.to_owned(),
+                start,
+            })
+        })
+        .transpose()?;
+    let page = (limit.is_some() || cursor.is_some()).then_some(Page { limit, cursor });
+    Ok(Question {
+        filter: Filter {
+            schema,
+            package,
+            name,
+        },
+        page,
+    })
+}
+
+/// A number of things that are wanted at once.
+pub(crate) fn parse_limit(limit: &str, most: usize) -> Result<usize, BadQuery> {
+    let number = limit.parse().ok();
+    number
+        .filter(|number| (1..=most).contains(number) && limit.bytes().all(|b| b.is_ascii_digit()))
+        .ok_or(BadQuery::Limit(most))
+}
+
+/// The values of these parameters, and no others.
+pub(crate) fn parameters<const N: usize>(
+    query: Option<&str>,
+    known: [&str; N],
+) -> Result<[Option<String>; N], BadQuery> {
+    let mut values = [const { None }; N];
     for pair in query
         .unwrap_or_default()
         .split('&')
@@ -47,20 +163,13 @@ pub(crate) fn parse(query: Option<&str>) -> Result<Filter, BadQuery> {
         }
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (decode(key)?, decode(value)?);
-        let slot = match key.as_str() {
-            "schema" => &mut schema,
-            "package" => &mut package,
-            "name" => &mut name,
-            _ => return Err(BadQuery::Unknown(key)),
+        let slot = known.iter().zip(&mut values).find(|(name, _)| **name == key);
+        match slot {
+            Some((_, slot)) => slot.get_or_insert(value),
+            None => return Err(BadQuery::Unknown(key)),
         };
-        slot.get_or_insert(value);
     }
-    let given = |value: Option<String>| value.filter(|v| !v.is_empty());
-    Ok(Filter {
-        schema: given(schema),
-        package: given(package),
-        name: given(name),
-    })
+    Ok(values.map(|value| value.filter(|v| !v.is_empty())))
 }
 
 fn decode(text: &str) -> Result<String, BadQuery> {
@@ -107,8 +216,10 @@ mod tests {
 
     #[test]
     fn the_first_value_of_a_known_parameter_counts() {
-        let check = |query: &str, expected: Filter| assert_eq!(parse(Some(query)), Ok(expected), "{query}");
-        assert_eq!(parse(None), Ok(Filter::default()));
+        let check = |query: &str, expected: Filter| {
+            assert_eq!(parse(Some(query)).map(|q| q.filter), Ok(expected), "{query}");
+        };
+        assert_eq!(parse(None), Ok(Question::default()));
         check("", Filter::default());
         check("&&", Filter::default());
         check("schema=&package=&name=", Filter::default());
@@ -120,15 +231,34 @@ mod tests {
             filter("olm.bundle", "", "a b+"),
         );
         check("package=a=b", filter("", "a=b", ""));
+        check("limit=5&name=a", filter("", "", "a"));
     }
 
     #[test]
     fn what_is_unknown_or_malformed_is_refused() {
-        for query in ["x=1", "Schema=olm.bundle", "=x", "schema=a&limit=1"] {
+        for query in ["x=1", "Schema=olm.bundle", "=x", "schema=a&Limit=1"] {
             assert!(matches!(parse(Some(query)), Err(BadQuery::Unknown(_))), "{query}");
         }
         for query in ["schema=a;name=b", "schema=%zz", "schema=%e", "%=a"] {
             assert_eq!(parse(Some(query)), Err(BadQuery::Encoding), "{query}");
+        }
+        for query in [
+            "limit=0",
+            "limit=x",
+            "limit=-1",
+            "limit=%2B1",
+            "limit=10001",
+            "limit=99999999999999999999",
+        ] {
+            assert_eq!(parse(Some(query)), Err(BadQuery::Limit(MOST)), "{query}");
+        }
+        for query in [
+            "cursor=x",
+            "cursor=0123456789abcdef",
+            "cursor=0123456789abcdef-",
+            "cursor=0-0",
+        ] {
+            assert_eq!(parse(Some(query)), Err(BadQuery::Cursor), "{query}");
         }
     }
 }

@@ -1,15 +1,34 @@
 //! Which resource a path means.
 
-use olm_api::serving::{Endpoint, parse_path};
+use http::Method;
+use olm_api::serving::{CATALOG_LIST_PATH, Endpoint, FBC_SCHEMA_PATH, OPENAPI_PATH, SEARCH_PATH, parse_path};
 
 use super::Endpoints;
+use super::problem::Detail;
 use super::query::{Plus, percent_decode};
+
+/// The path below which the pages of packages lie.
+pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 
 /// What a path means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// An endpoint of a catalog, whose name may still be none.
     Catalog { catalog: String, endpoint: Endpoint },
+    /// The list of all catalogs.
+    Catalogs,
+    /// The search over all catalogs.
+    Search,
+    /// The first page for people.
+    Home,
+    /// The page of a package, whose catalog's name may still be none.
+    Package { catalog: String, package: String },
+    /// How the pages look.
+    Style,
+    /// The description of all this.
+    OpenApi,
+    /// The JSON Schema of file-based catalogs.
+    FbcSchema,
     /// The same path is spelled shorter.
     Unclean(String),
     /// Nothing.
@@ -32,7 +51,30 @@ impl Route {
                 endpoint: Endpoint::Graphql,
                 ..
             } => "graphql",
+            Self::Catalogs => "catalogs",
+            Self::Search => "search",
+            Self::Home | Self::Package { .. } | Self::Style => "site",
+            Self::OpenApi | Self::FbcSchema => "description",
             Self::Unclean(_) | Self::Unknown => "other",
+        }
+    }
+
+    /// The methods that it knows.
+    pub(crate) fn methods(&self) -> &'static [Method] {
+        match self {
+            Self::Catalog {
+                endpoint: Endpoint::Graphql,
+                ..
+            } => &[Method::POST],
+            _ => &[Method::GET, Method::HEAD],
+        }
+    }
+
+    /// Whether its refusals are problems in detail.
+    pub(crate) fn detail(&self) -> Detail {
+        match self {
+            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => Detail::WhenAskedFor,
+            _ => Detail::Always,
         }
     }
 }
@@ -42,6 +84,25 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {
         return Route::Unclean(clean);
+    }
+    match path {
+        CATALOG_LIST_PATH => return Route::Catalogs,
+        SEARCH_PATH => return Route::Search,
+        OPENAPI_PATH => return Route::OpenApi,
+        FBC_SCHEMA_PATH => return Route::FbcSchema,
+        "/" => return Route::Home,
+        "/style.css" => return Route::Style,
+        _ => {}
+    }
+    if let Some((catalog, package)) = path
+        .strip_prefix(PACKAGE_PAGES)
+        .and_then(|rest| rest.split_once('/'))
+    {
+        let text = |text| percent_decode(text, Plus::IsPlus).filter(|text| !text.is_empty());
+        return match (text(catalog), text(package)) {
+            (Some(catalog), Some(package)) => Route::Package { catalog, package },
+            _ => Route::Unknown,
+        };
     }
     let Some((catalog, endpoint)) = parse_path(path) else {
         return Route::Unknown;
@@ -114,8 +175,19 @@ mod tests {
         );
         check("/../..", Route::Unclean("/".to_owned()));
         check("//catalogs/", Route::Unclean("/catalogs/".to_owned()));
+        check("/catalogs", Route::Catalogs);
+        check("/api/v1/search", Route::Search);
+        check("/", Route::Home);
+        check(
+            "/packages/cat/a%2fb",
+            Route::Package {
+                catalog: "cat".to_owned(),
+                package: "a/b".to_owned(),
+            },
+        );
         for path in [
-            "/",
+            "/packages/cat",
+            "/packages/cat/",
             "/all",
             "/catalogs/",
             "/catalogs/cat/api/v1/metas/",

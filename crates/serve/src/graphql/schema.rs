@@ -52,9 +52,9 @@ impl Graph {
         let mut types: BTreeSet<String> = TAKEN.map(ToOwned::to_owned).into();
         let mut roots = BTreeMap::new();
         for (schema, fields) in shapes.0 {
-            let of_type = unique(type_name(&schema), |name| !types.contains(name));
+            let of_type = unique(&type_name(&schema), |name| !types.contains(name));
             types.insert(of_type.clone());
-            let name = unique(root_name(&schema), |name| {
+            let name = unique(&root_name(&schema), |name| {
                 name != "summary" && !roots.contains_key(name)
             });
             let root = Root {
@@ -71,14 +71,14 @@ impl Graph {
     }
 }
 
-fn unique(name: String, free: impl Fn(&str) -> bool) -> String {
-    if free(&name) {
-        return name;
+fn unique(name: &str, free: impl Fn(&str) -> bool) -> String {
+    let mut candidate = name.to_owned();
+    let mut number = 2_u32;
+    while !free(&candidate) {
+        candidate = format!("{name}{number}");
+        number += 1;
     }
-    (2_u32..)
-        .map(|number| format!("{name}{number}"))
-        .find(|name| free(name))
-        .unwrap_or(name)
+    candidate
 }
 
 /// The schema in the language of schemas.
@@ -130,7 +130,9 @@ fn members(parent: &str, fields: &Fields, taken: &mut BTreeSet<String>, types: &
             Kind::Many(scalar) => format!("[{}]", scalar.name()),
             Kind::Objects(nested) if nested.is_empty() => format!("[{}]", Scalar::String.name()),
             Kind::Objects(nested) => {
-                let of_type = unique(parent.to_owned() + &type_name(name), |name| !taken.contains(name));
+                let of_type = unique(&(parent.to_owned() + &type_name(name)), |name| {
+                    !taken.contains(name)
+                });
                 taken.insert(of_type.clone());
                 // Nested objects hold plain values only, so this goes no deeper.
                 let inner = members(&of_type, nested, taken, types);

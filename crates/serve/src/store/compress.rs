@@ -1,36 +1,52 @@
-//! The coded variant of stored content: made once, served without work.
+//! The coded variants of stored content: made once, served without work.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use olm_fbc::index::Index;
 
 use super::error::{Context as _, StoreError};
 use super::snapshot::Snapshot;
-use super::writer::{create, sync, write};
-use crate::answer::{Body, Coding, Part};
-use crate::deflate::{Coder, Splice, Stretch};
+use super::writer::{create, sync};
+use crate::answer::{Body, Part};
+use crate::coded::{Coder, Format, Splice, Stretch};
 
-const GZIP: &str = "all.jsonl.gz";
-const STRETCHES: &str = "all.jsonl.gz.json";
+/// The file that holds a variant.
+fn file_name(format: Format) -> &'static str {
+    match format {
+        Format::Gzip => "all.jsonl.gz",
+        Format::Zstd => "all.jsonl.zst",
+    }
+}
+
+/// The file that says where its stretches lie.
+fn table_name(format: Format) -> String {
+    format!("{}.json", file_name(format))
+}
+
 /// Smaller runs of blobs share a stretch: each costs some bytes and a place in the table.
 const SMALLEST: u64 = 2 << 10;
 /// At most this many plain bytes are coded for one request; beyond, the answer is not compressed.
 const ON_THE_WAY: u64 = 1 << 20;
 
-/// A gzip file and where its stretches lie.
+/// A coded file and where its stretches lie.
 #[derive(Debug)]
-pub(crate) struct Gzip {
+pub(crate) struct Variant {
+    format: Format,
     file: Arc<File>,
     bytes: u64,
     stretches: Vec<Stretch>,
 }
 
-impl Gzip {
+impl Variant {
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.format
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -38,10 +54,10 @@ impl Gzip {
     }
 
     /// The variant that an earlier process made, when it is complete.
-    pub(super) fn load(snapshot: &Snapshot) -> Option<Self> {
-        let table = std::fs::read(snapshot.directory().join(STRETCHES)).ok()?;
+    pub(super) fn load(snapshot: &Snapshot, format: Format) -> Option<Self> {
+        let table = std::fs::read(snapshot.directory().join(table_name(format))).ok()?;
         let stretches: Vec<Stretch> = serde_json::from_slice(&table).ok()?;
-        let file = File::open(snapshot.directory().join(GZIP)).ok()?;
+        let file = File::open(snapshot.directory().join(file_name(format))).ok()?;
         let bytes = file.metadata().ok()?.len();
         let adjoining =
             |a: &Stretch, b: &Stretch| a.plain.end == b.plain.start && a.coded.end == b.coded.start;
@@ -54,8 +70,9 @@ impl Gzip {
                 .all(|(a, b)| adjoining(a, b));
         let ends = stretches
             .last()
-            .is_none_or(|s| s.plain.end == snapshot.record().bytes && s.coded.end < bytes);
+            .is_none_or(|s| s.plain.end == snapshot.record().bytes && s.coded.end <= bytes);
         (ordered && ends).then(|| Self {
+            format,
             file: Arc::new(file),
             bytes,
             stretches,
@@ -72,68 +89,71 @@ enum Piece<'a> {
 
 impl Snapshot {
     /// Makes the coded variant, unless there is one.
-    pub(super) fn compress(&self, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
-        if self.gzip.get().is_some() {
+    pub(super) fn compress(&self, format: Format, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
+        if self.variant(format).is_some() {
             return Ok(());
         }
         // The table comes last: with it, the variant is complete.
-        let file = create(self.directory(), GZIP)?;
-        let mut coder = Coder::new(BufWriter::with_capacity(256 << 10, file)).context("write", GZIP)?;
+        let name = file_name(format);
+        let file = create(self.directory(), name)?;
+        let mut coder =
+            Coder::new(format, BufWriter::with_capacity(256 << 10, file)).context("write", name)?;
         for run in runs(self.index(), self.record().bytes) {
             if !go_on() {
                 return Ok(());
             }
-            coder.stretch(self.chunks(run)).context("write", GZIP)?;
+            coder.stretch(self.chunks(run)).context("write", name)?;
         }
-        let (out, stretches) = coder.finish().context("write", GZIP)?;
+        let (out, stretches) = coder.finish().context("write", name)?;
         let file = out
             .into_inner()
             .map_err(std::io::IntoInnerError::into_error)
-            .context("write", GZIP)?;
-        file.sync_data().context("write", GZIP)?;
-        let table = serde_json::to_vec(&stretches).unwrap_or_default();
-        let partial = format!("{STRETCHES}.new");
-        write(self.directory(), &partial, &table)?;
-        std::fs::rename(self.directory().join(partial), self.directory().join(STRETCHES))
-            .context("put in place", STRETCHES)?;
+            .context("write", name)?;
+        file.sync_data().context("write", name)?;
+        self.put(&table_name(format), |out| {
+            serde_json::to_writer(out, &stretches).map_err(Into::into)
+        })?;
         sync(self.directory())?;
-        if let Some(gzip) = Gzip::load(self) {
-            let _ = self.gzip.set(gzip);
-        }
+        self.load_variant(format);
         Ok(())
     }
 
-    /// The coded variant, once there is one.
-    pub(crate) fn gzip(&self) -> Option<&Gzip> {
-        self.gzip.get()
+    /// Serves the variant that lies on the disk from now on, if there is one.
+    pub(super) fn load_variant(&self, format: Format) {
+        if let Some(variant) = Variant::load(self, format) {
+            let _ = self.slot(format).set(variant);
+        }
     }
 
-    /// How an answer of these ranges can be sent: as gzip when nearly all of it lies in whole stretches.
-    pub(crate) fn gzip_covers(&self, selected: &[Range<u64>]) -> Coding {
-        let Some(gzip) = self.gzip.get() else {
-            return Coding::Identity;
-        };
-        let plain: u64 = pieces(&gzip.stretches, selected)
+    /// The coded variant, once there is one.
+    pub(crate) fn variant(&self, format: Format) -> Option<&Variant> {
+        self.slot(format).get()
+    }
+
+    fn slot(&self, format: Format) -> &OnceLock<Variant> {
+        match format {
+            Format::Gzip => &self.gzip,
+            Format::Zstd => &self.zstd,
+        }
+    }
+
+    /// The variant to send these ranges from, when nearly all of them lie in whole stretches.
+    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<&Variant> {
+        let variant = self.variant(format)?;
+        let plain: u64 = pieces(&variant.stretches, selected)
             .map(|piece| match piece {
                 Piece::Stored(_) => 0,
                 Piece::Plain(range) => range.end - range.start,
             })
             .sum();
-        if plain <= ON_THE_WAY {
-            Coding::Gzip
-        } else {
-            Coding::Identity
-        }
+        (plain <= ON_THE_WAY).then_some(variant)
     }
 
-    /// The ranges as one gzip stream.
-    pub(crate) fn gzip_of(&self, selected: &[Range<u64>]) -> std::io::Result<Body> {
-        let Some(gzip) = self.gzip.get() else {
-            return Err(std::io::ErrorKind::NotFound.into());
-        };
-        let (mut splice, header) = Splice::new();
+    /// The ranges as one coded stream.
+    pub(crate) fn coded(&self, variant: &Variant, selected: &[Range<u64>]) -> std::io::Result<Body> {
+        let (mut splice, header) = Splice::new(variant.format);
         let mut parts = vec![Part::Bytes(header)];
-        for piece in pieces(&gzip.stretches, selected) {
+        for piece in pieces(&variant.stretches, selected) {
             match piece {
                 Piece::Stored(stretch) => {
                     splice.stored(stretch);
@@ -141,7 +161,7 @@ impl Snapshot {
                         Some(Part::File(_, last)) if last.end == stretch.coded.start => {
                             last.end = stretch.coded.end;
                         }
-                        _ => parts.push(Part::File(Arc::clone(&gzip.file), stretch.coded.clone())),
+                        _ => parts.push(Part::File(Arc::clone(&variant.file), stretch.coded.clone())),
                     }
                 }
                 Piece::Plain(range) => parts.push(Part::Bytes(splice.code(&self.read(range)?)?)),

@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use olm_fbc::index::Index;
 use sha2::{Digest as _, Sha256};
 
-use super::compress::Gzip;
+use super::compress::Variant;
 use super::error::{Context as _, StoreError};
 use super::record::Record;
 use super::writer::hex;
 use crate::answer::{Filter, Part};
+use crate::coded::Format;
 use crate::graphql::Graph;
 
+/// The codings that content is kept in, the one that most clients take first.
+const FORMATS: [Format; 2] = [Format::Gzip, Format::Zstd];
 /// The file that holds the content.
 pub(super) const ALL: &str = "all.jsonl";
 /// The file that holds the index.
@@ -28,7 +31,8 @@ pub struct Snapshot {
     record: Record,
     all: Arc<File>,
     index: Index,
-    pub(super) gzip: OnceLock<Gzip>,
+    pub(super) gzip: OnceLock<Variant>,
+    pub(super) zstd: OnceLock<Variant>,
     pub(super) shapes: OnceLock<Arc<File>>,
     pub(super) packages: OnceLock<Arc<File>>,
     pub(super) graph: OnceLock<Result<Graph, String>>,
@@ -53,6 +57,7 @@ impl Snapshot {
             all: Arc::new(all),
             index,
             gzip: OnceLock::new(),
+            zstd: OnceLock::new(),
             shapes: OnceLock::new(),
             packages: OnceLock::new(),
             graph: OnceLock::new(),
@@ -76,8 +81,8 @@ impl Snapshot {
         let index = Index::decode(&text)
             .map_err(|error| StoreError::Damaged(format!("`{INDEX}` cannot be read: {error}")))?;
         let snapshot = Self::open(directory, record, index)?;
-        if let Some(gzip) = Gzip::load(&snapshot) {
-            let _ = snapshot.gzip.set(gzip);
+        for format in FORMATS {
+            snapshot.load_variant(format);
         }
         snapshot.load_survey();
         Ok(snapshot)
@@ -89,13 +94,15 @@ impl Snapshot {
     }
 
     /// Makes what follows the content and is served from then on: what a look at every blob tells, and the coded
-    /// variant. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
+    /// variants. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
     ///
     /// # Errors
     /// When the disk is full; the content itself is served all the same.
     pub fn prepare(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
         self.survey(&go_on)?;
-        self.compress(&go_on)
+        FORMATS
+            .into_iter()
+            .try_for_each(|format| self.compress(format, &go_on))
     }
 
     /// Reads all of it and compares it with its digest, for as long as `go_on` says so. It takes about a second for
@@ -121,6 +128,32 @@ impl Snapshot {
     /// Where the blobs lie that the filter admits, in order, neighbours joined.
     pub fn select(&self, filter: &Filter) -> Vec<Range<u64>> {
         self.index.query(&filter.as_index_filter()).collect()
+    }
+
+    /// Where the next blobs lie that the filter admits, so many of them from this byte of the content on, and the byte to go
+    /// on from, if there are more.
+    pub(crate) fn page(&self, filter: &Filter, from: u64, limit: usize) -> (Vec<Range<u64>>, Option<u64>) {
+        let filter = filter.as_index_filter();
+        let mut ranges = self.index.query(&filter).peekable();
+        let (mut page, mut count): (Vec<Range<u64>>, usize) = (Vec::new(), 0);
+        for blob in self.index.iter().map(|blob| blob.range) {
+            while ranges.next_if(|range| range.end <= blob.start).is_some() {}
+            let Some(range) = ranges.peek() else {
+                break;
+            };
+            if blob.is_empty() || blob.start < from || !range.contains(&blob.start) {
+                continue;
+            }
+            if count == limit {
+                return (page, Some(blob.start));
+            }
+            count += 1;
+            match page.last_mut() {
+                Some(last) if last.end == blob.start => last.end = blob.end,
+                _ => page.push(blob),
+            }
+        }
+        (page, None)
     }
 
     /// The content's bytes in that range.

@@ -56,7 +56,7 @@ impl Snapshot {
     }
 
     /// Writes a file beside the content; it is there as a whole or not at all.
-    fn put(
+    pub(super) fn put(
         &self,
         name: &str,
         content: impl FnOnce(&mut std::io::BufWriter<File>) -> std::io::Result<()>,

@@ -5,7 +5,8 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
 use super::*;
-use crate::answer::{Coding, Filter};
+use crate::answer::Filter;
+use crate::coded::Format;
 
 fn open(root: &Path) -> Arc<Store> {
     Arc::new(Store::open(root, StoreLimits::default()).unwrap())
@@ -65,7 +66,7 @@ fn what_was_committed_is_served_after_a_restart() {
     let snapshot = store.snapshot("cat").unwrap();
     assert_eq!(snapshot.record(), written.record());
     assert_eq!(content(&snapshot), content(&written));
-    assert!(snapshot.gzip().is_some());
+    assert!(snapshot.variant(Format::Gzip).is_some());
     snapshot.verify(|| true).unwrap();
 }
 
@@ -167,9 +168,9 @@ fn a_coded_variant_that_is_incomplete_is_not_used() {
         .set_len(100)
         .unwrap();
     let snapshot = open(root.path()).snapshot("cat").unwrap();
-    assert!(snapshot.gzip().is_none());
+    assert!(snapshot.variant(Format::Gzip).is_none());
     snapshot.prepare(|| true).unwrap();
-    assert!(snapshot.gzip().is_some());
+    assert!(snapshot.variant(Format::Gzip).is_some());
 }
 
 #[test]
@@ -222,7 +223,7 @@ async fn any_selection_can_be_sent_as_gzip() {
     let root = tempfile::tempdir().unwrap();
     let snapshot = write(&open(root.path()), "cat", 100);
     let whole = snapshot.select(&Filter::default());
-    assert_eq!(snapshot.gzip_covers(&whole), Coding::Identity);
+    assert!(snapshot.variant_covering(Format::Gzip, &whole).is_none());
     snapshot.prepare(|| true).unwrap();
     let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
     for (schema, package, name) in [
@@ -238,9 +239,9 @@ async fn any_selection_can_be_sent_as_gzip() {
             name: text(name),
         });
         assert!(!selected.is_empty());
-        assert_eq!(snapshot.gzip_covers(&selected), Coding::Gzip);
+        let variant = snapshot.variant_covering(Format::Gzip, &selected).unwrap();
         let sent = snapshot
-            .gzip_of(&selected)
+            .coded(variant, &selected)
             .unwrap()
             .collect()
             .await

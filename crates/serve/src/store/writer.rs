@@ -196,7 +196,7 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
         .context("write", "the catalog's directory")
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes
         .iter()

@@ -1,118 +1,13 @@
-//! The server over real connections.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at the first surprise"
-)]
+//! `all` and `metas` over real connections.
 
 use std::io::Read as _;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use olm_platform::listener::{self, Limits, Transport};
-use olm_serve::{Access, App, Commit, Endpoints, Findings, Origin, Store, StoreLimits};
+use olm_platform::listener::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpStream;
 
-/// Endpoint, status and bytes of each request.
-type Seen = Arc<Mutex<Vec<(&'static str, u16, u64)>>>;
-
-struct Running {
-    address: SocketAddr,
-    store: Arc<Store>,
-    shutdown: CancellationToken,
-    task: JoinHandle<()>,
-    seen: Seen,
-    _root: tempfile::TempDir,
-}
-
-async fn start(limits: Limits) -> Running {
-    let root = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(root.path(), StoreLimits::default()).unwrap());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&seen);
-    let observer = move |a: &Access| log.lock().unwrap().push((a.endpoint, a.status.as_u16(), a.bytes));
-    let app = Arc::new(App::new(Arc::clone(&store), Endpoints::default()).observed_by(observer));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let shutdown = CancellationToken::new();
-    let respond = move |request, peer| {
-        let app = Arc::clone(&app);
-        async move { app.respond(request, Some(peer)).await }
-    };
-    let task = tokio::spawn(listener::serve(
-        listener,
-        Transport::Plain,
-        limits,
-        shutdown.clone(),
-        respond,
-    ));
-    Running {
-        address,
-        store,
-        shutdown,
-        task,
-        seen,
-        _root: root,
-    }
-}
-
-fn fill(store: &Arc<Store>, blobs: usize) -> Vec<u8> {
-    let mut writer = store.begin("cat").unwrap();
-    let mut all = Vec::new();
-    for number in 0..blobs {
-        let name = format!("p.v{number}");
-        let line = format!(
-            "{{\"name\":\"{name}\",\"package\":\"p\",\"filler\":\"{}\"}}\n",
-            "x".repeat(1000)
-        );
-        writer.push("olm.bundle", "p", &name, line.as_bytes()).unwrap();
-        all.extend(line.as_bytes());
-    }
-    let now = Timestamp::from_second(1_700_000_000).unwrap();
-    let commit = Commit {
-        origin: Origin::default(),
-        findings: Findings::default(),
-        modified: now,
-        now,
-    };
-    writer.commit(commit).unwrap().prepare(|| true).unwrap();
-    all
-}
-
-struct Answer {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            key.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-}
-
-async fn request(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    let split = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
-    let head = String::from_utf8(answer[..split].to_vec()).unwrap();
-    Answer {
-        status: head[9..12].parse().unwrap(),
-        head,
-        body: answer[split + 4..].to_vec(),
-    }
-}
+use crate::support::{fill, put, request, start};
 
 #[tokio::test]
 async fn content_is_served_plain_coded_in_parts_and_not_again() {
@@ -244,39 +139,6 @@ async fn every_request_is_reported_when_its_answer_ends() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_is_sent_away_and_frees_its_place() {
-    let limits = Limits {
-        connections: 1,
-        head: Duration::from_millis(300),
-        ..Limits::default()
-    };
-    let running = start(limits).await;
-    fill(&running.store, 1);
-    let mut silent = TcpStream::connect(running.address).await.unwrap();
-    silent.write_all(b"GET /catalogs/cat/").await.unwrap();
-    let answer = request(running.address, "GET", "/catalogs/cat/api/v1/all", "").await;
-    assert_eq!(answer.status, 200);
-}
-
-#[tokio::test]
-async fn a_client_that_takes_nothing_is_sent_away() {
-    let limits = Limits {
-        connections: 1,
-        stall: Duration::from_millis(300),
-        ..Limits::default()
-    };
-    let running = start(limits).await;
-    fill(&running.store, 20_000);
-    let mut greedy = TcpStream::connect(running.address).await.unwrap();
-    greedy
-        .write_all(b"GET /catalogs/cat/api/v1/all HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await
-        .unwrap();
-    let answer = request(running.address, "GET", "/catalogs/cat/api/v1/metas?name=p.v1", "").await;
-    assert_eq!(answer.status, 200);
-}
-
-#[tokio::test]
 async fn an_answer_under_way_ends_after_the_server_was_told_to_stop() {
     let running = start(Limits::default()).await;
     let all = fill(&running.store, 20_000);
@@ -297,4 +159,96 @@ async fn an_answer_under_way_ends_after_the_server_was_told_to_stop() {
         .unwrap()
         .unwrap();
     assert!(TcpStream::connect(running.address).await.is_err());
+}
+
+#[tokio::test]
+async fn every_coding_has_a_tag_and_the_digest_stands_in_a_header() {
+    let running = start(Limits::default()).await;
+    let all = fill(&running.store, 50);
+    let digest = running.store.snapshot("cat").unwrap().record().digest.clone();
+    for path in ["/catalogs/cat/api/v1/all", "/catalogs/cat/api/v1/metas?package=p"] {
+        let mut tags = Vec::new();
+        for (accept, coding) in [("", None), ("gzip", Some("gzip")), ("zstd, gzip", Some("zstd"))] {
+            let headers = format!("Accept-Encoding: {accept}\r\n");
+            let answer = request(running.address, "GET", path, &headers).await;
+            assert_eq!(answer.header("content-encoding"), coding, "{path}");
+            assert_eq!(
+                answer.header("olm-catalog-digest"),
+                Some(format!("sha256:{digest}").as_str())
+            );
+            let plain = match coding {
+                Some("zstd") => zstd::decode_all(&*answer.body).unwrap(),
+                Some(_) => {
+                    let mut plain = Vec::new();
+                    flate2::read::GzDecoder::new(&*answer.body)
+                        .read_to_end(&mut plain)
+                        .unwrap();
+                    plain
+                }
+                None => answer.body.clone(),
+            };
+            assert_eq!(plain, all, "{path}");
+            let tag = answer.header("etag").unwrap().to_owned();
+            let again = format!("{headers}If-None-Match: {tag}\r\n");
+            let again = request(running.address, "GET", path, &again).await;
+            assert_eq!((again.status, again.body.len()), (304, 0));
+            tags.push(tag);
+        }
+        tags.dedup();
+        assert_eq!(tags.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_metas_are_the_whole_in_order() {
+    let running = start(Limits::default()).await;
+    put(
+        &running.store,
+        "cat",
+        [
+            ("a", "p", "1", "{\"n\":1}"),
+            ("b", "p", "2", "{\"n\":2}"),
+            ("a", "p", "3", "{\"n\":3}"),
+            ("a", "q", "4", "{\"n\":4}"),
+            ("a", "p", "5", "{\"n\":5}"),
+        ],
+    );
+    let path = "/catalogs/cat/api/v1/metas";
+    for limit in 1..5 {
+        let mut query = format!("?schema=a&package=p&limit={limit}");
+        let mut pages = Vec::new();
+        loop {
+            let answer = request(running.address, "GET", &format!("{path}{query}"), "").await;
+            assert_eq!(answer.status, 200, "{query}");
+            pages.push(String::from_utf8(answer.body.clone()).unwrap());
+            match answer.header("link") {
+                Some(link) => {
+                    query = link
+                        .strip_prefix('<')
+                        .unwrap()
+                        .split('>')
+                        .next()
+                        .unwrap()
+                        .to_owned();
+                }
+                None => break,
+            }
+        }
+        assert_eq!(pages.concat(), "{\"n\":1}\n{\"n\":3}\n{\"n\":5}\n");
+        assert_eq!(pages.len(), 3_usize.div_ceil(limit));
+    }
+    let first = request(running.address, "GET", &format!("{path}?limit=2"), "").await;
+    let next = first
+        .header("link")
+        .unwrap()
+        .split(['<', '>'])
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    put(&running.store, "cat", [("a", "p", "other", "{}")]);
+    let gone = request(running.address, "GET", &format!("{path}{next}"), "").await;
+    assert_eq!(
+        (gone.status, gone.body.as_slice()),
+        (410, b"410 Gone\n".as_slice())
+    );
 }

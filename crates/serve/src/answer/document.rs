@@ -1,0 +1,88 @@
+//! Small answers that are made as a whole.
+
+use std::io;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderValue, Response};
+use sha2::{Digest as _, Sha256};
+
+use super::body::Body;
+use super::coding::{self, COMPRESS_FROM};
+use super::conditional::{self, Verdict};
+use super::problem::{refuse, set};
+use crate::coded::{Format, code};
+use crate::store::hex;
+
+/// A document that never changes while the process runs.
+pub(super) struct Fixed {
+    media: &'static str,
+    text: &'static str,
+}
+
+/// What can be asked here.
+pub(super) static OPENAPI: Fixed = Fixed {
+    media: "application/json",
+    text: include_str!("../../assets/openapi.json"),
+};
+
+/// What a catalog's blobs look like.
+pub(super) static FBC_SCHEMA: Fixed = Fixed {
+    media: "application/schema+json",
+    text: include_str!("../../assets/fbc.schema.json"),
+};
+
+/// How the pages for people look.
+pub(super) static STYLE: Fixed = Fixed {
+    media: "text/css; charset=utf-8",
+    text: crate::site::STYLE,
+};
+
+/// Answers with a document that never changes.
+pub(super) fn fixed(document: &Fixed, headers: &HeaderMap) -> Response<Body> {
+    of(document.media, document.text.to_owned().into_bytes(), headers)
+}
+
+/// Answers with this text; the client has to ask whether it still holds.
+pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
+    let format = coding::accepted(headers).next();
+    let digest = hex(&Sha256::digest(&text));
+    let (text, format) = match coded(text, format) {
+        Ok(coded) => coded,
+        Err(error) => return super::failed("a document", &error).into(),
+    };
+    let etag = match format {
+        None => format!("\"{digest}\""),
+        Some(format) => format!("\"{digest}-{}\"", format.token()),
+    };
+    let mut response = match conditional::evaluate_tag(headers, &etag) {
+        Verdict::Proceed => {
+            let mut response = Response::new(Body::from(text));
+            let length = HeaderValue::from(response.body().remaining());
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+            headers.insert(CONTENT_LENGTH, length);
+            if let Some(format) = format {
+                headers.insert(CONTENT_ENCODING, format.header());
+            }
+            response
+        }
+        Verdict::NotModified => {
+            let mut response = Response::new(Body::default());
+            *response.status_mut() = http::StatusCode::NOT_MODIFIED;
+            response
+        }
+        Verdict::Failed => refuse(http::StatusCode::PRECONDITION_FAILED).into(),
+    };
+    set(response.headers_mut(), ETAG, &etag);
+    set(response.headers_mut(), CACHE_CONTROL, "no-cache");
+    response
+}
+
+/// The text in the coding that is wanted, unless it is too short for that.
+pub(super) fn coded(text: Vec<u8>, format: Option<Format>) -> io::Result<(Bytes, Option<Format>)> {
+    match format.filter(|_| text.len() as u64 >= COMPRESS_FROM) {
+        Some(format) => Ok((code(format, &text)?, Some(format))),
+        None => Ok((text.into(), None)),
+    }
+}

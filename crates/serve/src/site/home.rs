@@ -1,0 +1,44 @@
+//! The first page: the search over all catalogs.
+
+use maud::{Markup, html};
+
+use super::layout::page;
+use super::package_path;
+use crate::answer::{Finds, Found};
+
+/// The page with what was found, and how to go on.
+pub(crate) fn home(words: &str, query: &str, finds: &Finds, catalogs: usize) -> Markup {
+    let content = html! {
+        h1 { "Packages" }
+        p {
+            (finds.total) @if finds.total == 1 { " package" } @else { " packages" }
+            " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" } "."
+        }
+        ul class="packages" {
+            @for found in &finds.items { li { (entry(found)) } }
+        }
+        @if let Some(next) = &finds.next {
+            p { a rel="next" href={ "/?" (query) "&cursor=" (next) } { "More" } }
+        }
+    };
+    page("Packages", words, &content)
+}
+
+fn entry(found: &Found) -> Markup {
+    let facts = &found.facts;
+    html! {
+        h2 {
+            a href=(package_path(&found.catalog, &facts.name)) {
+                @if facts.display_name.is_empty() { (facts.name) } @else { (facts.display_name) }
+            }
+        }
+        p class="about" {
+            code { (facts.name) } " " (facts.latest_version)
+            @if !facts.provider.is_empty() { " by " (facts.provider) }
+            ", in catalog " (found.catalog)
+            @if !facts.categories.is_empty() { ". " (facts.categories.join(", ")) }
+        }
+        @if !facts.deprecated.is_empty() { p class="deprecated" { "Deprecated: " (facts.deprecated) } }
+        @if !facts.summary.is_empty() { p { (facts.summary) } }
+    }
+}

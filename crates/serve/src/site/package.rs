@@ -1,0 +1,304 @@
+//! The page of a package.
+
+use std::io;
+
+use maud::{Markup, html};
+use olm_fbc::{
+    Bundle, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE,
+};
+use serde_json::Value;
+
+use super::layout::page;
+use super::markdown;
+use crate::answer::Filter;
+use crate::facts::CsvMetadata;
+use crate::store::Snapshot;
+
+/// Bundles that are shown, and bytes that are read for it.
+const BUNDLES: usize = 1_000;
+const BYTES: u64 = 32 << 20;
+/// The largest icon that is shown, in letters of its base64 form.
+const ICON: usize = 256 << 10;
+
+/// Everything that its page shows of a package.
+#[derive(Debug, Default)]
+pub(crate) struct Package {
+    catalog: String,
+    definition: olm_fbc::Package,
+    channels: Vec<Channel>,
+    deprecations: Vec<Deprecations>,
+    bundles: Vec<Row>,
+    omitted: bool,
+    metadata: CsvMetadata,
+    permissions: Vec<Rule>,
+}
+
+/// A bundle in the table of versions.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    version: Option<olm_version::VersionRelease>,
+    image: String,
+}
+
+/// What a bundle's program may do in the whole cluster.
+#[derive(Debug)]
+struct Rule {
+    groups: String,
+    resources: String,
+    verbs: String,
+}
+
+impl Package {
+    /// Reads a package out of a catalog; nothing when it has none of that name.
+    pub(crate) fn read(snapshot: &Snapshot, name: &str) -> io::Result<Option<Self>> {
+        let first = |schema: &str, package: Option<&str>, name: Option<&str>| -> io::Result<Vec<String>> {
+            let filter = Filter {
+                schema: Some(schema.to_owned()),
+                package: package.map(ToOwned::to_owned),
+                name: name.map(ToOwned::to_owned),
+            };
+            let (ranges, _) = snapshot.page(&filter, 0, BUNDLES);
+            let mut left = BYTES;
+            let mut lines = Vec::new();
+            for range in ranges {
+                left = left.saturating_sub(range.end - range.start);
+                if left == 0 {
+                    break;
+                }
+                let text = String::from_utf8(snapshot.read(range)?).unwrap_or_default();
+                lines.extend(text.lines().map(ToOwned::to_owned));
+            }
+            Ok(lines)
+        };
+        let Some(definition) = first(SCHEMA_PACKAGE, None, Some(name))?
+            .iter()
+            .find_map(|line| olm_fbc::Package::from_json(line).ok())
+        else {
+            return Ok(None);
+        };
+        let mut read = Self {
+            catalog: snapshot.record().catalog.clone(),
+            definition,
+            ..Self::default()
+        };
+        let channels = first(SCHEMA_CHANNEL, Some(name), None)?;
+        read.channels = channels
+            .iter()
+            .filter_map(|line| Channel::from_json(line).ok())
+            .collect();
+        let deprecations = first(SCHEMA_DEPRECATIONS, Some(name), None)?;
+        read.deprecations = deprecations
+            .iter()
+            .filter_map(|line| Deprecations::from_json(line).ok())
+            .collect();
+        read.read_bundles(snapshot, name)?;
+        Ok(Some(read))
+    }
+
+    /// Reads the bundles one by one; of the newest, what it says of itself is kept.
+    fn read_bundles(&mut self, snapshot: &Snapshot, name: &str) -> io::Result<()> {
+        let mut left = BYTES;
+        let mut newest: Option<olm_version::VersionRelease> = None;
+        let bundles = snapshot.index().iter();
+        for blob in bundles.filter(|blob| blob.schema == SCHEMA_BUNDLE && blob.package == name) {
+            left = left.saturating_sub(blob.range.end - blob.range.start);
+            if left == 0 || self.bundles.len() == BUNDLES {
+                self.omitted = true;
+                break;
+            }
+            let text = String::from_utf8(snapshot.read(blob.range)?).unwrap_or_default();
+            let Ok(bundle) = Bundle::from_json(&text) else {
+                continue;
+            };
+            let version = bundle.version_release().ok();
+            if version.as_ref().is_some_and(|version| {
+                newest
+                    .as_ref()
+                    .is_none_or(|newest| version.compare(newest).is_gt())
+            }) {
+                newest.clone_from(&version);
+                self.metadata = CsvMetadata::of(&bundle).unwrap_or_default();
+                self.permissions = permissions(&bundle);
+            }
+            self.bundles.push(Row {
+                name: bundle.name,
+                version,
+                image: bundle.image,
+            });
+        }
+        self.bundles.sort_by(|a, b| match (&a.version, &b.version) {
+            (Some(a), Some(b)) => b.compare(a),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+        Ok(())
+    }
+
+    /// Why this is deprecated: the package without a name, one of its channels or bundles with one.
+    fn deprecated(&self, schema: &str, name: Option<&str>) -> Option<&str> {
+        let entries = self.deprecations.iter().flat_map(|d| d.entries.iter());
+        let mut of = entries.filter(|entry| {
+            let named = Some(entry.reference.name.as_str()).filter(|name| !name.is_empty());
+            entry.reference.schema == schema && named == name
+        });
+        of.next().map(|entry| entry.message.as_str())
+    }
+
+    /// The icon as an address that holds it, if it is a picture.
+    fn icon(&self) -> Option<String> {
+        let icon = self.definition.icon.as_ref()?;
+        let known = ["image/png", "image/jpeg", "image/gif", "image/svg+xml"];
+        let media = known.into_iter().find(|known| *known == icon.media_type)?;
+        let data: String = icon.base64_data.split_whitespace().collect();
+        let plain = data.len() <= ICON
+            && data
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='));
+        plain.then(|| format!("data:{media};base64,{data}"))
+    }
+
+    /// An object that installs the package, ready to apply.
+    fn extension(&self) -> String {
+        // JSON strings are YAML strings whatever they hold.
+        let quoted = |text: &str| Value::from(text).to_string();
+        let name = quoted(&self.definition.name);
+        let suggested = self
+            .metadata
+            .annotation("operatorframework.io/suggested-namespace");
+        let namespace = if suggested.is_empty() {
+            name.clone()
+        } else {
+            quoted(suggested)
+        };
+        let account = quoted(&format!("{}-installer", self.definition.name));
+        format!(
+            "apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n  namespace: {namespace}\n  serviceAccount:\n    \
+             name: {account}\n  source:\n    sourceType: Catalog\n    catalog:\n      packageName: {name}\n      channels: \
+             [{channel}]\n      selector:\n        matchLabels:\n          {label}: {catalog}\n",
+            api = olm_api::names::API_VERSION,
+            kind = olm_api::names::CLUSTER_EXTENSION,
+            channel = quoted(&self.definition.default_channel),
+            label = olm_api::names::label::METADATA_NAME,
+            catalog = quoted(&self.catalog),
+        )
+    }
+}
+
+/// The rules that the newest bundle's `ClusterServiceVersion` asks for, where the catalog holds it.
+fn permissions(bundle: &Bundle) -> Vec<Rule> {
+    let objects = bundle.objects().unwrap_or_default();
+    let objects = objects
+        .iter()
+        .filter_map(|json| serde_json::from_slice::<Value>(json).ok());
+    let csv = objects
+        .into_iter()
+        .find(|object| object.get("kind").and_then(Value::as_str) == Some("ClusterServiceVersion"));
+    let list = |rule: &Value, key: &str| {
+        let items = rule.get(key).and_then(Value::as_array).into_iter().flatten();
+        let items: Vec<&str> = items
+            .filter_map(Value::as_str)
+            .map(|item| if item.is_empty() { "core" } else { item })
+            .collect();
+        items.join(", ")
+    };
+    let accounts = csv
+        .as_ref()
+        .and_then(|csv| csv.pointer("/spec/install/spec/clusterPermissions"));
+    let accounts = accounts.and_then(Value::as_array).into_iter().flatten();
+    accounts
+        .filter_map(|account| account.get("rules").and_then(Value::as_array))
+        .flatten()
+        .take(BUNDLES)
+        .map(|rule| Rule {
+            groups: list(rule, "apiGroups"),
+            resources: match list(rule, "resources") {
+                none if none.is_empty() => list(rule, "nonResourceURLs"),
+                resources => resources,
+            },
+            verbs: list(rule, "verbs"),
+        })
+        .collect()
+}
+
+/// The page.
+pub(crate) fn package(of: &Package) -> Markup {
+    let name = &of.definition.name;
+    let metadata = &of.metadata;
+    let title = Some(&metadata.display_name)
+        .filter(|n| !n.is_empty())
+        .unwrap_or(name);
+    let description = Some(&metadata.description)
+        .filter(|text| !text.is_empty())
+        .unwrap_or(&of.definition.description);
+    let content = html! {
+        @if let Some(icon) = of.icon() { img class="icon" src=(icon) alt=""; }
+        h1 { (title) }
+        p class="about" {
+            code { (name) } " in catalog " (of.catalog)
+            @if !metadata.provider.name.is_empty() { ", by " (metadata.provider.name) }
+        }
+        @if let Some(why) = of.deprecated(SCHEMA_PACKAGE, None) { p class="deprecated" { "Deprecated: " (why) } }
+        section { (markdown::render(description)) }
+        section {
+            h2 { "Install" }
+            p { "The service account needs the rights that installing takes; the ClusterExtension's conditions name what is missing." }
+            pre { code { (of.extension()) } }
+        }
+        section {
+            h2 { "Channels" }
+            ul {
+                @for channel in &of.channels {
+                    li {
+                        (channel.name)
+                        @if channel.name == of.definition.default_channel { " (default)" }
+                        @if let Ok(head) = olm_fbc::graph::head(&channel.entries) { ": " code { (head.name) } }
+                        @if let Some(why) = of.deprecated(SCHEMA_CHANNEL, Some(&channel.name)) {
+                            p class="deprecated" { "Deprecated: " (why) }
+                        }
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "Versions" }
+            table {
+                thead { tr { th scope="col" { "Version" } th scope="col" { "Bundle" } th scope="col" { "Channels" } th scope="col" { "Image" } } }
+                tbody { @for row in &of.bundles { (version(of, row)) } }
+            }
+            @if of.omitted { p { "There are more versions than this page shows." } }
+        }
+        @if !of.permissions.is_empty() {
+            section {
+                h2 { "Permissions of the newest version in the whole cluster" }
+                table {
+                    thead { tr { th scope="col" { "API groups" } th scope="col" { "Resources" } th scope="col" { "Verbs" } } }
+                    tbody {
+                        @for rule in &of.permissions { tr { td { (rule.groups) } td { (rule.resources) } td { (rule.verbs) } } }
+                    }
+                }
+            }
+        }
+    };
+    page(title, "", &content)
+}
+
+fn version(of: &Package, row: &Row) -> Markup {
+    let channels = of
+        .channels
+        .iter()
+        .filter(|channel| channel.entries.iter().any(|entry| entry.name == row.name));
+    let channels: Vec<&str> = channels.map(|channel| channel.name.as_str()).collect();
+    html! {
+        tr {
+            td { @if let Some(version) = &row.version { (version.version) } }
+            td {
+                (row.name)
+                @if let Some(why) = of.deprecated(SCHEMA_BUNDLE, Some(&row.name)) {
+                    p class="deprecated" { "Deprecated: " (why) }
+                }
+            }
+            td { (channels.join(", ")) }
+            td { code { (row.image) } }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The pages for people.
+
+use olm_platform::listener::Limits;
+
+use crate::support::{put, request, start};
+
+#[tokio::test]
+async fn what_a_catalog_says_is_shown_and_never_run() {
+    let running = start(Limits::default()).await;
+    let evil = "<script>alert(1)</script>\\\"'";
+    let package = format!(
+        r#"{{"defaultChannel":"{evil}","description":"Head\n\n{evil} [x](javascript:alert(1))","icon":{{"base64data":"PHN2Zz4=\" onerror=\"x","mediatype":"image/png"}},"name":"p{evil}","schema":"olm.package"}}"#
+    );
+    let channel = format!(
+        r#"{{"entries":[{{"name":"{evil}"}}],"name":"{evil}","package":"p{evil}","schema":"olm.channel"}}"#
+    );
+    let bundle = format!(
+        r#"{{"image":"{evil}","name":"{evil}","package":"p{evil}","properties":[{{"type":"olm.package","value":{{"packageName":"p{evil}","version":"1.0.0"}}}},{{"type":"olm.csv.metadata","value":{{"displayName":"{evil}","keywords":["{evil}"],"provider":{{"name":"{evil}"}},"annotations":{{"categories":"{evil}","description":"{evil}"}}}}}}],"schema":"olm.bundle"}}"#
+    );
+    let deprecation = format!(
+        r#"{{"entries":[{{"message":"{evil}","reference":{{"schema":"olm.package"}}}}],"package":"p{evil}","schema":"olm.deprecations"}}"#
+    );
+    let name = "p<script>alert(1)</script>\"'";
+    put(
+        &running.store,
+        "cat",
+        [
+            ("olm.package", "", name, package.as_str()),
+            ("olm.channel", name, &name[1..], channel.as_str()),
+            ("olm.bundle", name, &name[1..], bundle.as_str()),
+            ("olm.deprecations", name, "", deprecation.as_str()),
+        ],
+    );
+    let escaped = "p%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27";
+    let page = format!("/packages/cat/{escaped}");
+    for path in ["/", "/?q=script", page.as_str()] {
+        let answer = request(running.address, "GET", path, "").await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(
+            text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+            "{path}: {text}"
+        );
+        for harm in ["<script", "javascript:alert(1)\"", "onerror=\"", "\"'\""] {
+            assert!(!text.contains(harm), "{harm} in {path}: {text}");
+        }
+    }
+    let search = request(running.address, "GET", "/?q=%22%3E%3Cscript%3E", "").await;
+    let text = String::from_utf8(search.body).unwrap();
+    assert!(text.contains("value=\"&quot;&gt;&lt;script&gt;\""), "{text}");
+}
+
+#[tokio::test]
+async fn the_page_of_a_package_says_how_to_install_it() {
+    let running = start(Limits::default()).await;
+    put(
+        &running.store,
+        "cat",
+        [
+            (
+                "olm.package",
+                "",
+                "db",
+                r##"{"defaultChannel":"stable","description":"# About\n\nA *database*.","name":"db","schema":"olm.package"}"##,
+            ),
+            (
+                "olm.channel",
+                "db",
+                "stable",
+                r#"{"entries":[{"name":"db.v1"},{"name":"db.v2","replaces":"db.v1"}],"name":"stable","package":"db","schema":"olm.channel"}"#,
+            ),
+            (
+                "olm.bundle",
+                "db",
+                "db.v2",
+                r#"{"image":"r/db:2","name":"db.v2","package":"db","properties":[{"type":"olm.package","value":{"packageName":"db","version":"2.0.0"}}],"schema":"olm.bundle"}"#,
+            ),
+        ],
+    );
+    let page = request(running.address, "GET", "/packages/cat/db", "").await;
+    let text = String::from_utf8(page.body).unwrap();
+    for part in [
+        "<em>database</em>",
+        "stable (default): <code>db.v2</code>",
+        "<td>2.0.0</td>",
+        "kind: ClusterExtension",
+        "packageName: &quot;db&quot;",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    for (path, status) in [
+        ("/packages/cat/none", 404),
+        ("/packages/none/db", 404),
+        ("/packages/CAT/db", 400),
+        ("/style.css", 200),
+        ("/?x=1", 400),
+    ] {
+        assert_eq!(
+            request(running.address, "GET", path, "").await.status,
+            status,
+            "{path}"
+        );
+    }
+}
