@@ -181,7 +181,8 @@ async fn remove_with_account(world: &World, name: &str) -> Result<()> {
     extensions(world).delete(name, &DeleteParams::default()).await?;
     let message = await_progressing(world, name, reason::RETRYING, "does not exist").await?;
     for part in [
-        "cannot remove the 7 object(s)",
+        "cannot remove the objects of this revision",
+        "object(s) may be left: ",
         &format!("service account {name}/{installer}"),
         user::UNINSTALL,
     ] {

@@ -12,7 +12,6 @@ use std::{
 };
 
 use http::{HeaderValue, header::AUTHORIZATION};
-use jiff::Timestamp;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Namespace, ServiceAccount},
@@ -245,6 +244,8 @@ impl TokenCell {
             }),
             ..TokenRequest::default()
         };
+        // The server's clock may differ from ours: only how long it grants counts, from the moment of asking.
+        let asked = Instant::now();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), &account.namespace);
         let answer = match accounts
             .create_token_request(&account.name, &PostParams::default(), &request)
@@ -268,17 +269,17 @@ impl TokenCell {
         let mut header = HeaderValue::from_str(&format!("Bearer {}", status.token.unwrap_or_default()))
             .map_err(|_| unavailable("the token is not one".to_owned()))?;
         header.set_sensitive(true);
-        // The clocks may differ; what was asked for is the upper bound.
-        let left = status
-            .expiration_timestamp
-            .map(|at| Duration::try_from(at.0.duration_since(Timestamp::now())));
-        let left = left.and_then(Result::ok).unwrap_or_default();
-        let left = left.min(Duration::from_secs(TOKEN_SECONDS.unsigned_abs()));
-        let now = Instant::now();
+        let granted = answer.spec.and_then(|spec| spec.expiration_seconds);
+        let life = Duration::from_secs(
+            granted
+                .unwrap_or(TOKEN_SECONDS)
+                .clamp(0, TOKEN_SECONDS)
+                .unsigned_abs(),
+        );
         Ok(Token {
             header,
-            renew: now + left.mul_f64(RENEW_AFTER),
-            expires: now + left,
+            renew: asked + life.mul_f64(RENEW_AFTER),
+            expires: asked + life,
         })
     }
 
@@ -307,6 +308,24 @@ mod tests {
             "", "name", "/name", "ns/", "a/b/c", "../name", "ns/..", "ns/a?b", "ns/A", "ns/%2f",
         ] {
             assert!(wrong.parse::<AccountName>().is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_lives_as_long_as_the_server_grants_whatever_its_clock_says() {
+        for (granted, expected) in [(Some(3600), 1), (Some(600), 1), (None, 1), (Some(0), 2)] {
+            let answer = serde_json::json!({
+                "metadata": {}, "spec": {"audiences": [], "expirationSeconds": granted},
+                "status": {"token": "t", "expirationTimestamp": "2001-01-01T00:00:00Z"},
+            });
+            let (own, asked) = crate::cluster::fake::client(move |_, _| (201, answer.clone()));
+            let config = Config::new("http://localhost".parse().unwrap());
+            let accounts = Accounts::new(&config, own).unwrap();
+            let account: AccountName = "ns/name".parse().unwrap();
+            for _ in 0..2 {
+                accounts.client(&account).await.unwrap();
+            }
+            assert_eq!(asked.lock().unwrap().len(), expected, "{granted:?}");
         }
     }
 }

@@ -123,6 +123,31 @@ pub struct Coverage {
 impl Coverage {
     /// What is known of an object.
     pub fn look(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> Look {
+        let seen = self.view(resource, namespace, name, |seen, listed, newest| match seen {
+            Some(seen) => Look::There {
+                uid: seen.uid.clone(),
+                resource_version: seen.resource_version.clone(),
+            },
+            None => Look::Absent { listed, newest },
+        });
+        seen.unwrap_or(Look::Unwatched)
+    }
+
+    /// Whether a ClusterObjectSet is among the owners of an object; `None` when nobody watches it.
+    pub fn owns(&self, set: &str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Option<bool> {
+        self.view(resource, namespace, name, |seen, _, _| {
+            seen.is_some_and(|seen| seen.owners.iter().any(|owner| owner == set))
+        })
+    }
+
+    /// What a watch knows of an object, when the objects were listed, and the newest resourceVersion.
+    fn view<T>(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+        answer: impl FnOnce(Option<&Seen>, Instant, u64) -> T,
+    ) -> Option<T> {
         let namespace = if resource.scope == Scope::Cluster {
             ""
         } else {
@@ -130,23 +155,13 @@ impl Coverage {
         };
         let everywhere = (Arc::clone(resource), None);
         let here = (Arc::clone(resource), Some(namespace.to_owned()));
-        let Some(view) = self.views.get(&everywhere).or_else(|| self.views.get(&here)) else {
-            return Look::Unwatched;
-        };
+        let view = self.views.get(&everywhere).or_else(|| self.views.get(&here))?;
         let view = view.read().unwrap_or_else(PoisonError::into_inner);
         let (Some(listed), None) = (view.listed, view.refused) else {
-            return Look::Unwatched;
+            return None;
         };
-        match view.objects.get(&(namespace.to_owned(), name.to_owned())) {
-            Some(seen) => Look::There {
-                uid: seen.uid.clone(),
-                resource_version: seen.resource_version.clone(),
-            },
-            None => Look::Absent {
-                listed,
-                newest: view.newest,
-            },
-        }
+        let seen = view.objects.get(&(namespace.to_owned(), name.to_owned()));
+        Some(answer(seen, listed, view.newest))
     }
 }
 
@@ -167,8 +182,8 @@ impl Watches {
         }
     }
 
-    /// Watches what a user needs and nothing else any longer. The account's client is used where the controller may not
-    /// watch.
+    /// Watches what a user needs and nothing else any longer. The account's client, if there is one, is used where the
+    /// controller may not watch.
     ///
     /// # Errors
     /// The server could not be asked who may watch.
@@ -176,13 +191,13 @@ impl Watches {
         &self,
         user: &str,
         needs: &[Need],
-        account: &AccountName,
-        client: &Client,
+        account: Option<(&AccountName, &Client)>,
     ) -> Result<Coverage, kube::Error> {
         let mut keys = HashSet::new();
         for need in needs {
-            keys.extend(self.keys(need, account, client).await?);
+            keys.extend(self.keys(need, account).await?);
         }
+        let client = account.map_or(&self.own, |(_, client)| client);
         let mut state = self.lock();
         let before = state
             .wants
@@ -228,8 +243,7 @@ impl Watches {
     async fn keys(
         &self,
         need: &Need,
-        account: &AccountName,
-        client: &Client,
+        account: Option<(&AccountName, &Client)>,
     ) -> Result<Vec<Key>, kube::Error> {
         let resource = &need.resource;
         let key = |namespace: Option<&str>, viewer| Key {
@@ -248,6 +262,9 @@ impl Watches {
         {
             return Ok(vec![key(None, Viewer::Controller)]);
         }
+        let Some((account, client)) = account else {
+            return Ok(Vec::new());
+        };
         let viewer = Viewer::Account(account.clone());
         let mut keys = Vec::new();
         for namespace in &need.namespaces {

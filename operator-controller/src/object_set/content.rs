@@ -16,6 +16,8 @@ use super::canonical;
 
 /// How large an object may be once it is decompressed, in bytes.
 const MAX_DECOMPRESSED: u64 = 10 * 1024 * 1024;
+/// How large all objects of a set that lie in Secrets may be together, in bytes, both as they lie there and decompressed.
+pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 
 /// Names a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +109,14 @@ pub enum ContentError {
         /// The key.
         key: String,
     },
+    /// All objects together are too large.
+    #[error(
+        "resolving ref in phase \"{phase}\": the objects that lie in Secrets exceed the maximum size of all of them ({MAX_TOTAL} bytes)"
+    )]
+    TooMuch {
+        /// The phase of the reference that is one too many.
+        phase: String,
+    },
     /// An object cannot be read.
     #[error(
         "resolving ref in phase \"{phase}\": unmarshaling object from key \"{key}\" in Secret {secret}: {problem}"
@@ -147,13 +157,18 @@ pub fn secret_of(reference: &ObjectReference, system_namespace: &str) -> SecretN
     }
 }
 
-/// Every Secret that the phases refer to.
-pub fn secrets_of(spec: &ClusterObjectSetSpec, system_namespace: &str) -> BTreeSet<SecretName> {
+/// Every Secret that the phases refer to, with the keys.
+pub fn secrets_of(
+    spec: &ClusterObjectSetSpec,
+    system_namespace: &str,
+) -> BTreeMap<SecretName, BTreeSet<String>> {
     let objects = spec.phases.iter().flat_map(|phase| &phase.objects);
-    objects
-        .filter_map(|object| object.reference.as_ref())
-        .map(|r| secret_of(r, system_namespace))
-        .collect()
+    let mut found: BTreeMap<SecretName, BTreeSet<String>> = BTreeMap::new();
+    for reference in objects.filter_map(|object| object.reference.as_ref()) {
+        let keys = found.entry(secret_of(reference, system_namespace)).or_default();
+        keys.insert(reference.key.clone());
+    }
+    found
 }
 
 /// Puts every object in its place. `secrets` holds the Secrets that exist of those that [`secrets_of`] names.
@@ -173,6 +188,8 @@ pub fn resolve(
     if !mutable.is_empty() {
         return Err(ContentError::Mutable(mutable));
     }
+    let mut resolved: BTreeMap<(SecretName, &str), Referenced> = BTreeMap::new();
+    let mut total = 0;
     let mut phases = Vec::with_capacity(spec.phases.len());
     for phase in &spec.phases {
         let mut objects = Vec::with_capacity(phase.objects.len());
@@ -181,7 +198,18 @@ pub fn resolve(
                 (Some(object), _) => Value::Object(object.clone()),
                 (None, Some(reference)) => {
                     let secret = secret_of(reference, system_namespace);
-                    referenced(&phase.name, secrets.get(&secret), secret, &reference.key)?
+                    let place = (secret.clone(), reference.key.as_str());
+                    let referenced = match resolved.get(&place) {
+                        Some(known) => known.clone(),
+                        None => referenced(&phase.name, secrets.get(&secret), secret, &reference.key)?,
+                    };
+                    total += referenced.size;
+                    if total > MAX_TOTAL {
+                        return Err(ContentError::TooMuch {
+                            phase: phase.name.clone(),
+                        });
+                    }
+                    resolved.entry(place).or_insert(referenced).object.clone()
                 }
                 (None, None) => Value::Null,
             };
@@ -204,12 +232,20 @@ pub fn resolve(
     Ok(Content { phases })
 }
 
+/// An object out of a Secret.
+#[derive(Debug, Clone)]
+struct Referenced {
+    object: Value,
+    /// How many bytes it had.
+    size: u64,
+}
+
 fn referenced(
     phase: &str,
     content: Option<&SecretContent>,
     secret: SecretName,
     key: &str,
-) -> Result<Value, ContentError> {
+) -> Result<Referenced, ContentError> {
     let (phase, key) = (phase.to_owned(), key.to_owned());
     let Some(content) = content else {
         return Err(ContentError::MissingSecret { phase, secret });
@@ -226,14 +262,14 @@ fn referenced(
             Ok(length) if length as u64 > MAX_DECOMPRESSED => {
                 return Err(ContentError::TooLarge { phase, secret, key });
             }
-            Ok(_) => serde_json::from_slice(&plain).map_err(|error| error.to_string()),
+            Ok(_) => parse(&plain),
             Err(error) => Err(error.to_string()),
         }
     } else {
-        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+        parse(bytes)
     };
     match parsed {
-        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(referenced) if referenced.object.is_object() => Ok(referenced),
         Ok(_) => Err(ContentError::Unreadable {
             phase,
             secret,
@@ -247,6 +283,12 @@ fn referenced(
             problem,
         }),
     }
+}
+
+fn parse(bytes: &[u8]) -> Result<Referenced, String> {
+    let object = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let size = bytes.len() as u64;
+    Ok(Referenced { object, size })
 }
 
 impl Content {
@@ -363,8 +405,8 @@ mod tests {
         )]);
         let spec = spec(&[("s", "a"), ("s", "b")]);
         assert_eq!(
-            secrets_of(&spec, "system").into_iter().collect::<Vec<_>>(),
-            [named("s")]
+            secrets_of(&spec, "system"),
+            BTreeMap::from([(named("s"), BTreeSet::from(["a".to_owned(), "b".to_owned()]))])
         );
         let content = resolve(&spec, &secrets, "system").unwrap();
         let objects: Vec<_> = content.phases[0]
@@ -408,6 +450,18 @@ mod tests {
                 expected
             );
         }
+    }
+
+    #[test]
+    fn all_objects_together_are_bounded_however_often_one_is_referred_to() {
+        let mut large = br#"{"kind":"A"}"#.to_vec();
+        large.resize(usize::try_from(MAX_DECOMPRESSED).unwrap(), b' ');
+        let secrets = BTreeMap::from([(named("s"), secret(true, &[("a", &zipped(&large))]))]);
+        let fitting = usize::try_from(MAX_TOTAL / MAX_DECOMPRESSED).unwrap();
+        let outcome = |count: usize| resolve(&spec(&vec![("s", "a"); count]), &secrets, "system").map(drop);
+        assert_eq!(outcome(fitting), Ok(()));
+        let phase = "deploy".to_owned();
+        assert_eq!(outcome(fitting + 1), Err(ContentError::TooMuch { phase }));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -57,6 +60,8 @@ pub struct Context {
     queue: Queue<String>,
     sets: Mutex<HashMap<String, Arc<ClusterObjectSet>>>,
     memories: Mutex<HashMap<String, Memory>>,
+    /// Moves whenever kinds come or go.
+    kinds: AtomicU64,
 }
 
 impl Context {
@@ -98,11 +103,11 @@ impl Context {
             queue,
             sets: Mutex::default(),
             memories: Mutex::default(),
+            kinds: AtomicU64::new(0),
         }
     }
 
-    /// The other revisions of the same extension. A set counts only if the same object controls it, or none: the label
-    /// alone is anybody's to write.
+    /// The other revisions of the same extension.
     pub(super) fn siblings(&self, set: &ClusterObjectSet) -> Vec<Arc<ClusterObjectSet>> {
         let Some(owner) = set
             .label(names::label::OWNER_NAME)
@@ -110,13 +115,12 @@ impl Context {
         else {
             return Vec::new();
         };
-        let controller = controller_uid(set);
         lock(&self.sets)
             .values()
             .filter(|other| {
                 other.label(names::label::OWNER_NAME) == Some(owner)
                     && other.name() != set.name()
-                    && controller_uid(other).is_none_or(|uid| Some(uid) == controller)
+                    && belong_together(set, other)
             })
             .cloned()
             .collect()
@@ -130,8 +134,14 @@ impl Context {
             return Outcome::Done;
         };
         let mut memory = lock(&self.memories).remove(&name).unwrap_or_default();
+        let kinds = self.kinds.load(Ordering::SeqCst);
         let again = reconcile(self, &set, &mut memory).await;
-        lock(&self.memories).insert(name, memory);
+        let misses_kinds = memory.misses_kinds;
+        lock(&self.memories).insert(name.clone(), memory);
+        if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
+            // They came while nobody could see that they were missed.
+            self.queue.add_after(name, GATHERING);
+        }
         match again {
             Again::OnChange => Outcome::Done,
             Again::After(delay) => Outcome::After(delay),
@@ -155,18 +165,23 @@ impl Context {
         self.reviews.retain(|account| used.contains(account));
     }
 
-    /// Follows the sets themselves.
+    /// Follows the sets themselves. None is worked on before all are known: what may be done to an object depends on the
+    /// other revisions.
     async fn follow_sets(&self) {
         let api: Api<DeserializeGuard<ClusterObjectSet>> = Api::all(self.own.clone());
         let events = watcher(api, watcher::Config::default()).default_backoff();
         pin_mut!(events);
         let mut listed = HashSet::new();
+        let mut changed = Vec::new();
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => listed.clear(),
+                Ok(Event::Init) => {
+                    listed.clear();
+                    changed.clear();
+                }
                 Ok(Event::InitApply(DeserializeGuard(Ok(set)))) => {
                     listed.insert(set.name().to_owned());
-                    self.changed(set);
+                    changed.extend(self.note(set));
                 }
                 Ok(Event::InitDone) => {
                     let gone: Vec<String> = lock(&self.sets)
@@ -177,28 +192,42 @@ impl Context {
                     for name in &gone {
                         self.gone(name);
                     }
+                    for name in changed.drain(..) {
+                        self.queue.add(name);
+                    }
                 }
-                Ok(Event::Apply(DeserializeGuard(Ok(set)))) => self.changed(set),
+                Ok(Event::Apply(DeserializeGuard(Ok(set)))) => {
+                    if let Some(name) = self.note(set) {
+                        self.queue.add(name);
+                    }
+                }
                 Ok(Event::Delete(DeserializeGuard(Ok(set)))) => self.gone(set.name()),
-                Ok(
-                    Event::InitApply(DeserializeGuard(Err(error)))
-                    | Event::Apply(DeserializeGuard(Err(error)))
-                    | Event::Delete(DeserializeGuard(Err(error))),
-                ) => tracing::error!(%error, "a ClusterObjectSet cannot be read"),
+                Ok(Event::Delete(DeserializeGuard(Err(error)))) => {
+                    self.gone(&error.metadata.name.unwrap_or_default());
+                }
+                Ok(Event::InitApply(DeserializeGuard(Err(error)))) => {
+                    tracing::error!(%error, "a ClusterObjectSet cannot be read");
+                    // It is there all the same.
+                    listed.extend(error.metadata.name);
+                }
+                Ok(Event::Apply(DeserializeGuard(Err(error)))) => {
+                    tracing::error!(%error, "a ClusterObjectSet cannot be read");
+                }
                 Err(error) => tracing::debug!(%error, "the watch of ClusterObjectSets is interrupted"),
             }
         }
     }
 
-    fn changed(&self, mut set: ClusterObjectSet) {
+    /// Keeps the set and gives its name if there is something to do.
+    fn note(&self, mut set: ClusterObjectSet) -> Option<String> {
         set.metadata.managed_fields = None;
         let name = set.name().to_owned();
         let mark = mark(&set);
         let before = lock(&self.sets).insert(name.clone(), Arc::new(set));
         // Nearly every other event is our own status.
-        if before.is_none_or(|before| self::mark(&before) != mark) {
-            self.queue.add(name);
-        }
+        before
+            .is_none_or(|before| self::mark(&before) != mark)
+            .then_some(name)
     }
 
     fn gone(&self, name: &str) {
@@ -228,6 +257,7 @@ impl Context {
                     continue;
                 }
             }
+            self.kinds.fetch_add(1, Ordering::SeqCst);
             let missing: Vec<String> = {
                 let memories = lock(&self.memories);
                 memories
@@ -243,7 +273,22 @@ impl Context {
     }
 }
 
-fn controller_uid(set: &ClusterObjectSet) -> Option<&str> {
+/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same object
+/// must control both, or none. One that was orphaned counts if it works as the same account, which only those may say
+/// who may act as it.
+fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
+    let account = |set: &ClusterObjectSet| {
+        set.annotation(names::annotation::SERVICE_ACCOUNT)
+            .map(str::to_owned)
+    };
+    match (controller_uid(set), controller_uid(other)) {
+        (Some(_), None) => account(set).is_some() && account(set) == account(other),
+        (ours, theirs) => ours == theirs,
+    }
+}
+
+/// The UID of whatever controls a set.
+pub(super) fn controller_uid(set: &ClusterObjectSet) -> Option<&str> {
     let owners = set.metadata.owner_references.as_deref().unwrap_or_default();
     owners
         .iter()
@@ -275,7 +320,16 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let work = context
         .queue
         .run(context.options.concurrency, stop.clone(), |name| {
-            context.work(name)
+            // On its own task, so that all processors are used: large contents take time to digest and compare.
+            let context = Arc::clone(&context);
+            let work = tokio::spawn(async move { context.work(name).await });
+            async {
+                work.await.unwrap_or_else(|error| {
+                    error
+                        .try_into_panic()
+                        .map_or(Outcome::Failed, |panic| std::panic::resume_unwind(panic))
+                })
+            }
         });
     let follow = async {
         tokio::select! {
@@ -287,4 +341,40 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         stop.cancel();
     };
     futures::join!(work, follow);
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+
+    #[test]
+    fn revisions_belong_together_when_one_object_controls_both_or_one_was_orphaned() {
+        let set = |controller: Option<&str>, account: Option<&str>| {
+            let mut set = ClusterObjectSet::default();
+            set.metadata.owner_references = controller.map(|uid| {
+                vec![OwnerReference {
+                    uid: uid.to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            });
+            let key = names::annotation::SERVICE_ACCOUNT.to_owned();
+            set.metadata.annotations = account.map(|account| [(key, account.to_owned())].into());
+            set
+        };
+        for (one, other, expected) in [
+            ((Some("a"), Some("n/x")), (Some("a"), Some("n/y")), true),
+            ((Some("a"), Some("n/x")), (Some("b"), Some("n/x")), false),
+            ((Some("a"), Some("n/x")), (None, Some("n/x")), true),
+            ((Some("a"), Some("n/x")), (None, Some("n/y")), false),
+            ((Some("a"), None), (None, None), false),
+            ((None, Some("n/x")), (Some("a"), Some("n/x")), false),
+            ((None, Some("n/x")), (None, Some("n/y")), true),
+        ] {
+            let found = belong_together(&set(one.0, one.1), &set(other.0, other.1));
+            assert_eq!(found, expected, "{one:?} {other:?}");
+        }
+    }
 }

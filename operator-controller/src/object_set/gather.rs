@@ -6,69 +6,91 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use olm_api::{ClusterObjectSet, names};
 
-use super::content::{SecretContent, SecretName, secrets_of};
+use super::content::{MAX_TOTAL, SecretContent, SecretName, secrets_of};
 use crate::cluster::identity::is_name;
 
-/// A Secret could not be read.
+/// Why Secrets could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("getting Secret {name}")]
-pub struct GatherError {
-    name: SecretName,
-    #[source]
-    source: kube::Error,
+pub enum GatherError {
+    /// The server did not say.
+    #[error("getting Secret {name}: {source}")]
+    Unread {
+        /// The Secret.
+        name: SecretName,
+        /// What the server said.
+        source: kube::Error,
+    },
+    /// Only an account may read it, and there is none.
+    #[error("getting Secret {0}: it was not made for this set, and there is no account to read it as")]
+    NotOurs(SecretName),
+    /// All of them together are too large.
+    #[error("the Secrets that objects lie in hold more than {MAX_TOTAL} bytes (up to Secret {0})")]
+    TooMuch(SecretName),
 }
 
-impl GatherError {
-    /// What the server said.
-    pub fn reason(&self) -> &kube::Error {
-        &self.source
-    }
-}
-
-/// Reads them, those that exist. The controller reads only Secrets that were made for this set or its extension in the
-/// managers' own namespace; all others are read as the account, so that nobody learns what he may not read himself.
+/// Reads them, those that exist, and of their data what the set refers to. The controller reads only Secrets that were
+/// made for this set in the managers' own namespace; all others are read as the account, so that nobody learns what he
+/// may not read himself.
 ///
 /// # Errors
-/// One could not be read.
+/// One could not be read, or they hold too much.
 pub async fn secrets(
     set: &ClusterObjectSet,
     system_namespace: &str,
     own: &Client,
-    account: &Client,
+    account: Option<&Client>,
 ) -> Result<BTreeMap<SecretName, SecretContent>, GatherError> {
     let mut found = BTreeMap::new();
-    for name in secrets_of(&set.spec, system_namespace) {
-        let mut secret = None;
-        if name.namespace == system_namespace {
-            secret = read(own, &name).await?.filter(|secret| made_for(set, secret));
+    let mut total = 0;
+    for (name, keys) in secrets_of(&set.spec, system_namespace) {
+        let Some(secret) = one(set, system_namespace, &name, own, account).await? else {
+            continue;
+        };
+        let data: BTreeMap<String, Vec<u8>> = secret
+            .data
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| keys.contains(key))
+            .map(|(key, value)| (key, value.0))
+            .collect();
+        total += data.values().map(|value| value.len() as u64).sum::<u64>();
+        if total > MAX_TOTAL {
+            return Err(GatherError::TooMuch(name));
         }
-        if secret.is_none() {
-            secret = match read(account, &name).await {
-                // Without the right to look, a Secret that is not there and one that is not his are the same.
-                Err(GatherError {
-                    source: kube::Error::Api(status),
-                    ..
-                }) if status.code == 403 && name.namespace == system_namespace => None,
-                other => other?,
-            };
-        }
-        if let Some(secret) = secret {
-            let data = secret
-                .data
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key, value.0))
-                .collect();
-            found.insert(
-                name,
-                SecretContent {
-                    immutable: secret.immutable == Some(true),
-                    data,
-                },
-            );
-        }
+        let immutable = secret.immutable == Some(true);
+        found.insert(name, SecretContent { immutable, data });
     }
     Ok(found)
+}
+
+async fn one(
+    set: &ClusterObjectSet,
+    system_namespace: &str,
+    name: &SecretName,
+    own: &Client,
+    account: Option<&Client>,
+) -> Result<Option<Secret>, GatherError> {
+    let ours = name.namespace == system_namespace;
+    let mut exists = true;
+    if ours {
+        let secret = read(own, name).await?;
+        exists = secret.is_some();
+        if let Some(secret) = secret.filter(|secret| made_for(set, secret)) {
+            return Ok(Some(secret));
+        }
+    }
+    match account {
+        // Without the right to look, a Secret that is not there and one that is not his are the same.
+        Some(account) => match read(account, name).await {
+            Err(GatherError::Unread {
+                source: kube::Error::Api(status),
+                ..
+            }) if status.code == 403 && ours => Ok(None),
+            other => other,
+        },
+        None if exists => Err(GatherError::NotOurs(name.clone())),
+        None => Ok(None),
+    }
 }
 
 async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, GatherError> {
@@ -77,67 +99,79 @@ async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, Gath
         return Ok(None);
     }
     let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
-    api.get_opt(&name.name).await.map_err(|source| GatherError {
-        name: name.clone(),
-        source,
-    })
+    api.get_opt(&name.name)
+        .await
+        .map_err(|source| GatherError::Unread {
+            name: name.clone(),
+            source,
+        })
 }
 
+/// Whether a Secret was made to hold objects of this very set: the set controls it, or nobody does yet and it says so
+/// itself. Labels alone say nothing about a Secret that has an owner.
 fn made_for(set: &ClusterObjectSet, secret: &Secret) -> bool {
-    let label = |key: &str| {
-        secret
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get(key))
-            .map(String::as_str)
-    };
-    let owner = set
-        .label(names::label::OWNER_NAME)
-        .filter(|owner| !owner.is_empty());
+    let controller = secret
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true));
+    let revision = secret
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(names::label::REVISION_NAME));
     secret.type_.as_deref() == Some(names::OBJECT_DATA_SECRET_TYPE)
-        && (label(names::label::REVISION_NAME) == Some(set.name())
-            || (owner.is_some() && label(names::label::OWNER_NAME) == owner))
+        && match controller {
+            Some(owner) => Some(&owner.uid) == set.metadata.uid.as_ref(),
+            None => revision.map(String::as_str) == Some(set.name()),
+        }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
     use super::*;
 
-    fn secret(kind: &str, labels: &[(&str, &str)]) -> Secret {
-        let mut secret = Secret {
-            type_: Some(kind.to_owned()),
-            ..Secret::default()
-        };
-        secret.metadata.labels = Some(
-            labels
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect(),
-        );
-        secret
-    }
-
     #[test]
-    fn only_secrets_made_for_the_set_or_its_extension_are_its_own() {
+    fn only_secrets_made_for_the_very_set_are_its_own() {
         let mut set = ClusterObjectSet::default();
         set.metadata.name = Some("e-1".to_owned());
+        set.metadata.uid = Some("us".to_owned());
         set.metadata.labels = Some([(names::label::OWNER_NAME.to_owned(), "e".to_owned())].into());
-        let (data, revision, owner) = (
-            names::OBJECT_DATA_SECRET_TYPE,
-            names::label::REVISION_NAME,
-            names::label::OWNER_NAME,
-        );
-        for (kind, labels, expected) in [
-            (data, vec![(revision, "e-1")], true),
-            (data, vec![(owner, "e"), (revision, "e-0")], true),
-            (data, vec![(owner, "f")], false),
-            (data, vec![], false),
-            ("Opaque", vec![(revision, "e-1")], false),
+        let data = names::OBJECT_DATA_SECRET_TYPE;
+        for (kind, controller, revision, expected) in [
+            (data, Some("us"), "e-1", true),
+            (data, Some("us"), "e-0", true),
+            (data, Some("other"), "e-1", false),
+            (data, None, "e-1", true),
+            (data, None, "e-0", false),
+            ("Opaque", Some("us"), "e-1", false),
         ] {
-            assert_eq!(made_for(&set, &secret(kind, &labels)), expected);
+            let mut secret = Secret {
+                type_: Some(kind.to_owned()),
+                ..Secret::default()
+            };
+            secret.metadata.labels = Some(
+                [
+                    (names::label::OWNER_NAME.to_owned(), "e".to_owned()),
+                    (names::label::REVISION_NAME.to_owned(), revision.to_owned()),
+                ]
+                .into(),
+            );
+            secret.metadata.owner_references = controller.map(|uid| {
+                vec![OwnerReference {
+                    uid: uid.to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            });
+            assert_eq!(
+                made_for(&set, &secret),
+                expected,
+                "{kind} {controller:?} {revision}"
+            );
         }
-        set.metadata.labels = None;
-        assert!(!made_for(&set, &secret(data, &[(owner, "")])));
     }
 }

@@ -15,6 +15,7 @@ use olm_api::{
 };
 
 use super::{
+    acting::identify,
     content::{self, Content, ContentError},
     controller::Context,
     engine::{
@@ -22,12 +23,10 @@ use super::{
         rollout::{Mode, Report, RolloutEnd, Settings},
     },
     executor::Executor,
-    gather,
+    gather::{self, GatherError},
     memory::{Memory, Phases},
     policy::{Policy, Uninstall},
-    records,
-    removal::{self, Work, archive, kept},
-    rights,
+    records, removal, rights,
     status::{self, Deadline, Facts, Verdict},
     validate,
 };
@@ -39,7 +38,7 @@ use crate::cluster::{
 /// When an error that a user must mend is looked at again.
 const LATER: Duration = Duration::from_secs(10);
 /// When missing rights and accounts are looked at again.
-const RIGHTS: Duration = Duration::from_secs(15);
+pub(super) const RIGHTS: Duration = Duration::from_secs(15);
 /// When the record itself has changed under our hands.
 const STALE: Duration = Duration::from_millis(200);
 /// When a set is looked at again of which nobody may watch some objects: while it rolls out, and later.
@@ -79,6 +78,16 @@ impl Conclusion {
 
     pub(super) fn retrying(message: impl Into<String>, again: Again) -> Self {
         Self::new(Verdict::Retrying(message.into()), again)
+    }
+
+    /// The same with another message, where the verdict has one.
+    pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
+        self.verdict = self.verdict.map(|verdict| match verdict {
+            Verdict::Blocked(message) => Verdict::Blocked(reword(&message)),
+            Verdict::Retrying(message) => Verdict::Retrying(reword(&message)),
+            other => other,
+        });
+        self
     }
 
     pub(super) fn silent(again: Again) -> Self {
@@ -197,19 +206,6 @@ async fn tell(
     })
 }
 
-/// The account under which all objects of the set are worked on.
-fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, String> {
-    match set.annotation(names::annotation::SERVICE_ACCOUNT) {
-        Some(text) => text.parse().map_err(|error: crate::cluster::identity::AccountNameError| error.to_string()),
-        None => context.options.default_account.clone().ok_or_else(|| {
-            format!(
-                "no service account is named: the annotation {} is absent and no default account is configured",
-                names::annotation::SERVICE_ACCOUNT
-            )
-        }),
-    }
-}
-
 /// A run over a set that is to exist.
 async fn keep(
     context: &Context,
@@ -237,29 +233,21 @@ async fn keep(
             ));
         }
     };
-    let (account, client) = match identify(context, set).await {
-        Ok(identified) => identified,
-        Err(conclusion) => return Ok(conclusion),
+    if archived {
+        return Ok(removal::archive(context, set, memory, policy).await);
+    }
+    let actor = match identify(context, set).await {
+        Ok(actor) => actor,
+        Err(nobody) => return Ok(nobody.conclusion()),
     };
-    let phases = match load(context, set, memory, &client).await {
+    let phases = match load(context, set, memory, Some(&actor.client)).await {
         Ok(phases) => phases,
         Err(conclusion) => return Ok(conclusion),
     };
-    if let Err(error) = check_observed(set, &phases) {
+    if let Err(error) = check_observed(set, memory) {
         return Ok(Conclusion::new(Verdict::Blocked(error), Again::OnChange));
     }
     let outline = outline(context, set, &phases);
-    if archived {
-        let work = Work {
-            context,
-            set,
-            account: &account,
-            client: &client,
-            outline: &outline,
-            kept: kept(policy, &outline),
-        };
-        return Ok(archive(work, memory).await);
-    }
     let faults = memory
         .content
         .as_ref()
@@ -278,13 +266,13 @@ async fn keep(
         Uninstall::Delete | Uninstall::KeepCrds => (&[names::finalizer::TEARDOWN], &[records::ORPHAN]),
     };
     records::finalizers(&context.own, set, add, remove).await?;
-    let rights = rights::missing(context, &account, &client, &outline, memory.content.as_deref()).await;
+    let rights = rights::missing(context, &actor, &outline, memory.content.as_deref()).await;
     match rights {
         Ok(None) => {}
         Ok(Some(missing)) => return Ok(Conclusion::retrying(missing, Again::After(RIGHTS))),
         Err(error) => return Ok(Conclusion::retrying(error.to_string(), Again::Backoff)),
     }
-    let coverage = match rights::watch(context, set.name(), &account, &client, &outline).await {
+    let coverage = match rights::watch(context, set.name(), Some(&actor), &outline).await {
         Ok(coverage) => coverage,
         Err(error) => {
             return Ok(Conclusion::retrying(
@@ -293,24 +281,11 @@ async fn keep(
             ));
         }
     };
-    let report = match roll_out(context, set, memory, policy, &client, &outline, &coverage).await {
+    let report = match roll_out(context, set, memory, policy, &actor.client, &outline, &coverage).await {
         Ok(report) => report,
         Err(conclusion) => return Ok(conclusion),
     };
-    conclude(context, set, memory, &account, report).await
-}
-
-/// The account and a client that acts as it.
-pub(super) async fn identify(
-    context: &Context,
-    set: &ClusterObjectSet,
-) -> Result<(AccountName, Client), Conclusion> {
-    let account =
-        account(context, set).map_err(|error| Conclusion::new(Verdict::Blocked(error), Again::OnChange))?;
-    match context.accounts.client(&account).await {
-        Ok(client) => Ok((account, client)),
-        Err(error) => Err(Conclusion::retrying(error.to_string(), Again::After(RIGHTS))),
-    }
+    conclude(context, set, memory, &actor.account, report).await
 }
 
 /// The phases, with their bodies in the memory when they had to be read.
@@ -318,12 +293,12 @@ pub(super) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
-    client: &Client,
+    account: Option<&Client>,
 ) -> Result<Arc<Phases>, Conclusion> {
     if let Some(phases) = &memory.phases {
         return Ok(Arc::clone(phases));
     }
-    let all = read(context, set, client).await?;
+    let all = read(context, set, account).await?;
     let phases = Arc::new(Phases::of(&all));
     memory.phases = Some(Arc::clone(&phases));
     memory.content = Some(Arc::new(all));
@@ -331,21 +306,24 @@ pub(super) async fn load(
 }
 
 /// The bodies.
-async fn read(context: &Context, set: &ClusterObjectSet, client: &Client) -> Result<Content, Conclusion> {
+async fn read(
+    context: &Context,
+    set: &ClusterObjectSet,
+    account: Option<&Client>,
+) -> Result<Content, Conclusion> {
     let system_namespace = &context.options.system_namespace;
-    let secrets = match gather::secrets(set, system_namespace, &context.own, client).await {
+    let secrets = match gather::secrets(set, system_namespace, &context.own, account).await {
         Ok(secrets) => secrets,
-        Err(error) => {
-            return Err(Conclusion::retrying(
-                format!("{error}: {}", error.reason()),
-                Again::Backoff,
-            ));
+        Err(error @ GatherError::TooMuch(_)) => {
+            return Err(Conclusion::retrying(error.to_string(), Again::After(RESYNC)));
         }
+        Err(error) => return Err(Conclusion::retrying(error.to_string(), Again::Backoff)),
     };
     content::resolve(&set.spec, &secrets, system_namespace).map_err(|error| match &error {
         ContentError::Mutable(_) => {
             Conclusion::new(Verdict::Blocked(error.to_string()), Again::After(RIGHTS))
         }
+        ContentError::TooMuch { .. } => Conclusion::retrying(error.to_string(), Again::After(RESYNC)),
         _ => Conclusion {
             lost: matches!(error, ContentError::MissingSecret { .. }),
             ..Conclusion::retrying(error.to_string(), Again::After(LATER))
@@ -353,7 +331,11 @@ async fn read(context: &Context, set: &ClusterObjectSet, client: &Client) -> Res
     })
 }
 
-fn check_observed(set: &ClusterObjectSet, phases: &Phases) -> Result<(), String> {
+/// Whether the phases that were read are those that were first seen.
+pub(super) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
+    let Some(phases) = &memory.phases else {
+        return Ok(());
+    };
     let observed = set
         .status
         .as_ref()
@@ -387,7 +369,7 @@ async fn bodies(
     if let Some(content) = &memory.content {
         return Ok(Arc::clone(content));
     }
-    let all = Arc::new(read(context, set, client).await?);
+    let all = Arc::new(read(context, set, Some(client)).await?);
     let changed = memory
         .phases
         .as_ref()

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use olm_api::{
     ClusterObjectSet,
@@ -14,6 +14,9 @@ use serde_json::json;
 
 /// The finalizer by which Kubernetes itself takes owner references off the objects instead of deleting them.
 pub const ORPHAN: &str = "orphan";
+
+/// The finalizer by which Kubernetes itself deletes the objects before the set.
+pub const FOREGROUND: &str = "foregroundDeletion";
 
 fn params() -> PatchParams {
     PatchParams {
@@ -94,6 +97,26 @@ pub async fn status(
     *set = api(client)
         .patch_status(set.name(), &params(), &Patch::Merge(&patch))
         .await?;
+    Ok(())
+}
+
+/// Has Kubernetes itself take the owner references off the objects of a set that is being deleted. A finalizer can no
+/// longer be added to it, but another way of deleting it may be asked for. `set` becomes what the server holds.
+///
+/// # Errors
+/// The set is another one, or could not be written.
+pub async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), kube::Error> {
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        preconditions: Some(Preconditions {
+            uid: set.metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    if let Some(now) = api(client).delete(set.name(), &params).await?.left() {
+        *set = now;
+    }
     Ok(())
 }
 

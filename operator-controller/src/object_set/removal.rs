@@ -1,38 +1,46 @@
 //! Taking a revision down: because it is archived, or because it is being deleted.
 
-use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
 
 use super::{
-    controller::Context,
-    engine::{Outline, Place, report, teardown::TeardownEnd},
+    acting::{Actor, identify_for_removal},
+    controller::{Context, controller_uid},
+    engine::{FailureKind, ObjectId, Outline, Place, report, teardown::TeardownEnd},
     executor::Executor,
     memory::Memory,
     policy::{Policy, Uninstall},
-    reconcile::{Again, Conclusion, identify, load, outline, retry},
+    reconcile::{Again, Conclusion, check_observed, load, outline, retry},
     records, rights,
     status::{self, Verdict},
 };
-use crate::cluster::identity::AccountName;
+use crate::cluster::{discover::Scope, identity::is_name};
 
 /// When objects that are being deleted are looked at again; watches are quicker.
 const REMOVING: Duration = Duration::from_secs(5);
+/// What a foreground deletion means.
+const IN_FOREGROUND: &str =
+    "the deletion is in the foreground: Kubernetes deletes what is owned at the same time, in its own order";
 
 /// What is taken down, and how.
-pub(super) struct Work<'a> {
-    pub(super) context: &'a Context,
-    pub(super) set: &'a ClusterObjectSet,
-    pub(super) account: &'a AccountName,
-    pub(super) client: &'a Client,
-    pub(super) outline: &'a Outline,
+struct Work<'a> {
+    context: &'a Context,
+    set: &'a ClusterObjectSet,
+    actor: &'a Actor,
+    outline: &'a Outline,
     /// The objects that are let go instead of deleted.
-    pub(super) kept: BTreeSet<Place>,
+    kept: BTreeSet<Place>,
 }
 
 /// The objects that the user wants to keep.
-pub(super) fn kept(policy: Policy, outline: &Outline) -> BTreeSet<Place> {
+fn kept(policy: Policy, outline: &Outline) -> BTreeSet<Place> {
     match policy.uninstall {
         Uninstall::Delete => BTreeSet::new(),
         Uninstall::KeepCrds => outline.custom_resources(),
@@ -41,15 +49,55 @@ pub(super) fn kept(policy: Policy, outline: &Outline) -> BTreeSet<Place> {
 }
 
 /// A run over an archived set that still has objects.
-pub(super) async fn archive(work: Work<'_>, memory: &mut Memory) -> Conclusion {
-    let (context, account) = (work.context, work.account);
+pub(super) async fn archive(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    policy: Policy,
+) -> Conclusion {
+    let (actor, outline) = match prepare(context, set, memory).await {
+        Ok((Ok(actor), outline)) => (actor, outline),
+        Ok((Err(nobody), outline)) => {
+            let left = left(context, set, memory, &outline).await;
+            let told = |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
+            return nobody.conclusion().reworded(told);
+        }
+        Err(conclusion) => return conclusion,
+    };
+    if let Err(error) = check_observed(set, memory) {
+        return Conclusion::new(Verdict::Blocked(error), Again::OnChange);
+    }
+    let work = Work {
+        context,
+        set,
+        actor: &actor,
+        outline: &outline,
+        kept: kept(policy, &outline),
+    };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
         TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(REMOVING)),
         TeardownEnd::Failed { phase, failures } => {
             let message = format!("error archiving revision: {}", report::failures(phase, &failures));
-            Conclusion::retrying(message, retry(context, account, &failures))
+            Conclusion::retrying(message, retry(context, &actor.account, &failures))
         }
+    }
+}
+
+/// As whom the set is taken down, and what it holds; which is known also when nobody can be acted as.
+async fn prepare(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+) -> Result<(Result<Actor, super::acting::Nobody>, Outline), Conclusion> {
+    let actor = identify_for_removal(context, set).await;
+    let client = actor.as_ref().ok().map(|actor| &actor.client);
+    match load(context, set, memory, client).await {
+        Ok(phases) => Ok((actor, outline(context, set, &phases))),
+        Err(conclusion) => Err(match actor {
+            Err(nobody) if !conclusion.lost => nobody.conclusion(),
+            _ => conclusion,
+        }),
     }
 }
 
@@ -57,17 +105,16 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
     let Work {
         context,
         set,
-        account,
-        client,
+        actor,
         outline,
         kept,
     } = work;
     // Without watches it only takes longer.
-    let coverage = rights::watch(context, set.name(), account, client, outline)
+    let coverage = rights::watch(context, set.name(), Some(actor), outline)
         .await
         .unwrap_or_default();
     let mut executor = Executor {
-        client,
+        client: &actor.client,
         discovery: &context.discovery,
         coverage: &coverage,
         outline,
@@ -78,6 +125,16 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         unwatched: AtomicBool::new(false),
     };
     executor.take_down(kept).await
+}
+
+/// How far a removal has come.
+enum Removal {
+    /// Nothing that is ours is left.
+    Done,
+    /// The user wants everything left behind, and nobody but Kubernetes itself can take our references off the objects.
+    LetGo,
+    /// Objects are left.
+    NotYet(Conclusion),
 }
 
 /// A run over a set that is being deleted.
@@ -93,8 +150,23 @@ pub(super) async fn delete(
     // Kubernetes itself lets the objects go, or nothing was left to take down.
     let done = records::has_finalizer(set, records::ORPHAN)
         || (set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions()));
-    if !done && let Some(conclusion) = remove(context, set, memory).await {
-        return Ok(conclusion);
+    if !done {
+        match remove(context, set, memory).await {
+            Removal::Done => {}
+            Removal::LetGo => {
+                tracing::info!(set = set.name(), "leaving the objects behind");
+                records::orphan(&context.own, set).await?;
+                if !records::has_finalizer(set, records::ORPHAN) {
+                    // Without it, the objects would be collected.
+                    let message = "the API server does not let the objects be left behind";
+                    return Ok(Conclusion::retrying(message, Again::Backoff));
+                }
+            }
+            Removal::NotYet(conclusion) if records::has_finalizer(set, records::FOREGROUND) => {
+                return Ok(conclusion.reworded(|message| format!("{message} ({IN_FOREGROUND})")));
+            }
+            Removal::NotYet(conclusion) => return Ok(conclusion),
+        }
     }
     context.watches.forget(set.name());
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
@@ -102,67 +174,166 @@ pub(super) async fn delete(
     Ok(Conclusion::silent(Again::OnChange))
 }
 
-/// Removes the objects; `None` when nothing that is ours is left.
-async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Option<Conclusion> {
+async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Removal {
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
-            return Some(Conclusion::new(
-                Verdict::Blocked(error.to_string()),
-                Again::OnChange,
-            ));
+            let verdict = Verdict::Blocked(error.to_string());
+            return Removal::NotYet(Conclusion::new(verdict, Again::OnChange));
         }
     };
-    let (account, client) = match identify(context, set).await {
-        Ok(identified) => identified,
-        Err(conclusion) => return Some(explain(conclusion, set)),
-    };
-    let phases = match load(context, set, memory, &client).await {
-        Ok(phases) => phases,
+    let orphan = policy.uninstall == Uninstall::Orphan;
+    let (actor, outline) = match prepare(context, set, memory).await {
+        Ok((Ok(actor), outline)) => (actor, outline),
+        Ok((Err(nobody), _)) if orphan && !nobody.is_transient() => return Removal::LetGo,
+        Err(_) if orphan => return Removal::LetGo,
+        Ok((Err(nobody), outline)) => {
+            let left = left(context, set, memory, &outline).await;
+            if left.is_empty() {
+                return Removal::Done;
+            }
+            return Removal::NotYet(explain(nobody.conclusion(), set, &left));
+        }
         Err(conclusion) if conclusion.lost && policy.uninstall == Uninstall::Delete => {
             // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
             tracing::warn!(
                 set = set.name(),
                 "the content is gone; leaving the objects to the garbage collector"
             );
-            return None;
+            return Removal::Done;
         }
-        Err(conclusion) => return Some(explain(conclusion, set)),
+        Err(conclusion) => return Removal::NotYet(explain(conclusion, set, &[])),
     };
-    let outline = outline(context, set, &phases);
     let work = Work {
         context,
         set,
-        account: &account,
-        client: &client,
+        actor: &actor,
         outline: &outline,
         kept: kept(policy, &outline),
     };
     match take_down(work, memory).await {
-        TeardownEnd::Complete => None,
+        TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Waiting { objects, .. } => {
             let message = format!("removing objects; waiting for {}", report::remaining(&objects));
-            Some(Conclusion::retrying(message, Again::After(REMOVING)))
+            Removal::NotYet(Conclusion::retrying(message, Again::After(REMOVING)))
         }
+        TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
-            let message = format!("error removing objects: {}", report::failures(phase, &failures));
-            Some(Conclusion::retrying(message, retry(context, &account, &failures)))
+            let message = report::failures(phase, &failures);
+            let again = retry(context, &actor.account, &failures);
+            let conclusion = Conclusion::retrying(message, again);
+            let left: Vec<ObjectId> = outline
+                .all_places()
+                .filter(|place| !memory.gone.contains(place))
+                .map(|place| outline.id(place))
+                .collect();
+            Removal::NotYet(explain(conclusion, set, &left))
         }
     }
 }
 
-/// Says what remains when a set that is being deleted cannot be taken down.
-fn explain(mut conclusion: Conclusion, set: &ClusterObjectSet) -> Conclusion {
-    let count: usize = set.spec.phases.iter().map(|phase| phase.objects.len()).sum();
-    let explained = |message: &str| {
-        format!(
-            "cannot remove the {count} object(s) of this revision: {message}; removal goes on once that is mended"
-        )
+/// Whether the account will not get further by trying again.
+fn refused(failures: &[(ObjectId, super::engine::Failure)]) -> bool {
+    failures
+        .iter()
+        .any(|(_, failure)| matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid))
+}
+
+/// The objects that may be left when nobody can be acted as, so far as the controller sees that by itself: an object
+/// whose namespace is gone is not, nor is one that a watch does not show as ours.
+async fn left(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &Memory,
+    outline: &Outline,
+) -> Vec<ObjectId> {
+    let coverage = rights::watch(context, set.name(), None, outline)
+        .await
+        .unwrap_or_default();
+    let asked = Instant::now();
+    let mut namespaces: BTreeMap<String, bool> = BTreeMap::new();
+    let mut left = Vec::new();
+    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+        let id = outline.id(place);
+        let found = context
+            .discovery
+            .find_since(&id.group, &id.version, &id.kind, asked);
+        match found.await {
+            Ok(None) => continue,
+            Ok(Some(resource)) => {
+                if coverage.owns(set.name(), &resource, &id.namespace, &id.name) == Some(false) {
+                    continue;
+                }
+                if resource.scope == Scope::Namespaced {
+                    let exists = match namespaces.get(&id.namespace) {
+                        Some(exists) => *exists,
+                        None => exists(context, &id.namespace).await,
+                    };
+                    namespaces.insert(id.namespace.clone(), exists);
+                    if !exists {
+                        continue;
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, object = %id, "cannot tell whether its kind is served"),
+        }
+        left.push(id);
+    }
+    left
+}
+
+/// Whether a namespace may exist.
+async fn exists(context: &Context, namespace: &str) -> bool {
+    let api: Api<Namespace> = Api::all(context.own.clone());
+    !is_name(namespace) || !matches!(api.get_metadata_opt(namespace).await, Ok(None))
+}
+
+/// Says what may be left when a set cannot be taken down, and what the user can do; of a set that something controls,
+/// that is said there.
+fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> Conclusion {
+    let or = if controller_uid(set).is_some() {
+        String::new()
+    } else {
+        let annotation = names::user::UNINSTALL;
+        format!(", or leaves them behind once the annotation {annotation} says \"orphan\"")
     };
-    conclusion.verdict = conclusion.verdict.map(|verdict| match verdict {
-        Verdict::Blocked(message) => Verdict::Blocked(explained(&message)),
-        Verdict::Retrying(message) => Verdict::Retrying(explained(&message)),
-        other => other,
-    });
-    conclusion
+    let left = may_be_left(left);
+    conclusion.reworded(|message| {
+        format!(
+            "cannot remove the objects of this revision: {message}{left}; removal goes on once that is mended{or}"
+        )
+    })
+}
+
+fn may_be_left(left: &[ObjectId]) -> String {
+    if left.is_empty() {
+        return String::new();
+    }
+    format!("; {} object(s) may be left: {}", left.len(), report::names(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_removed_is_named_with_the_reason_and_the_ways_out() {
+        let id = ObjectId {
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            ..ObjectId::default()
+        };
+        let conclusion = Conclusion::retrying("no account", Again::OnChange);
+        assert_eq!(
+            explain(conclusion, &ClusterObjectSet::default(), &[id]).verdict,
+            Some(Verdict::Retrying(
+                "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
+                 removal goes on once that is mended, or leaves them behind once the annotation \
+                 olm.operatorframework.io/uninstall says \"orphan\""
+                    .to_owned()
+            ))
+        );
+    }
 }

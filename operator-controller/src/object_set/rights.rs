@@ -12,6 +12,7 @@ use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presenc
 use serde_json::{Value, json};
 
 use super::{
+    acting::Actor,
     content::Content,
     controller::Context,
     engine::{ObjectId, Outline},
@@ -32,13 +33,13 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 ///
 /// # Errors
 /// The server could not be asked.
-pub async fn missing(
+pub(super) async fn missing(
     context: &Context,
-    account: &AccountName,
-    client: &Client,
+    actor: &Actor,
     outline: &Outline,
     bodies: Option<&Content>,
 ) -> Result<Option<String>, kube::Error> {
+    let Actor { account, client } = actor;
     let skeletons: Vec<Value> = match bodies {
         Some(_) => Vec::new(),
         None => ids(outline).map(skeleton).collect(),
@@ -196,15 +197,14 @@ async fn bound_roles(discovery: &Discovery, client: &Client, objects: &[&Value])
     future::join_all(read).await.into_iter().flatten().collect()
 }
 
-/// Has the objects of a revision watched.
+/// Has the objects of a revision watched; without an account, those only that the controller may watch by itself.
 ///
 /// # Errors
 /// The server could not be asked who may watch.
-pub async fn watch(
+pub(super) async fn watch(
     context: &Context,
     set: &str,
-    account: &AccountName,
-    client: &Client,
+    actor: Option<&Actor>,
     outline: &Outline,
 ) -> Result<Coverage, kube::Error> {
     let mut needs: BTreeMap<(&str, &str, &str), Need> = BTreeMap::new();
@@ -227,7 +227,8 @@ pub async fn watch(
         });
     }
     let needs: Vec<Need> = needs.into_values().collect();
-    context.watches.want(set, &needs, account, client).await
+    let account = actor.map(|actor| (&actor.account, &actor.client));
+    context.watches.want(set, &needs, account).await
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use olm_api::cluster_object_set::{
-    Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, GroupKind, ProbeSelector,
-    ProgressionProbe, SelectorType,
+    Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, ProbeSelector, ProgressionProbe,
+    SelectorType,
 };
 use serde_json::Value;
 
@@ -38,71 +38,6 @@ impl ProbeResult {
         status: ProbeStatus::Passes,
         messages: Vec::new(),
     };
-}
-
-/// The probes that a revision gets when its author names none.
-///
-/// A StatefulSet has no `Available` condition, so its available replicas are compared instead.
-pub fn default_probes() -> Vec<ProgressionProbe> {
-    let probe = |group: &str, kind: &str, assertions| ProgressionProbe {
-        selector: ProbeSelector {
-            selector_type: SelectorType::GroupKind,
-            group_kind: Some(GroupKind {
-                group: group.to_owned(),
-                kind: kind.to_owned(),
-            }),
-            label: None,
-        },
-        assertions,
-    };
-    let condition = |condition_type: &str| Assertion {
-        assertion_type: AssertionType::ConditionEqual,
-        condition_equal: Some(ConditionEqual {
-            condition_type: condition_type.to_owned(),
-            status: "True".to_owned(),
-        }),
-        ..Assertion::default()
-    };
-    let phase = |value: &str| Assertion {
-        assertion_type: AssertionType::FieldValue,
-        field_value: Some(FieldValue {
-            field_path: "status.phase".to_owned(),
-            value: value.to_owned(),
-        }),
-        ..Assertion::default()
-    };
-    let all_replicas = |field: &str| Assertion {
-        assertion_type: AssertionType::FieldsEqual,
-        fields_equal: Some(FieldsEqual {
-            field_a: field.to_owned(),
-            field_b: "status.replicas".to_owned(),
-        }),
-        ..Assertion::default()
-    };
-    vec![
-        probe(
-            "apiextensions.k8s.io",
-            "CustomResourceDefinition",
-            vec![condition("Established")],
-        ),
-        probe("cert-manager.io", "Certificate", vec![condition("Ready")]),
-        probe("cert-manager.io", "Issuer", vec![condition("Ready")]),
-        probe("", "Namespace", vec![phase("Active")]),
-        probe("", "PersistentVolumeClaim", vec![phase("Bound")]),
-        probe(
-            "apps",
-            "StatefulSet",
-            vec![
-                all_replicas("status.updatedReplicas"),
-                all_replicas("status.availableReplicas"),
-            ],
-        ),
-        probe(
-            "apps",
-            "Deployment",
-            vec![all_replicas("status.updatedReplicas"), condition("Available")],
-        ),
-    ]
 }
 
 /// Asks every probe that selects the object; all of them must pass. While the object's status is older than its spec,
@@ -267,10 +202,42 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> Verdict {
     if status == wanted.status {
         return Ok(());
     }
+    let id = ObjectId::of(live);
+    let why = if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
+        unestablished(conditions)
+    } else {
+        String::new()
+    };
     Err((
         ProbeStatus::Fails,
-        format!(".status.condition[\"{}\"] is {status}", wanted.condition_type),
+        format!(
+            ".status.condition[\"{}\"] is {status}{why}",
+            wanted.condition_type
+        ),
     ))
+}
+
+/// Why a definition does not define anything, in its own words: most often because another one has its names.
+fn unestablished(conditions: &[Value]) -> String {
+    let text = |condition: &Value, key: &str| {
+        condition
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let told: Vec<String> = conditions
+        .iter()
+        .filter(|condition| {
+            matches!(text(condition, "type").as_str(), "Established" | "NamesAccepted")
+                && text(condition, "status") == "False"
+        })
+        .map(|condition| format!("{}: {}", text(condition, "reason"), text(condition, "message")))
+        .collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", told.join("; "))
 }
 
 enum Lookup<'a> {
@@ -364,7 +331,7 @@ mod tests {
 
     #[track_caller]
     fn check_default(object: &Value, status: ProbeStatus, messages: &[&str]) {
-        let result = ask(&default_probes(), object);
+        let result = ask(&crate::extension::phases::probes(), object);
         assert_eq!(
             (
                 result.status,
@@ -376,6 +343,21 @@ mod tests {
 
     fn deployment(status: &Value) -> Value {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": 2}, "status": status})
+    }
+
+    #[test]
+    fn a_definition_that_is_not_established_says_why() {
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "status": {"conditions": [
+            {"type": "NamesAccepted", "status": "False", "reason": "PluralConflict", "message": "\"foos\" is already in use"},
+            {"type": "Established", "status": "False", "reason": "NotAccepted", "message": "not all names are accepted"},
+        ]}});
+        check_default(
+            &definition,
+            ProbeStatus::Fails,
+            &[
+                ".status.condition[\"Established\"] is False (PluralConflict: \"foos\" is already in use; NotAccepted: not all names are accepted)",
+            ],
+        );
     }
 
     #[test]

@@ -89,6 +89,19 @@ pub fn remaining(objects: &[(ObjectId, Vec<String>)]) -> String {
     texts.join(", ")
 }
 
+/// How many objects are named before the others are only counted.
+const NAMED: usize = 10;
+
+/// The objects' names, bounded.
+pub fn names(ids: &[ObjectId]) -> String {
+    let named: Vec<String> = ids.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match ids.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

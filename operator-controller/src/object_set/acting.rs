@@ -1,0 +1,123 @@
+//! As whom a set's objects are worked on.
+
+use std::sync::Arc;
+
+use kube::Client;
+use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
+
+use super::{
+    controller::Context,
+    reconcile::{Again, Conclusion, RIGHTS},
+    status::Verdict,
+};
+use crate::cluster::identity::{AccountName, AccountNameError, IdentityError};
+
+/// A service account that can be acted as.
+#[derive(Clone)]
+pub(super) struct Actor {
+    pub(super) account: AccountName,
+    /// Acts as the account.
+    pub(super) client: Client,
+}
+
+/// Why nobody can be acted as.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Nobody {
+    /// No account is named, and no default is configured.
+    #[error(
+        "no service account is named: the annotation {} is absent and no default account is configured",
+        names::annotation::SERVICE_ACCOUNT
+    )]
+    Unnamed,
+    /// The name is none.
+    #[error(transparent)]
+    Misnamed(AccountNameError),
+    /// There is no token of the account.
+    #[error(transparent)]
+    Unidentified(IdentityError),
+}
+
+impl Nobody {
+    /// Whether the account does not exist (any longer).
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::Unidentified(IdentityError::AccountMissing(_) | IdentityError::NamespaceMissing(_))
+        )
+    }
+
+    /// Whether it may be otherwise the next time without anybody's doing.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unidentified(IdentityError::Unavailable { .. }))
+    }
+
+    /// What the conditions are to say.
+    pub(super) fn conclusion(&self) -> Conclusion {
+        let message = self.to_string();
+        match self {
+            Self::Unnamed | Self::Misnamed(_) => Conclusion::new(Verdict::Blocked(message), Again::OnChange),
+            Self::Unidentified(_) => Conclusion::retrying(message, Again::After(RIGHTS)),
+        }
+    }
+}
+
+/// The account under which all objects of a set are worked on.
+fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, Nobody> {
+    match set.annotation(names::annotation::SERVICE_ACCOUNT) {
+        Some(text) => text.parse().map_err(Nobody::Misnamed),
+        None => context.options.default_account.clone().ok_or(Nobody::Unnamed),
+    }
+}
+
+/// The account of a set and a client that acts as it.
+pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, Nobody> {
+    let account = account(context, set)?;
+    let client = context.accounts.client(&account).await;
+    let client = client.map_err(Nobody::Unidentified)?;
+    Ok(Actor { account, client })
+}
+
+/// As whom a set is taken down: its own account. When that is gone while a newer revision of the same extension works as
+/// another one, as that.
+pub(super) async fn identify_for_removal(context: &Context, set: &ClusterObjectSet) -> Result<Actor, Nobody> {
+    let nobody = match identify(context, set).await {
+        Err(nobody) if nobody.is_gone() => nobody,
+        other => return other,
+    };
+    let Some(newer) = successor(context.siblings(set), set.spec.revision) else {
+        return Err(nobody);
+    };
+    identify(context, &newer).await.map_err(|_| nobody)
+}
+
+/// The newest active revision after the one given.
+fn successor(siblings: Vec<Arc<ClusterObjectSet>>, revision: i64) -> Option<Arc<ClusterObjectSet>> {
+    siblings
+        .into_iter()
+        .filter(|set| set.spec.lifecycle_state == LifecycleState::Active && set.spec.revision > revision)
+        .max_by_key(|set| set.spec.revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_active_revision_stands_in_for_older_ones() {
+        use LifecycleState::{Active, Archived};
+        for (others, expected) in [
+            (&[][..], None),
+            (&[(1, Active), (2, Active)], None),
+            (&[(1, Active), (4, Active), (5, Active), (6, Archived)], Some(5)),
+        ] {
+            let siblings = others.iter().map(|(revision, state)| {
+                let mut set = ClusterObjectSet::default();
+                set.spec.revision = *revision;
+                set.spec.lifecycle_state = *state;
+                Arc::new(set)
+            });
+            let found = successor(siblings.collect(), 3).map(|set| set.spec.revision);
+            assert_eq!(found, expected);
+        }
+    }
+}

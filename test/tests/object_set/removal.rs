@@ -1,0 +1,237 @@
+//! What deletion takes away and leaves.
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use olm_api::names;
+use serde_json::{Value, json};
+
+use crate::world::{eventually, everything, in_place};
+
+#[test]
+fn removal_waits_for_the_account_and_goes_on_when_it_is_back() {
+    in_place(everything(), async |place| {
+        let name = place
+            .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
+            .await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        let installer = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "installer", "namespace": place.name}});
+        place.delete(&installer).await;
+        place.remove(&name).await;
+        let message = format!(
+            "cannot remove the objects of this revision: service account {0}/installer does not exist; \
+             1 object(s) may be left: ConfigMap.v1 {0}/one",
+            place.name
+        );
+        // A token of the deleted account may be good for a moment yet.
+        let stuck = async || {
+            let Some(set) = place.world.sets().get_opt(&name).await.unwrap() else {
+                return true;
+            };
+            set.conditions().iter().any(|c| c.message.contains(&message))
+        };
+        eventually("it says what is missing", stuck).await;
+        place.account().await;
+        place.until_gone(&name).await;
+        assert_eq!(place.left().await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn orphaned_objects_stay() {
+    in_place(everything(), async |place| {
+        // Said before the deletion: Kubernetes itself lets the objects go, whatever has become of the account.
+        let name = place
+            .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
+            .await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        place.annotate(&name, names::user::UNINSTALL, "orphan").await;
+        eventually("the finalizer is there", async || {
+            let set = place.world.sets().get(&name).await.unwrap();
+            set.metadata
+                .finalizers
+                .iter()
+                .flatten()
+                .any(|finalizer| finalizer == "orphan")
+        })
+        .await;
+        place
+            .world
+            .sets()
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        place.until_gone(&name).await;
+        let live = place.live(&place.config_map("one")).await.unwrap();
+        assert_eq!(live["metadata"]["ownerReferences"], Value::Null);
+
+        // Said after it: the account lets them go.
+        let mut set = place.set(2, &[("deploy", vec![place.config_map("two")])]);
+        set["metadata"]["name"] = format!("{}-two", place.name).into();
+        set["spec"]["phases"][0]["objects"][0]["object"]["metadata"]["name"] = "two".into();
+        let name = place.create(&set).await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        place.annotate(&name, names::user::PAUSED, "nonsense").await;
+        place
+            .until(&name, "Progressing=False/Blocked", "unknown value \"nonsense\"")
+            .await;
+        place.remove(&name).await;
+        let patch = json!({"metadata": {"annotations": {names::user::PAUSED: null, names::user::UNINSTALL: "orphan"}}});
+        place
+            .world
+            .sets()
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
+        place.until_gone(&name).await;
+        let live = place.live(&place.config_map("two")).await.unwrap();
+        assert_eq!(live["metadata"]["ownerReferences"], Value::Null);
+        assert_eq!(live["metadata"]["labels"], Value::Null);
+    });
+}
+
+#[test]
+fn definitions_are_kept_when_the_user_wants_them() {
+    in_place(everything(), async |place| {
+        let (definition, custom) = place.custom();
+        let mut set = place.set(
+            1,
+            &[
+                ("crds", vec![definition.clone()]),
+                ("deploy", vec![custom.clone(), place.config_map("one")]),
+            ],
+        );
+        set["metadata"]["annotations"][names::user::UNINSTALL] = "keep-crds".into();
+        let name = place.create(&set).await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        place.remove(&name).await;
+        place.until_gone(&name).await;
+        assert_eq!(
+            place.left().await,
+            Vec::<String>::new(),
+            "what is left carries no label of ours"
+        );
+        for kept in [definition, custom] {
+            assert_eq!(
+                place.live(&kept).await.unwrap()["metadata"]["ownerReferences"],
+                Value::Null
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_left_is_named_when_the_namespace_went_first_and_can_be_left_behind() {
+    in_place(everything(), async |place| {
+        let namespaced = place
+            .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
+            .await;
+        let mut set = place.set(
+            1,
+            &[
+                ("roles", vec![place.role()]),
+                ("deploy", vec![place.config_map("two")]),
+            ],
+        );
+        set["metadata"]["name"] = format!("{}-cluster", place.name).into();
+        set["metadata"]["labels"]["olm.operatorframework.io/owner-name"] =
+            format!("{}-cluster", place.name).into();
+        let mixed = place.create(&set).await;
+        for set in [&namespaced, &mixed] {
+            place.until(set, "Succeeded=True/Succeeded", "").await;
+        }
+        // As somebody does who deletes one file that holds all of them.
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}});
+        place.delete(&namespace).await;
+        eventually("the namespace is gone", async || {
+            place.live(&namespace).await.is_none()
+        })
+        .await;
+        let missing = format!(
+            "namespace {0} of service account {0}/installer does not exist",
+            place.name
+        );
+        for set in [&namespaced, &mixed] {
+            // A token is good for some seconds after its account is gone.
+            place.until(set, "Progressing=True/Retrying", &missing).await;
+            place.remove(set).await;
+        }
+        // Nothing is left of this one: all of it was in the namespace.
+        place.until_gone(&namespaced).await;
+        let role = format!(
+            "1 object(s) may be left: ClusterRole.rbac.authorization.k8s.io/v1 /{}-role",
+            place.name
+        );
+        place.until(&mixed, "Progressing=True/Retrying", &role).await;
+        place.until(&mixed, "Progressing=True/Retrying", &missing).await;
+
+        place.annotate(&mixed, names::user::UNINSTALL, "orphan").await;
+        place.until_gone(&mixed).await;
+        let live = place.live(&place.role()).await.unwrap();
+        assert_eq!(live["metadata"]["ownerReferences"], Value::Null);
+        assert_eq!(live["metadata"]["deletionTimestamp"], Value::Null);
+        place.delete(&place.role()).await;
+    });
+}
+
+#[test]
+fn removal_without_rights_names_what_is_left_and_goes_on_when_they_are_back() {
+    in_place(everything(), async |place| {
+        let name = place
+            .create(&place.set(
+                1,
+                &[
+                    ("configuration", vec![place.config_map("one")]),
+                    ("deploy", vec![place.config_map("two")]),
+                ],
+            ))
+            .await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        place
+            .grant(json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]))
+            .await;
+        place.remove(&name).await;
+        let left = format!(
+            "2 object(s) may be left: ConfigMap.v1 {0}/one, ConfigMap.v1 {0}/two",
+            place.name
+        );
+        // The rights may be gone a moment later than the deletion begins.
+        let told = async || {
+            let Some(set) = place.world.sets().get_opt(&name).await.unwrap() else {
+                return true;
+            };
+            let said = |part: &str| set.conditions().iter().any(|c| c.message.contains(part));
+            said("is forbidden") && said(&left)
+        };
+        eventually("it says what is left", told).await;
+        place.grant(everything()).await;
+        place.until_gone(&name).await;
+        assert_eq!(place.left().await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_namespace_is_gone_only_when_it_is_empty() {
+    in_place(everything(), async |place| {
+        let inner = format!("{}-inner", place.name);
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": inner}});
+        let mut map = place.config_map("one");
+        map["metadata"]["namespace"] = inner.clone().into();
+        let set = place.set(
+            1,
+            &[
+                ("configuration", vec![place.config_map("before")]),
+                ("namespaces", vec![namespace.clone()]),
+                ("deploy", vec![map]),
+            ],
+        );
+        let name = place.create(&set).await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        place.remove(&name).await;
+        eventually("the object before the namespace goes", async || {
+            place.live(&place.config_map("before")).await.is_none()
+        })
+        .await;
+        assert_eq!(place.live(&namespace).await, None);
+        place.until_gone(&name).await;
+    });
+}
