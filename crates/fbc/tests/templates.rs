@@ -191,7 +191,7 @@ fn substitutes(substitutions: &str) -> String {
     let mut catalog = Catalog::default();
     let blobs = "{schema: olm.package, name: a, defaultChannel: c}\n---\n{schema: olm.channel, package: a, name: c, entries: \
                  [{name: a.v1.0.0}, {name: a.v1.1.0, replaces: a.v1.0.0}, {name: a.v1.2.0, replaces: a.v1.1.0}, \
-                 {name: a.v1.3.0, replaces: a.v1.2.0, skips: [a.v1.1.0]}]}\n";
+                 {name: a.v1.3.0, replaces: a.v1.2.0, skips: [a.v1.0.0, a.v1.1.0]}]}\n";
     catalog
         .load(format!("---\n{blobs}").as_bytes(), &limits())
         .expect("the catalog loads");
@@ -211,7 +211,7 @@ fn a_substitute_takes_the_edges_of_its_base() {
         &known(&[("a", "1.1.1")]),
         Ok(&[
             "a=c  ",
-            "c: a.v1.0.0 a.v1.1.0 a.v1.2.0<a.v1.1.1!a.v1.1.0 a.v1.3.0<a.v1.2.0!a.v1.1.1 a.v1.1.1<a.v1.0.0!a.v1.1.0",
+            "c: a.v1.0.0 a.v1.1.0 a.v1.2.0<a.v1.1.1!a.v1.1.0 a.v1.3.0<a.v1.2.0!a.v1.0.0!a.v1.1.1 a.v1.1.1<a.v1.0.0!a.v1.1.0",
         ]),
     );
 }
