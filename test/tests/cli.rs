@@ -1,6 +1,7 @@
 //! `olm` against a real registry: bundles and catalogs are pushed, rendered by reference and composed (requirements 2.60,
 //! 2.61, 2.72).
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -50,7 +51,7 @@ async fn t_2g_01_bundles_become_catalogs_and_catalogs_one_catalog_in_a_registry(
                 "--plain-http",
             ],
         )?;
-        template.push_str(&format!("  - image: {}\n", pushed.trim()));
+        writeln!(template, "  - image: {}", pushed.trim())?;
     }
     std::fs::write(here.join("template.yaml"), template)?;
 
