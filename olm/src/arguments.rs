@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::output::{Outcome, Verdict, print};
-use crate::{bundle, catalog, resolve};
+use crate::{bundle, catalog, resolve, search};
 
 /// Work with operator catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -41,14 +41,18 @@ pub(crate) fn parse() -> Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// File-based catalogs: check, render, serve, push
+    /// File-based catalogs: check, render, compare, draw, build, push, serve
     #[command(subcommand, arg_required_else_help = true)]
     Catalog(catalog::Command),
-    /// Bundles of the format registry+v1: check, render, push
+    /// Bundles of the format registry+v1: check, render, convert, push
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(bundle::Command),
     /// Show which bundle an extension would get, or why it would get none
     Resolve(resolve::Arguments),
+    /// Find packages in catalogs by name, keyword, category or provided API
+    Search(search::SearchArguments),
+    /// Show what catalogs say of a package
+    Show(search::ShowArguments),
     /// Print what this program is
     Version,
 }
@@ -59,6 +63,8 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Resolve(arguments) => resolve::run(&arguments),
+            Self::Search(arguments) => search::search(&arguments),
+            Self::Show(arguments) => search::show(&arguments),
             Self::Version => {
                 print(&format!(
                     "{}\n",

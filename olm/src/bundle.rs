@@ -1,5 +1,6 @@
 //! `olm bundle`.
 
+mod convert;
 mod push;
 mod render;
 mod validate;
@@ -14,6 +15,8 @@ pub(crate) enum Command {
     Validate(validate::Arguments),
     /// Write the objects that installing a bundle would apply
     Render(render::Arguments),
+    /// Turn bundles, or a directory of package manifests, into a catalog
+    Convert(convert::Arguments),
     /// Make an image of a bundle and push it
     Push(push::Arguments),
 }
@@ -23,6 +26,7 @@ impl Command {
         match self {
             Self::Validate(arguments) => validate::run(&arguments),
             Self::Render(arguments) => render::run(&arguments),
+            Self::Convert(arguments) => convert::run(&arguments),
             Self::Push(arguments) => push::run(&arguments),
         }
     }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use olm_bundle::BundleFiles;
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Ignore, Meta, MetaError, ignore, walk_order};
+use tempfile::TempDir;
 
 /// Directories inside one another beyond which a tree is refused.
 const MAX_DEPTH: usize = 100;
@@ -26,7 +27,11 @@ pub(crate) struct Found {
 
 /// The files of a catalog, in the order in which they are read.
 #[derive(Debug)]
-pub(crate) struct CatalogFiles(Vec<Found>);
+pub(crate) struct CatalogFiles {
+    files: Vec<Found>,
+    /// Holds what had to be fetched.
+    scratch: Option<TempDir>,
+}
 
 impl CatalogFiles {
     /// The catalog at `path`: a directory, or one file.
@@ -38,10 +43,8 @@ impl CatalogFiles {
                 .unwrap_or(path.as_os_str())
                 .to_string_lossy()
                 .into_owned();
-            return Ok(Self(vec![Found {
-                name,
-                path: path.to_owned(),
-            }]));
+            let path = path.to_owned();
+            return Ok(Self::of(vec![Found { name, path }]));
         }
         let mut files = walk(path)?;
         let mut ignored = Ignore::new();
@@ -53,7 +56,17 @@ impl CatalogFiles {
             ignored.add(&file.name, &String::from_utf8_lossy(&text));
         }
         files.retain(|file| !ignored.is_ignored(&file.name));
-        Ok(Self(files))
+        Ok(Self::of(files))
+    }
+
+    fn of(files: Vec<Found>) -> Self {
+        Self { files, scratch: None }
+    }
+
+    /// Keeps a directory until the files are no longer needed.
+    pub(crate) fn keeping(mut self, directory: TempDir) -> Self {
+        self.scratch = Some(directory);
+        self
     }
 
     /// Like [`CatalogFiles::open`], for a directory only.
@@ -69,12 +82,12 @@ impl CatalogFiles {
 
     /// The names of the files.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.0.iter().map(|file| file.name.as_str())
+        self.files.iter().map(|file| file.name.as_str())
     }
 
     /// Where the file of this name is.
     pub(crate) fn path(&self, name: &str) -> Option<&Path> {
-        self.0
+        self.files
             .iter()
             .find(|file| file.name == name)
             .map(|file| file.path.as_path())
@@ -85,7 +98,7 @@ impl CatalogFiles {
         &self,
         mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
     ) -> anyhow::Result<()> {
-        for Found { name, path } in &self.0 {
+        for Found { name, path } in &self.files {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             for meta in metas(BufReader::with_capacity(64 << 10, file), &limits()) {
                 if let ControlFlow::Break(error) = each(name, meta) {
@@ -134,7 +147,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Every file below `root`, in the order in which catalogs are read. Links to files are followed.
-fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
+pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut directories = vec![(String::new(), root.to_owned(), 0)];
     while let Some((prefix, directory, depth)) = directories.pop() {

@@ -7,6 +7,9 @@ mod input;
 mod output;
 mod registry;
 mod resolve;
+mod search;
+mod source;
+mod table;
 
 use std::process::ExitCode;
 

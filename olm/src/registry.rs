@@ -2,22 +2,26 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use olm_image::{
-    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Options, Platform, Reference,
-    Registries,
+    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Limits, Options, Platform,
+    Reference, Registries, Selection, Storage,
 };
 
 use crate::input;
 use crate::output::print;
+use crate::source::{Kind, Source, bundle_of, catalog_of, kind};
 
+/// What requests call us.
+const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
 /// The largest file of credentials that is read, in bytes.
 const MAX_CREDENTIALS: u64 = 1 << 20;
 
 /// How the registry is reached.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Registry")]
 pub(crate) struct RegistryArguments {
     /// File with credentials, in the form of Docker's config.json [default: that of the container tools, if there is one]
@@ -47,30 +51,84 @@ impl RegistryArguments {
             .with_context(|| format!("{} holds no credentials", path.display()))
     }
 
-    /// Pushes the image and prints its reference by digest.
-    pub(crate) fn push(&self, reference: &str, image: &BuiltImage) -> anyhow::Result<()> {
-        let reference = Reference::parse_familiar(reference)
-            .with_context(|| format!("{reference:?} is not an image reference"))?;
+    /// With what rights, and how, the registry of a reference is spoken to.
+    fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
         let mut registries = Registries::default();
         if self.plain_http {
             registries = registries.plain_http(reference.registry());
         } else if self.insecure {
             registries = registries.insecure(reference.registry());
         }
-        let access = Access {
+        Ok(Access {
             credentials: Arc::new(self.credentials()?),
             registries: Arc::new(registries),
             ..Access::default()
-        };
-        let agent = concat!("olm/", env!("CARGO_PKG_VERSION"));
-        let images = Images::new(Options {
+        })
+    }
+
+    fn images(&self) -> Images {
+        Images::new(Options {
             authorities: self.ca_dir.clone(),
-            ..Options::new(agent)
-        });
+            ..Options::new(AGENT)
+        })
+    }
+
+    /// Fetches the image and what it holds.
+    pub(crate) fn pull(&self, reference: &Reference, written: &str) -> anyhow::Result<Source> {
+        let access = self.access(reference)?;
+        let images = self.images();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let limits = Limits::catalog();
+            let pinned = images.resolve(reference, &access).await?;
+            let image = images.image(&pinned, &access, &limits).await?;
+            match kind(written, image.labels())? {
+                Kind::Catalog(configs) => {
+                    let selection = Selection::Below(vec![configs.clone()]);
+                    let storage = Storage::Directory(std::env::temp_dir());
+                    let tree = images
+                        .unpack(&image, &selection, &storage, &access, &limits)
+                        .await?;
+                    catalog_of(&tree, &configs)
+                }
+                Kind::Bundle => {
+                    let bundle = images.bundle(&pinned, &access, &Limits::bundle()).await?;
+                    Ok(bundle_of(&bundle, written.to_owned()))
+                }
+            }
+        })
+    }
+
+    /// A client for a running catalogd, which trusts whom the registry's would.
+    pub(crate) fn client(&self) -> anyhow::Result<reqwest::Client> {
+        let mut certificates = Vec::new();
+        if let Some(directory) = &self.ca_dir {
+            for file in input::walk(directory)? {
+                let text = input::read(&file.path, MAX_CREDENTIALS)?;
+                certificates.extend(
+                    reqwest::Certificate::from_pem_bundle(&text)
+                        .with_context(|| format!("{} holds no certificates", file.path.display()))?,
+                );
+            }
+        }
+        Ok(reqwest::Client::builder()
+            .user_agent(AGENT)
+            .tls_certs_merge(certificates)
+            .tls_danger_accept_invalid_certs(self.insecure)
+            .connect_timeout(Duration::from_secs(10))
+            .read_timeout(Duration::from_mins(1))
+            .build()?)
+    }
+
+    /// Pushes the image and prints its reference by digest.
+    pub(crate) fn push(&self, reference: &str, image: &BuiltImage) -> anyhow::Result<()> {
+        let reference = Reference::parse_familiar(reference)
+            .with_context(|| format!("{reference:?} is not an image reference"))?;
+        let access = self.access(&reference)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let pinned = runtime.block_on(images.push(&reference, image, &access))?;
+        let pinned = runtime.block_on(self.images().push(&reference, image, &access))?;
         print(&format!("{pinned}\n"))
     }
 }

@@ -15,9 +15,12 @@ use serde_json::Value;
 
 pub mod blang_ranges;
 pub mod bundle_config;
+pub mod bundle_to_fbc;
+pub mod bundle_validators;
 pub mod clustercatalog_admission;
 pub mod crd_upgrade_safety;
 pub mod fbc_load;
+pub mod fbc_templates;
 pub mod fbc_validate;
 pub mod fbc_write;
 pub mod indexignore;
@@ -110,6 +113,18 @@ const SUITES: &[Suite] = &[
     Suite {
         file: "metas-query.json",
         run: metas_query::run,
+    },
+    Suite {
+        file: "fbc-templates.json",
+        run: fbc_templates::run,
+    },
+    Suite {
+        file: "bundle-to-fbc.json",
+        run: bundle_to_fbc::run,
+    },
+    Suite {
+        file: "bundle-validators.json",
+        run: bundle_validators::run,
     },
     Suite {
         file: "successors-resolution.json",

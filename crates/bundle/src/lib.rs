@@ -8,22 +8,29 @@
 //! 3. [`config`] checks the user's `spec.config.inline` against the schema that follows from the install modes.
 //! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
 //!
+//! For catalogs, [`catalog`] turns a bundle into an `olm.bundle` blob, and [`package_manifest`] a directory of the legacy
+//! format into a whole catalog. [`format`](mod@format) and [`validators`] are what authors check before they publish.
+//!
 //! [`prepare`] does the four in a row and is what a controller calls. Nothing here touches the file system: a
 //! bundle is a map from path to bytes. Objects stay dynamic, so that no field is lost.
 
 mod admission;
 mod annotations;
 mod bundle;
+pub mod catalog;
 pub mod config;
 pub mod csv;
 mod dependencies;
+pub mod format;
 mod install_modes;
 pub mod names;
+pub mod package_manifest;
 mod parse;
 mod prepare;
 mod properties;
 pub mod render;
 pub mod validate;
+pub mod validators;
 
 pub use admission::{Scopes, Support, Unsupported, Webhooks};
 pub use annotations::{Annotations, REGISTRY_V1, annotation_keys};

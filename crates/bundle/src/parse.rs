@@ -232,7 +232,7 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
 }
 
 /// The items of a list, which lend their kind and version from it where they have none; otherwise the object.
-fn flatten(mut value: Value) -> Vec<Value> {
+pub(crate) fn flatten(mut value: Value) -> Vec<Value> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let Some(Value::Array(_)) = value.get("items") else {
         return vec![value];

@@ -8,7 +8,7 @@ mod blob;
 mod bundle;
 mod catalog;
 mod deprecation;
-mod image_reference;
+pub mod image_reference;
 mod label;
 mod rule;
 
@@ -16,9 +16,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::catalog::Catalog;
 use crate::channel::Channel;
 use crate::deprecation::Deprecations;
-use crate::meta::{Meta, MetaError};
+use crate::meta::{Meta, MetaError, limits, metas};
+use crate::write;
 
 pub use rule::{Rule, Severity, Stage};
 
@@ -124,6 +126,18 @@ impl Report {
             .iter()
             .filter(|finding| finding.rule.severity() == Severity::Error)
     }
+}
+
+/// Checks a catalog that is in memory. Places are those of its rendered lines and mean nothing.
+pub fn check(catalog: &Catalog) -> Report {
+    let mut checker = Checker::new();
+    for meta in metas(write::json_lines(catalog).as_bytes(), &limits()) {
+        match meta {
+            Ok(meta) => checker.add("", &meta),
+            Err(error) => checker.add_failure("", &error),
+        }
+    }
+    checker.finish()
 }
 
 /// A check in progress.

@@ -151,6 +151,26 @@ impl Decode for String {
     }
 }
 
+impl Decode for bool {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        match raw {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(ShapeError::mismatch("a boolean", raw)),
+        }
+    }
+}
+
+/// JSON text kept as it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RawText(pub(crate) Box<str>);
+
+impl Decode for RawText {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        Ok(Self(raw.into()))
+    }
+}
+
 impl<T: Decode> Decode for Option<T> {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
         T::decode(raw).map(Some)

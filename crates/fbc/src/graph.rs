@@ -1,8 +1,16 @@
-//! The update graph of one channel.
+//! The update graph of one channel, and [pictures](svg) of the graph of a [package](PackageGraph).
+
+mod mermaid;
+mod package;
+mod svg;
 
 use std::collections::{HashMap, HashSet};
 
 use crate::channel::ChannelEntry;
+
+pub use mermaid::mermaid;
+pub use package::{ChannelGraph, Edge, EdgeKind, Node, PackageGraph};
+pub use svg::svg;
 
 /// What can be wrong with the graph of a channel (requirement 2.33).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,8 +10,9 @@
 //! - [`check`]: the rules of a whole catalog. It reports every finding with its object, file and line, never only
 //!   the first.
 //!
-//! Around them: [`graph`] (heads and replaces chains), [`index`] (byte ranges of the stored lines by schema,
-//! package and name), [`ignore`] (`.indexignore`) and [`write`](mod@write) (rendered JSON and YAML).
+//! Around them: [`graph`] (heads, replaces chains, pictures of them), [`index`] (byte ranges of the stored lines by
+//! schema, package and name), [`ignore`] (`.indexignore`), [`write`](mod@write) (rendered JSON and YAML), [`template`]
+//! (short texts from which catalogs are rendered), [`diff`] (what a new catalog changes for users) and [`migrate`].
 //!
 //! The crate does no input or output by itself, and no code path recurses over its input.
 
@@ -23,12 +24,15 @@ pub mod channel;
 pub mod check;
 pub mod decode;
 pub mod deprecation;
+pub mod diff;
 pub mod graph;
 pub mod ignore;
 pub mod index;
 pub mod meta;
+pub mod migrate;
 pub mod package;
 pub mod property;
+pub mod template;
 pub mod write;
 
 mod base64_text;

@@ -241,7 +241,7 @@ fn unique_keys(text: &str, root: &[Member]) -> Result<Vec<Key>, MetaErrorKind> {
 }
 
 /// The JSON text of `value`, without recursion.
-fn json_text(value: &Value) -> String {
+pub(crate) fn json_text(value: &Value) -> String {
     enum Work<'a> {
         Value(&'a Value),
         Key(&'a str, &'a Value),

@@ -47,6 +47,14 @@ pub struct Icon {
 decode_object!(Icon { "base64data" => base64_data, "mediatype" => media_type });
 
 impl Icon {
+    /// The icon of these bytes.
+    pub fn of(bytes: &[u8], media_type: &str) -> Self {
+        Self {
+            base64_data: base64_text::encode(bytes),
+            media_type: media_type.to_owned(),
+        }
+    }
+
     /// The bytes of the image.
     ///
     /// # Errors

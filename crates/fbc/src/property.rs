@@ -1,6 +1,7 @@
 //! Properties: typed facts about a package, channel or bundle.
 
-use crate::decode::{Decode, ShapeError, decode, decode_object};
+use crate::canonical::write_string;
+use crate::decode::{Decode, RawText, ShapeError, decode, decode_object};
 
 /// The type of the property that names a bundle's package and version.
 pub const TYPE_PACKAGE: &str = "olm.package";
@@ -37,6 +38,43 @@ impl Property {
             kind: kind.into(),
             value: value.into(),
         }
+    }
+
+    /// A property of the type [`TYPE_BUNDLE_OBJECT`] that carries a manifest.
+    pub fn for_object(manifest: &[u8]) -> Self {
+        let data = crate::base64_text::encode(manifest);
+        Self::new(TYPE_BUNDLE_OBJECT, format!("{{\"data\":\"{data}\"}}"))
+    }
+
+    /// A property of the type [`TYPE_PACKAGE`]; an empty release is left out.
+    pub fn for_package(package: &PackageProperty) -> Self {
+        let mut members = vec![
+            ("packageName", package.package_name.as_str()),
+            ("version", &package.version),
+        ];
+        if !package.release.is_empty() {
+            members.push(("release", &package.release));
+        }
+        Self::new(TYPE_PACKAGE, text_object(&members))
+    }
+
+    /// A property of the type [`TYPE_PACKAGE_REQUIRED`].
+    pub fn for_package_required(required: &PackageRequired) -> Self {
+        let members = [
+            ("packageName", required.package_name.as_str()),
+            ("versionRange", &required.version_range),
+        ];
+        Self::new(TYPE_PACKAGE_REQUIRED, text_object(&members))
+    }
+
+    /// A property of the type `kind`, [`TYPE_GVK`] or [`TYPE_GVK_REQUIRED`].
+    pub fn for_gvk(kind: &str, gvk: &Gvk) -> Self {
+        let members = [
+            ("group", gvk.group.as_str()),
+            ("kind", &gvk.kind),
+            ("version", &gvk.version),
+        ];
+        Self::new(kind, text_object(&members))
     }
 
     /// The value as a [`PackageProperty`], whatever the property's type says.
@@ -77,14 +115,19 @@ impl Property {
     }
 }
 
-/// JSON text kept as it is.
-#[derive(Default)]
-struct Text(Box<str>);
-
-impl Decode for Text {
-    fn decode(raw: &str) -> Result<Self, ShapeError> {
-        Ok(Self(raw.into()))
+/// The JSON text of an object of texts.
+fn text_object(members: &[(&str, &str)]) -> String {
+    let mut text = String::from("{");
+    for (key, value) in members {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        write_string(key, &mut text);
+        text.push(':');
+        write_string(value, &mut text);
     }
+    text.push('}');
+    text
 }
 
 impl Decode for Property {
@@ -94,7 +137,7 @@ impl Decode for Property {
             match key {
                 "type" => property.kind = decode(value)?,
                 // A value of null is a value, unlike everywhere else.
-                "value" => property.value = Text::decode(value)?.0,
+                "value" => property.value = RawText::decode(value)?.0,
                 _ => {}
             }
             Ok(())
@@ -126,7 +169,7 @@ pub struct PackageRequired {
 decode_object!(PackageRequired { "packagename" => package_name, "versionrange" => version_range });
 
 /// The value of an [`TYPE_GVK`] or [`TYPE_GVK_REQUIRED`] property (requirements 2.42 and 2.44).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gvk {
     /// The API group.
     pub group: String,

@@ -61,6 +61,18 @@ struct Group<'a> {
 
 /// The blobs as JSON texts in the order of the rendered catalog.
 fn blobs(catalog: &Catalog) -> impl Iterator<Item = String> {
+    texts(catalog, bundle)
+}
+
+/// The blobs as JSON texts in the order of the rendered catalog, bundles as `bundle` writes them.
+pub(crate) fn objects(catalog: &Catalog, bundle: impl Fn(&Bundle) -> String) -> Vec<String> {
+    texts(catalog, bundle).collect()
+}
+
+fn texts<'a>(
+    catalog: &'a Catalog,
+    bundle: impl Fn(&Bundle) -> String + 'a,
+) -> impl Iterator<Item = String> + 'a {
     let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
     for package in &catalog.packages {
         groups.entry(&package.name).or_default().packages.push(package);
@@ -86,13 +98,13 @@ fn blobs(catalog: &Catalog) -> impl Iterator<Item = String> {
         group.others.sort_by(|left, right| left.schema.cmp(&right.schema));
         group
     });
-    groups.chain(without_package).flat_map(|mut group| {
+    groups.chain(without_package).flat_map(move |mut group| {
         group.channels.sort_by(|left, right| left.name.cmp(&right.name));
         group.bundles.sort_by(|left, right| left.name.cmp(&right.name));
         // What belongs to nobody keeps its order and stands behind what ought to belong to somebody.
         let packages = group.packages.into_iter().map(package);
         let channels = group.channels.into_iter().map(channel);
-        let bundles = group.bundles.into_iter().map(bundle);
+        let bundles: Vec<String> = group.bundles.into_iter().map(&bundle).collect();
         let others = group.others.into_iter().map(|other| other.json().to_owned());
         let deprecations = group.deprecations.into_iter().map(self::deprecations);
         packages
@@ -215,7 +227,7 @@ fn entry(entry: &ChannelEntry) -> String {
         .finish()
 }
 
-fn bundle(bundle: &Bundle) -> String {
+pub(crate) fn bundle(bundle: &Bundle) -> String {
     Object::new()
         .string("schema", SCHEMA_BUNDLE)
         .string("name", &bundle.name)
@@ -226,7 +238,7 @@ fn bundle(bundle: &Bundle) -> String {
         .finish()
 }
 
-fn property(property: &Property) -> String {
+pub(crate) fn property(property: &Property) -> String {
     let value = if property.well_formed().is_ok() {
         canonical(&property.value)
     } else {

@@ -19,6 +19,7 @@ mod flight;
 #[doc(hidden)]
 pub mod fuzz;
 mod layer;
+mod layout;
 mod limits;
 mod manifest;
 mod policy;
@@ -37,6 +38,7 @@ pub use bundle::Bundle;
 pub use credentials::{Credential, Credentials, CredentialsError};
 pub use digest::{Digest, DigestError};
 pub use layer::{LayerError, Selection};
+pub use layout::{LayoutError, LocalImage};
 pub use limits::Limits;
 pub use policy::{Policy, PolicyError, Refusal};
 pub use pull::{Access, Image, Images, Options, Platform, PullError};

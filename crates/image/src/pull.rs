@@ -136,9 +136,20 @@ impl Image {
 }
 
 #[derive(Deserialize, Default)]
-struct ConfigFile {
+pub(crate) struct ConfigFile {
     #[serde(default)]
     config: Option<ConfigSection>,
+}
+
+impl ConfigFile {
+    /// The labels; one without a value has an empty one.
+    pub(crate) fn into_labels(self) -> BTreeMap<String, String> {
+        let labels = self.config.unwrap_or_default().labels.unwrap_or_default();
+        labels
+            .into_iter()
+            .map(|(key, value)| (key, value.unwrap_or_default()))
+            .collect()
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -285,15 +296,11 @@ impl Images {
             .await?;
         let config: ConfigFile =
             serde_json::from_slice(&text).map_err(|error| unusable(format!("configuration: {error}")))?;
-        let labels = config.config.unwrap_or_default().labels.unwrap_or_default();
         Ok(Image {
             pinned: pinned.clone(),
             manifest: digest,
             layers,
-            labels: labels
-                .into_iter()
-                .map(|(key, value)| (key, value.unwrap_or_default()))
-                .collect(),
+            labels: config.into_labels(),
         })
     }
 

@@ -1,6 +1,5 @@
 //! `olm bundle render`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -8,16 +7,19 @@ use clap::{Args, ValueEnum};
 use olm_bundle::{CertificateProvider, Request, config, prepare};
 use serde_json::{Value, json};
 
-use crate::input::{bundle_files, read};
+use crate::input::read;
 use crate::output::{Outcome, Verdict, print, print_json};
+use crate::registry::RegistryArguments;
+use crate::source::open_bundle;
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directory of the bundle, with `manifests/` and `metadata/` in it
-    directory: PathBuf,
+    /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
+    #[arg(value_name = "SOURCE")]
+    source: String,
     /// Namespace to install into
     #[arg(short, long)]
     namespace: String,
@@ -33,6 +35,8 @@ pub(crate) struct Arguments {
     /// Form of the objects
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
+    #[command(flatten)]
+    registry: RegistryArguments,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -53,7 +57,7 @@ enum Form {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let files = bundle_files(&arguments.directory)?;
+    let bundle = open_bundle(&arguments.source, &arguments.registry)?;
     let config = match (&arguments.watch_namespace, &arguments.config) {
         (Some(namespace), _) => Some(json!({ "watchNamespace": namespace })),
         (None, Some(path)) => {
@@ -71,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }),
         ..Request::new(&arguments.namespace)
     };
-    let objects = prepare(&files, &BTreeMap::new(), &request)?
+    let objects = prepare(&bundle.files, &bundle.labels, &request)?
         .rendered
         .into_objects();
     match arguments.output {

@@ -1,70 +1,100 @@
 //! `olm bundle validate`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::{Context as _, bail};
 use clap::Args;
-use olm_bundle::{Scopes, Support, Webhooks, parse, validate};
-use serde_json::json;
+use olm_bundle::validators::{LoadFault, Options, Severity, Validator, load};
+use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, validate};
+use serde_json::{Value, json};
 
-use crate::input::bundle_files;
+use crate::input::read;
 use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::registry::RegistryArguments;
+use crate::source::{BundleSource, open_bundle};
+
+/// The largest file of options that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directory of the bundle, with `manifests/` and `metadata/` in it
-    directory: PathBuf,
+    /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Further checks, by name; `all` is all of them, `list` names them; may be repeated
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    select: Vec<String>,
+    /// Kubernetes version that the bundle is for, 1.27 for example
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    kubernetes_version: String,
+    /// File with the categories to allow in the place of the standard ones: {"categories": […]}
+    #[arg(long, value_name = "FILE", env = "OPERATOR_BUNDLE_CATEGORIES")]
+    categories: Option<PathBuf>,
+    /// Dockerfile of the bundle, for the checks named `community`
+    #[arg(long, value_name = "FILE")]
+    dockerfile: Option<PathBuf>,
     /// Form of the report
     #[arg(short, long, value_enum, default_value_t)]
     output: Report,
+    #[command(flatten)]
+    registry: RegistryArguments,
 }
 
-/// What is wrong with a bundle, and what of it cannot be installed by us.
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
-    errors: Vec<String>,
-    warnings: Vec<String>,
+    file: Option<String>,
+    line: Option<usize>,
+    severity: Severity,
+    /// The name of the check: a validator, `format` or `install`.
+    check: &'static str,
+    message: String,
+    hint: Option<&'static str>,
+}
+
+impl Found {
+    fn new(severity: Severity, check: &'static str, message: String) -> Self {
+        Self {
+            file: None,
+            line: None,
+            severity,
+            check,
+            message,
+            hint: None,
+        }
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let files = bundle_files(&arguments.directory)?;
-    let found = match parse(&files, &BTreeMap::new()) {
-        Ok(bundle) => {
-            let support = Support {
-                webhooks: Webhooks::Served,
-                scopes: Scopes::Any,
-            };
-            Found {
-                errors: validate::validate(&bundle)
-                    .into_iter()
-                    .map(|finding| finding.message)
-                    .collect(),
-                warnings: bundle
-                    .check_support(&support)
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
-            }
-        }
-        Err(error) => {
-            let error = anyhow::Error::new(error);
-            Found {
-                errors: vec![format!("{error:#}")],
-                warnings: Vec::new(),
-            }
-        }
-    };
-    let passed = found.errors.is_empty();
+    if arguments.select.iter().any(|name| name == "list") {
+        let names: Vec<&str> = Validator::ALL.iter().map(|validator| validator.name()).collect();
+        print(&format!("{}\n", names.join("\n")))?;
+        return Ok(Verdict::Good);
+    }
+    let validators = selected(&arguments.select)?;
+    let options = options(arguments)?;
+    let bundle = open_bundle(&arguments.source, &arguments.registry)?;
+    let mut found = form(&bundle.files);
+    found.extend(authoring(&bundle.files, &validators, &options));
+    found.extend(installing(&bundle));
+    found.sort();
+    found.dedup_by(|left, right| left.message == right.message && left.severity == right.severity);
+    let passed = found.iter().all(|fault| fault.severity == Severity::Warning);
     match arguments.output {
-        Report::Json => {
-            print_json(&json!({ "passed": passed, "errors": found.errors, "warnings": found.warnings }))?;
-        }
+        Report::Json => print_json(&report(&found, passed))?,
         Report::Text => {
             let mut text = String::new();
-            for (severity, messages) in [("error", &found.errors), ("warning", &found.warnings)] {
-                for message in messages {
-                    let _ = writeln!(text, "{severity}: {message}");
-                }
+            for fault in &found {
+                line(fault, &mut text);
             }
             print(&text)?;
             if text.is_empty() {
@@ -73,4 +103,162 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     Ok(if passed { Verdict::Good } else { Verdict::Bad })
+}
+
+fn selected(names: &[String]) -> anyhow::Result<BTreeSet<Validator>> {
+    let mut validators = BTreeSet::from(Validator::DEFAULT);
+    for name in names {
+        if name == "all" {
+            validators.extend(Validator::ALL);
+        } else {
+            let validator = Validator::named(name).with_context(|| {
+                format!("there are no checks named {name:?}; `--select list` names those that there are")
+            })?;
+            validators.insert(validator);
+        }
+    }
+    Ok(validators)
+}
+
+fn options(arguments: &Arguments) -> anyhow::Result<Options> {
+    let categories = match &arguments.categories {
+        None => None,
+        Some(path) => {
+            let value: Value = serde_json::from_slice(&read(path, MAX_FILE)?)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let Some(categories) = value.get("categories").and_then(Value::as_array) else {
+                bail!("{} has no list `categories`", path.display());
+            };
+            Some(
+                categories
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect(),
+            )
+        }
+    };
+    let dockerfile = match &arguments.dockerfile {
+        None => None,
+        Some(path) => Some(String::from_utf8_lossy(&read(path, MAX_FILE)?).into_owned()),
+    };
+    Ok(Options {
+        kubernetes_version: arguments.kubernetes_version.clone(),
+        categories,
+        dockerfile,
+    })
+}
+
+/// What is not where it has to be.
+fn form(files: &BundleFiles) -> Vec<Found> {
+    format::faults(files)
+        .into_iter()
+        .map(|fault| Found {
+            file: fault.file,
+            ..Found::new(Severity::Error, "format", fault.message)
+        })
+        .collect()
+}
+
+/// What authors are told.
+fn authoring(files: &BundleFiles, validators: &BTreeSet<Validator>, options: &Options) -> Vec<Found> {
+    let manifests = match load(files) {
+        Ok(manifests) => manifests,
+        Err(faults) => {
+            let unreadable = |fault: LoadFault| Found {
+                file: fault.file().map(str::to_owned),
+                ..Found::new(Severity::Error, "format", fault.to_string())
+            };
+            return faults.into_iter().map(unreadable).collect();
+        }
+    };
+    let mut found = Vec::new();
+    for validator in validators {
+        for problem in validator.run(&manifests, options) {
+            let object = problem.object.and_then(|at| manifests.objects.get(at));
+            let text = problem.to_string();
+            let message = text
+                .split_once(": ")
+                .map_or(text.as_str(), |(_, message)| message);
+            found.push(Found {
+                file: object.map(|object| object.file.clone()),
+                line: object.map(|object| object.line),
+                hint: problem.hint(),
+                ..Found::new(
+                    problem.severity,
+                    validator.name(),
+                    message.trim_start_matches("Value : ").to_owned(),
+                )
+            });
+        }
+    }
+    found
+}
+
+/// What keeps the bundle from being installed by us.
+fn installing(bundle: &BundleSource) -> Vec<Found> {
+    let error = |message: String| Found::new(Severity::Error, "install", message);
+    match parse(&bundle.files, &bundle.labels) {
+        Err(fault) => vec![error(format!("{:#}", anyhow::Error::new(fault)))],
+        Ok(parsed) => {
+            let support = Support {
+                webhooks: Webhooks::Served,
+                scopes: Scopes::Any,
+            };
+            let unsupported = parsed.check_support(&support);
+            let unsupported = unsupported
+                .iter()
+                .map(|found| Found::new(Severity::Warning, "install", found.to_string()));
+            let unsound = validate::validate(&parsed)
+                .into_iter()
+                .map(|finding| error(finding.message));
+            unsound.chain(unsupported).collect()
+        }
+    }
+}
+
+fn line(fault: &Found, text: &mut String) {
+    if let Some(file) = &fault.file {
+        let _ = write!(text, "{file}");
+        if let Some(line) = fault.line {
+            let _ = write!(text, ":{line}");
+        }
+        text.push_str(": ");
+    }
+    let _ = writeln!(
+        text,
+        "{}: {} [{}]",
+        severity(fault.severity),
+        fault.message,
+        fault.check
+    );
+    if let Some(hint) = fault.hint {
+        let _ = writeln!(text, "  hint: {hint}");
+    }
+}
+
+fn report(found: &[Found], passed: bool) -> Value {
+    let messages = |wanted: Severity| -> Vec<&str> {
+        let found = found.iter().filter(|fault| fault.severity == wanted);
+        found.map(|fault| fault.message.as_str()).collect()
+    };
+    let findings: Vec<Value> = found
+        .iter()
+        .map(|fault| {
+            json!({
+                "severity": severity(fault.severity),
+                "check": fault.check,
+                "message": fault.message,
+                "hint": fault.hint,
+                "file": fault.file,
+                "line": fault.line,
+            })
+        })
+        .collect();
+    json!({
+        "passed": passed,
+        "errors": messages(Severity::Error),
+        "warnings": messages(Severity::Warning),
+        "findings": findings,
+    })
 }

@@ -1,20 +1,19 @@
 //! `olm catalog push`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
 use olm_fbc::check::Stage;
-use olm_image::LayerBuilder;
+use olm_image::{BuiltImage, LayerBuilder};
 
 use super::validate::{check, summary};
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Verdict, note};
 use crate::registry::{RegistryArguments, data_image};
+use crate::source::CONFIGS_LABEL;
 
-/// The label that says where in the image the catalog is.
-const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
-/// Where we put it.
+/// Where in an image we put the catalog.
 const CONFIGS_DIRECTORY: &str = "/configs";
 
 #[derive(Debug, Args)]
@@ -28,7 +27,15 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let report = check(&CatalogFiles::open_directory(&arguments.directory)?)?;
+    let files = CatalogFiles::open_directory(&arguments.directory)?;
+    let image = image(&files, &arguments.directory)?;
+    arguments.registry.push(&arguments.reference, &image)?;
+    Ok(Verdict::Good)
+}
+
+/// An image of the catalog in a directory. One that cannot be loaded is refused; one that is not valid is told of.
+pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<BuiltImage> {
+    let report = check(files)?;
     if let Some(finding) = report
         .errors()
         .find(|finding| finding.rule.stage() == Stage::Load)
@@ -47,8 +54,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ));
     }
     let mut layer = LayerBuilder::new();
-    layer.tree(CONFIGS_DIRECTORY, &arguments.directory)?;
-    let image = data_image(layer, [(CONFIGS_LABEL.to_owned(), CONFIGS_DIRECTORY.to_owned())])?;
-    arguments.registry.push(&arguments.reference, &image)?;
-    Ok(Verdict::Good)
+    layer.tree(CONFIGS_DIRECTORY, directory)?;
+    data_image(layer, [(CONFIGS_LABEL.to_owned(), CONFIGS_DIRECTORY.to_owned())])
 }

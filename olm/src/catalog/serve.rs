@@ -18,24 +18,30 @@ use tokio::net::TcpListener;
 use super::validate::summary;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Verdict, note, print};
+use crate::registry::RegistryArguments;
+use crate::source::open_catalog;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directories or files of catalogs, each as PATH or NAME=PATH; the name is that of the file otherwise
-    #[arg(required = true, value_name = "[NAME=]PATH")]
+    /// Catalogs, each as SOURCE or NAME=SOURCE: files, directories, images in a registry or on disk; the name is that of
+    /// the file or image otherwise
+    #[arg(required = true, value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     /// Address to listen on; port 0 is any free one
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     addr: SocketAddr,
+    #[command(flatten)]
+    registry: RegistryArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let directory = tempfile::Builder::new().prefix("olm-serve-").tempdir()?;
     let store = Arc::new(Store::open(directory.path(), StoreLimits::default())?);
     for catalog in &arguments.catalogs {
-        let (name, path) = named(catalog)?;
+        let (name, source) = named_source(catalog)?;
+        let files = open_catalog(&source, &arguments.registry)?;
         let snapshot =
-            put(&store, &name, &path).with_context(|| format!("cannot serve {}", path.display()))?;
+            put(&store, &name, &source, &files).with_context(|| format!("cannot serve {source}"))?;
         snapshot.prepare(|| true)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -87,9 +93,29 @@ pub(crate) fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
     }
 }
 
-/// Reads the catalog at `path` into the store.
-fn put(store: &Arc<Store>, name: &str, path: &Path) -> anyhow::Result<Arc<Snapshot>> {
-    let files = CatalogFiles::open(path)?;
+/// The name and the source in an argument; an image or address lends its last part.
+pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
+    let given = argument
+        .split_once('=')
+        .filter(|(name, _)| !name.contains(['/', ':', '?']));
+    if let Some((name, source)) = given {
+        return Ok((name.to_owned(), source.to_owned()));
+    }
+    if Path::new(argument).exists() {
+        let (name, _) = named(argument)?;
+        return Ok((name, argument.to_owned()));
+    }
+    let base = argument.split("/api/v1").next().unwrap_or_default();
+    let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name = last.split([':', '@']).next().unwrap_or_default();
+    if name.is_empty() {
+        bail!("cannot tell a name for {argument}; write NAME={argument}");
+    }
+    Ok((name.to_lowercase().replace('_', "-"), argument.to_owned()))
+}
+
+/// Reads a catalog into the store.
+fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> anyhow::Result<Arc<Snapshot>> {
     let mut checker = Checker::new();
     let mut writer = store.begin(name)?;
     let open = |name: &str| {
@@ -111,8 +137,8 @@ fn put(store: &Arc<Store>, name: &str, path: &Path) -> anyhow::Result<Arc<Snapsh
     }
     let now = Timestamp::now();
     let origin = Origin {
-        requested: path.display().to_string(),
-        resolved: path.display().to_string(),
+        requested: source.to_owned(),
+        resolved: source.to_owned(),
     };
     let total = report.findings.len() + report.omitted;
     let findings = Findings {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use clap::Args;
 use olm_fbc::Checker;
@@ -11,18 +10,23 @@ use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
 use crate::output::{self, Outcome, Verdict, note, print, print_json};
+use crate::registry::RegistryArguments;
+use crate::source::open_catalog;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directory of the catalog
-    directory: PathBuf,
+    /// Catalog: a file, directory, image in a registry or on disk, or the address of a running catalogd
+    #[arg(value_name = "SOURCE")]
+    source: String,
     /// Form of the report
     #[arg(short, long, value_enum, default_value_t)]
     output: output::Report,
+    #[command(flatten)]
+    registry: RegistryArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let report = check(&CatalogFiles::open_directory(&arguments.directory)?)?;
+    let report = check(&open_catalog(&arguments.source, &arguments.registry)?)?;
     match arguments.output {
         output::Report::Text => {
             print(&text(&report))?;

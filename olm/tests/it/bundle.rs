@@ -4,11 +4,63 @@ use crate::support::{ANNOTATIONS, CSV, Files, bundle, olm};
 use serde_json::Value;
 
 #[test]
-fn a_sound_bundle_passes_in_silence() {
+fn a_sound_bundle_passes_with_what_its_author_could_add() {
     let run = olm(&bundle().path(""), &["bundle", "validate", "."]);
     assert_eq!(
         (run.status, run.stdout.as_str(), run.stderr.as_str()),
+        (
+            0,
+            "manifests/csv.yaml:1: warning: (greeter.v1.0.0) annotations not found [clusterserviceversion]\n  \
+             hint: add the annotation alm-examples with one example of each provided API\n\
+             manifests/csv.yaml:1: warning: (greeter.v1.0.0) csv.Spec.minKubeVersion is not informed. It is recommended \
+             you provide this information. Otherwise, it would mean that your operator project can be distributed and \
+             installed in any cluster version available, which is not necessarily the case for all projects. \
+             [clusterserviceversion]\n  hint: set spec.minKubeVersion, for example 1.27.0\n",
+            ""
+        )
+    );
+    let quiet = CSV
+        .replace("metadata:\n", "metadata:\n  annotations: {alm-examples: '[]'}\n")
+        .replace(
+            "  version: 1.0.0\n",
+            "  version: 1.0.0\n  minKubeVersion: 1.27.0\n",
+        );
+    let files = Files::new(&[
+        ("manifests/csv.yaml", &quiet),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+    ]);
+    let run = olm(&files.path(""), &["bundle", "validate", "."]);
+    assert_eq!(
+        (run.status, run.stdout.as_str(), run.stderr.as_str()),
         (0, "", "no faults found\n")
+    );
+}
+
+#[test]
+fn further_checks_are_selected_by_name() {
+    let files = bundle();
+    let run = olm(
+        &files.path(""),
+        &["bundle", "validate", ".", "--select", "operatorhub/v2"],
+    );
+    assert_eq!(run.status, 1);
+    assert!(
+        run.stdout.contains(
+            "manifests/csv.yaml:1: error: (greeter.v1.0.0) csv.Spec.Provider.Name not specified [operatorhub/v2]"
+        ),
+        "{}",
+        run.stdout
+    );
+    let run = olm(
+        &files.path(""),
+        &["bundle", "validate", ".", "--select", "beauty"],
+    );
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (
+            1,
+            "error: there are no checks named \"beauty\"; `--select list` names those that there are\n"
+        )
     );
 }
 
@@ -29,17 +81,34 @@ fn faults_and_what_cannot_be_installed_are_told_apart() {
         (1, &Value::Bool(false)),
         "{report:#}"
     );
-    let contains = |list: &Value, text: &str| list[0].as_str().unwrap_or_default().contains(text);
+    let contains = |list: &Value, text: &str| {
+        let messages = list.as_array().into_iter().flatten();
+        messages
+            .filter_map(Value::as_str)
+            .any(|message| message.contains(text))
+    };
     assert!(contains(&report["errors"], "Greeter_"), "{report:#}");
     assert!(contains(&report["warnings"], "other"), "{report:#}");
 }
 
 #[test]
 fn a_directory_that_is_no_bundle_says_what_is_missing() {
+    let files = Files::new(&[("manifests/csv.yaml", CSV), ("metadata/other.yaml", "a: 1\n")]);
+    let run = olm(&files.path(""), &["bundle", "validate", "."]);
+    assert_eq!(run.status, 1);
+    for expected in [
+        "error: Could not find annotations file [format]\n",
+        "error: open metadata/annotations.yaml: file does not exist [install]\n",
+    ] {
+        assert!(run.stdout.contains(expected), "{}", run.stdout);
+    }
     let run = olm(&Files::new(&[]).path(""), &["bundle", "validate", "."]);
     assert_eq!(
-        (run.status, run.stdout.as_str()),
-        (1, "error: open metadata/annotations.yaml: file does not exist\n")
+        (run.status, run.stderr.as_str()),
+        (
+            1,
+            "error: \".\" is a catalog, not a bundle with the directories manifests and metadata\n"
+        )
     );
 }
 
@@ -97,4 +166,40 @@ fn a_configuration_that_does_not_fit_is_refused() {
     );
     assert_eq!((run.status, run.stdout.as_str()), (1, ""));
     assert!(run.stderr.contains("wathcNamespace"), "{run:?}");
+}
+
+#[test]
+fn bundles_are_converted_to_a_catalog() {
+    let files = bundle();
+    let run = olm(
+        &files.path(""),
+        &[
+            "bundle",
+            "convert",
+            ".",
+            "--image-ref-template",
+            "reg.example/{package}:v{version}",
+            "-o",
+            "jsonl",
+            "--migrate",
+        ],
+    );
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    assert_eq!(
+        run.stdout,
+        concat!(
+            r#"{"defaultChannel":"stable","name":"greeter","schema":"olm.package"}"#,
+            "\n",
+            r#"{"entries":[{"name":"greeter.v1.0.0"}],"name":"stable","package":"greeter","schema":"olm.channel"}"#,
+            "\n",
+            r#"{"image":"reg.example/greeter:v1.0.0","name":"greeter.v1.0.0","package":"greeter","properties":["#,
+            r#"{"type":"olm.package","value":{"packageName":"greeter","version":"1.0.0"}},"#,
+            r#"{"type":"olm.csv.metadata","value":{"apiServiceDefinitions":{},"crdDescriptions":{},"displayName":"Greeter","#,
+            r#""installModes":[{"supported":true,"type":"AllNamespaces"},{"supported":true,"type":"OwnNamespace"},"#,
+            r#"{"supported":true,"type":"SingleNamespace"},{"supported":false,"type":"MultiNamespace"}],"provider":{}}}],"#,
+            r#""relatedImages":[{"image":"reg.example/greeter:1.0.0","name":""},{"image":"reg.example/greeter:v1.0.0","name":""}],"#,
+            r#""schema":"olm.bundle"}"#,
+            "\n",
+        )
+    );
 }

@@ -8,6 +8,8 @@
 
 mod bundle;
 mod catalog;
+mod docs;
 mod push;
 mod resolve;
 mod support;
+mod tools;

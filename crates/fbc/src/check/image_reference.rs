@@ -1,24 +1,34 @@
-//! Whether a text is an image reference, short names included.
+//! Whether a text is an image reference, short names included. [`Display`](std::fmt::Display) of the fault does not repeat the text.
 
 /// Why a text is no image reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ReferenceFault {
+#[non_exhaustive]
+pub enum ReferenceFault {
+    /// It reads like the identifier of an image.
     #[error("cannot specify 64-byte hexadecimal strings")]
     Identifier,
+    /// The path has upper case letters.
     #[error("invalid reference format: repository name must be lowercase")]
     Uppercase,
+    /// Registry and path have more than 255 characters.
     #[error("repository name must not be more than 255 characters")]
     TooLong,
+    /// The digest's algorithm is not known.
     #[error("unsupported digest algorithm")]
     DigestAlgorithm,
+    /// The digest does not have the length that its algorithm asks for.
     #[error("invalid checksum digest length")]
     DigestLength,
+    /// It is not built like a reference.
     #[error("invalid reference format")]
     Format,
 }
 
 /// Checks `text`: `[domain[:port]/]path[:tag][@digest]`.
-pub(super) fn check(text: &str) -> Result<(), ReferenceFault> {
+///
+/// # Errors
+/// Says what is wrong with it.
+pub fn check(text: &str) -> Result<(), ReferenceFault> {
     if text.len() == 64
         && text
             .bytes()

@@ -1,0 +1,271 @@
+//! What authors check before they publish: the checks that operator tooling runs on bundles, each by the name that the
+//! tooling knows it by.
+//!
+//! Unlike [`validate`](mod@crate::validate), which decides what is installed, these are about good manifests: metadata
+//! that people see, rules of places where operators are published, APIs that newer clusters no longer serve. A validator
+//! reports everything it finds. [`Problem`]s are displayed in the words that authors know from that tooling.
+
+mod annotations;
+mod bundle;
+mod community;
+mod csv;
+mod definitions;
+mod hub;
+mod load;
+mod objects;
+mod practices;
+mod removed;
+mod shape;
+mod text;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::Value;
+
+pub use load::{LoadFault, Manifests, Object, load, load_object};
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It has to be corrected.
+    Error,
+    /// It should be corrected.
+    Warning,
+}
+
+impl Severity {
+    /// The name, as problems show it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "Error",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem it is, by the name that tooling knows: `CSVFileNotValid`.
+    pub kind: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The field, when it is about one.
+    pub field: Option<String>,
+    /// The value or object, when it is about one; may be empty.
+    pub value: Option<String>,
+    /// What is wrong.
+    pub detail: String,
+    /// Position of the object in [`Manifests::objects`], when it is about one.
+    pub object: Option<usize>,
+}
+
+impl Problem {
+    fn new(severity: Severity, kind: &'static str, value: Option<String>, detail: String) -> Self {
+        Self {
+            kind,
+            severity,
+            field: None,
+            value,
+            detail,
+            object: None,
+        }
+    }
+
+    /// About the ClusterServiceVersion of this name.
+    fn csv(severity: Severity, name: &str, detail: impl fmt::Display) -> Self {
+        let value = Some(String::new());
+        Self::new(severity, "CSVFileNotValid", value, format!("({name}) {detail}"))
+    }
+
+    /// About the bundle or an object of this name.
+    fn failed(severity: Severity, name: &str, detail: impl Into<String>) -> Self {
+        Self::new(severity, "ValidationFailed", Some(name.to_owned()), detail.into())
+    }
+
+    fn bundle(severity: Severity, value: &str, detail: impl Into<String>) -> Self {
+        Self::new(severity, "BundleNotValid", Some(value.to_owned()), detail.into())
+    }
+
+    fn at(mut self, object: usize) -> Self {
+        self.object = Some(object);
+        self
+    }
+
+    /// What to do about it, where that is not plain from the problem.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        let detail = self.detail.as_str();
+        [
+            (
+                "wrong case",
+                "annotation keys count letter by letter: rename the key",
+            ),
+            (
+                "csv.Spec.minKubeVersion is not informed",
+                "set spec.minKubeVersion, for example 1.27.0",
+            ),
+            (
+                "MinKubeVersion has an invalid value",
+                "write three numbers, for example 1.27.0",
+            ),
+            (
+                "annotations not found",
+                "add the annotation alm-examples with one example of each provided API",
+            ),
+            (
+                "should have an example",
+                "add an example of the API to the annotation alm-examples",
+            ),
+            (
+                "example must have a provided API",
+                "remove the example, or list its API under owned",
+            ),
+            (
+                "install modes not found",
+                "list all four install modes with supported: true or false",
+            ),
+            ("duplicate install modes", "list each install mode once"),
+            (
+                "deprecated and removed",
+                "publish the objects in the version that newer clusters serve",
+            ),
+            (
+                "is present in bundle",
+                "list the API under spec.customresourcedefinitions.owned, or remove the file",
+            ),
+            (
+                "not found in bundle",
+                "add the definition to manifests/, or remove it from owned",
+            ),
+            (
+                "resource requests",
+                "set resources.requests.cpu and .memory of the container",
+            ),
+            (
+                "recommended naming convention",
+                "name channels candidate-…, fast-… or stable-…",
+            ),
+            ("cannot set to true", "set spec.preserveUnknownFields to false"),
+        ]
+        .into_iter()
+        .find(|(part, _)| detail.contains(part))
+        .map(|(_, hint)| hint)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field, value, detail, ..
+        } = self;
+        write!(formatter, "{}: ", self.severity.name())?;
+        match (field, value) {
+            (Some(field), Some(value)) => write!(formatter, "Field {field}, Value {value}: {detail}"),
+            (Some(field), None) => write!(formatter, "Field {field}: {detail}"),
+            (None, Some(value)) => write!(formatter, "Value {value}: {detail}"),
+            (None, None) => write!(formatter, ": {detail}"),
+        }
+    }
+}
+
+/// What some validators can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The Kubernetes version that the bundle is for, `1.25` for example; empty when any.
+    pub kubernetes_version: String,
+    /// The categories that are allowed in the place of the standard ones.
+    pub categories: Option<BTreeSet<String>>,
+    /// The Dockerfile of the bundle, for `community`.
+    pub dockerfile: Option<String>,
+}
+
+macro_rules! validators {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $run:expr;)+) => {
+        /// A set of checks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Validator {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Validator {
+            /// Every validator.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name by which it is selected.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Everything it finds, errors first.
+            #[must_use]
+            pub fn run(self, manifests: &Manifests, options: &Options) -> Vec<Problem> {
+                let run: fn(&Manifests, &Options) -> Vec<Problem> = match self {
+                    $(Self::$variant => $run,)+
+                };
+                let mut problems = run(manifests, options);
+                problems.sort_by_key(|problem| problem.severity);
+                problems
+            }
+        }
+    };
+}
+
+validators! {
+    /// The ClusterServiceVersion.
+    ClusterServiceVersion, "clusterserviceversion", csv::validate;
+    /// Custom resource definitions.
+    Definitions, "crd", definitions::validate;
+    /// What the objects of a bundle say of each other.
+    Bundle, "bundle", bundle::validate;
+    /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three that it is made of.
+    OperatorHub, "operatorhub", hub::validate_deprecated;
+    /// OperatorHub.io.
+    OperatorHubV2, "operatorhub/v2", hub::validate;
+    /// The annotation `capabilities`.
+    Capabilities, "standardcapabilities", hub::capabilities;
+    /// The annotation `categories`.
+    Categories, "standardcategories", hub::categories;
+    /// Objects that could harm the cluster.
+    Objects, "object", objects::validate;
+    /// Operator groups.
+    OperatorGroups, "operatorgroup", annotations::operator_groups;
+    /// Community operators on OpenShift 4.9; deprecated.
+    Community, "community", community::validate;
+    /// APIs that newer clusters no longer serve.
+    RemovedApis, "alpha-deprecated-apis", removed::validate;
+    /// Recommendations.
+    GoodPractices, "good-practices", practices::validate;
+}
+
+impl Validator {
+    /// Those that run when none is selected.
+    pub const DEFAULT: [Self; 3] = [Self::ClusterServiceVersion, Self::Definitions, Self::Bundle];
+
+    /// The validator of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|validator| validator.name() == name)
+    }
+}
+
+/// The ClusterServiceVersions among the objects, with their positions.
+fn csvs(manifests: &Manifests) -> impl Iterator<Item = (usize, &Value)> {
+    of_kind(manifests, "ClusterServiceVersion")
+}
+
+fn of_kind<'a>(manifests: &'a Manifests, kind: &'static str) -> impl Iterator<Item = (usize, &'a Value)> {
+    manifests
+        .objects
+        .iter()
+        .enumerate()
+        .map(|(at, object)| (at, &object.value))
+        .filter(move |(_, value)| crate::catalog::text(value, "/kind") == kind)
+}

@@ -1,0 +1,281 @@
+//! What authors are told of their bundles.
+#![expect(
+    clippy::expect_used,
+    reason = "outside of the test functions too, a test fails where it stands"
+)]
+
+use olm_bundle::format;
+use olm_bundle::validators::{Options, Validator, load, load_object};
+use olm_bundle::{BundleFiles, validators::Severity};
+
+const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: a.v1.0.0
+  annotations: {alm-examples: '[]'}
+spec:
+  displayName: A
+  version: 1.0.0
+  minKubeVersion: 1.27.0
+  provider: {name: P}
+  install:
+    strategy: deployment
+    spec:
+      deployments:
+      - name: a
+        spec:
+          template:
+            spec: {serviceAccountName: a, containers: [{name: c, image: i, resources: {requests: {cpu: 1m}}}]}
+  installModes:
+  - {type: AllNamespaces, supported: true}
+  - {type: OwnNamespace, supported: false}
+";
+
+fn files(files: &[(&str, &str)]) -> BundleFiles {
+    files
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+        .collect()
+}
+
+/// What a validator finds in the sample with replacements made, and further manifests.
+fn check(validator: Validator, replacements: &[(&str, &str)], more: &[(&str, &str)], expected: &[&str]) {
+    let csv = replacements.iter().fold(CSV.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "{old} is not in the sample");
+        text.replace(old, new)
+    });
+    let mut all = files(&[("manifests/csv.yaml", &csv)]);
+    all.extend(files(more));
+    let manifests = load(&all).expect("the bundle is loaded");
+    let found: Vec<String> = validator
+        .run(&manifests, &Options::default())
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(found, expected, "{replacements:?}");
+}
+
+#[test]
+fn a_good_bundle_has_no_faults() {
+    for validator in Validator::DEFAULT {
+        check(validator, &[], &[], &[]);
+    }
+}
+
+#[test]
+fn a_cluster_service_version_is_looked_at_from_all_sides() {
+    let validator = Validator::ClusterServiceVersion;
+    let error = |detail: &str| format!("Error: Value : (a.v1.0.0) {detail}");
+    for (old, new, expected) in [
+        ("type: OwnNamespace", "type: AllNamespaces", error("duplicate install modes present")),
+        ("supported: true", "supported: false", error("none of InstallModeTypes are supported")),
+        (
+            "minKubeVersion: 1.27.0",
+            "minKubeVersion: '1.27'",
+            error("csv.Spec.MinKubeVersion has an invalid value: 1.27"),
+        ),
+        (
+            "  displayName: A\n",
+            "",
+            "Error: Field Spec.DisplayName, Value field: required field missing".to_owned(),
+        ),
+        (
+            "annotations: {",
+            "annotations: {olm.skiprange: '<1.0.0', ",
+            "Error: Value a.v1.0.0: provided annotation olm.skiprange uses wrong case and should be olm.skipRange instead"
+                .to_owned(),
+        ),
+        (
+            "'[]'",
+            "'[{\"kind\":\"K\",\"apiVersion\":\"g/v1\"}]'",
+            "Error: Value g/v1, Kind=K: example must have a provided API".to_owned(),
+        ),
+        ("'[]'", "'{}'", "Error: Value the examples are not a list: error decoding example CustomResource".to_owned()),
+    ] {
+        check(validator, &[(old, new)], &[], &[&expected]);
+    }
+}
+
+#[test]
+fn objects_of_a_bundle_fit_together() {
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: ks.g.io}\nspec:\n  \
+                      group: g.io\n  names: {kind: K, plural: ks}\n  scope: Cluster\n  versions: [{name: v1, storage: true}]\n";
+    check(
+        Validator::Bundle,
+        &[],
+        &[
+            ("manifests/crd.yaml", definition),
+            (
+                "manifests/sa.yaml",
+                "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n",
+            ),
+        ],
+        &[
+            "Error: Value g.io/v1, Kind=K: CRD \"g.io/v1, Kind=K\" is present in bundle \"a.v1.0.0\" but not defined in CSV",
+            "Error: Value a: invalid service account found in bundle. This service account a in your bundle is not valid, \
+             because a service account with the same name was already specified in your CSV. If this was unintentional, \
+             please remove the service account manifest from your bundle. If it was intentional to specify a separate \
+             service account, please rename the SA in either the bundle manifest or the CSV.",
+        ],
+    );
+    check(
+        Validator::Bundle,
+        &[(
+            "  provider:",
+            "  customresourcedefinitions: {owned: [{name: ks.g.io, version: v2, kind: K}]}\n  relatedImages: [{name: a}, {name: b, image: 'A b'}]\n  provider:",
+        )],
+        &[],
+        &[
+            "Error: Value g.io/v2, Kind=K: owned CRD \"g.io/v2, Kind=K\" not found in bundle \"a.v1.0.0\"",
+            "Error: Value spec.relatedImages[0].image: relatedImages[0] has an empty image field",
+            "Error: Value spec.relatedImages[1].image: relatedImages[1] has an invalid image pullspec \"A b\": \
+             invalid reference format: repository name must be lowercase",
+        ],
+    );
+}
+
+#[test]
+fn definitions_keep_to_the_rules_of_the_api_server() {
+    let check = |spec: &str, expected: &[&str]| {
+        let text = format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: ks.g.io}}\nspec: {spec}\n"
+        );
+        let manifests = load_object(text.as_bytes()).expect("the definition is an object");
+        let found: Vec<String> = Validator::Definitions
+            .run(&manifests, &Options::default())
+            .iter()
+            .map(|problem| problem.detail.clone())
+            .collect();
+        assert_eq!(found, expected, "{spec}");
+    };
+    let versions = "versions: [{name: v1, storage: true}]";
+    let names = "names: {kind: K, plural: ks}";
+    check(
+        &format!("{{group: g.io, scope: Cluster, {names}, {versions}}}"),
+        &[],
+    );
+    check(
+        &format!("{{group: g, scope: Global, {names}, {versions}}}"),
+        &[
+            "metadata.name: Invalid value: \"ks.g.io\": must be spec.names.plural+\".\"+spec.group",
+            "spec.group: Invalid value: \"g\": should be a domain with at least one dot",
+            "spec.scope: Unsupported value: \"Global\": supported values: \"Cluster\", \"Namespaced\"",
+        ],
+    );
+    check(
+        &format!("{{group: g.io, scope: Cluster, names: {{kind: K, listKind: K, plural: ks}}, {versions}}}"),
+        &["spec.names.listKind: Invalid value: \"K\": kind and listKind may not be the same"],
+    );
+    check(
+        &format!("{{group: g.io, scope: Cluster, {names}, {versions}, conversion: {{strategy: Webhook}}}}"),
+        &[
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook, but not allowed if \
+             strategy is set to None",
+            "spec.conversion.conversionReviewVersions: Required value",
+        ],
+    );
+}
+
+#[test]
+fn places_that_list_operators_want_more() {
+    check(
+        Validator::OperatorHubV2,
+        &[(
+            "provider: {name: P}",
+            "maintainers: [{name: M, email: nobody}]\n  links: [{name: L, url: nowhere}]\n  icon: [{base64data: eA==, mediatype: text/plain}]",
+        )],
+        &[],
+        &[
+            "Error: Value : (a.v1.0.0) csv.Spec.Provider.Name not specified",
+            "Error: Value : (a.v1.0.0) csv.Spec.Maintainers email nobody is invalid: mail: missing '@' or angle-addr",
+            "Error: Value : (a.v1.0.0) csv.Spec.Links url nowhere is invalid: parse \"nowhere\": invalid URI for request",
+            "Error: Value : (a.v1.0.0) csv.Spec.Icon text/plain does not have a valid mediatype",
+        ],
+    );
+}
+
+#[test]
+fn removed_apis_are_an_error_from_the_version_on_that_removes_them() {
+    let budget = "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: b}\n";
+    let mut all = files(&[(
+        "manifests/csv.yaml",
+        &CSV.replace("  minKubeVersion: 1.27.0\n", ""),
+    )]);
+    all.extend(files(&[("manifests/b.yaml", budget)]));
+    let manifests = load(&all).expect("the bundle is loaded");
+    for (version, severity) in [
+        ("", Severity::Warning),
+        ("1.24", Severity::Warning),
+        ("1.25", Severity::Error),
+    ] {
+        let options = Options {
+            kubernetes_version: version.to_owned(),
+            ..Options::default()
+        };
+        let found = Validator::RemovedApis.run(&manifests, &options);
+        let severities: Vec<Severity> = found.iter().map(|problem| problem.severity).collect();
+        assert_eq!(severities, [severity], "{version}");
+    }
+}
+
+#[test]
+fn fields_of_wrong_types_are_named() {
+    let text = CSV.replace(
+        "provider: {name: P}",
+        "maintainers: nobody\n  links: [{name: []}]",
+    );
+    let faults = load_object(text.as_bytes()).expect_err("fields have wrong types");
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "unable to parse CSV : spec.maintainers must be a list, not a text",
+            "unable to parse CSV : spec.links[0].name must be a text, not a list",
+        ]
+    );
+}
+
+#[test]
+fn t_3a_01_the_form_of_a_bundle_is_checked() {
+    let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: helm\n  \
+                       operators.operatorframework.io.bundle.manifests.v1: other/\n  \
+                       operators.operatorframework.io.bundle.metadata.v1: metadata/\n  \
+                       operators.operatorframework.io.bundle.package.v1: a\n  \
+                       operators.operatorframework.io.bundle.channels.v1: ''\n";
+    let dependencies = "dependencies:\n- {type: olm.package, value: {packageName: p, version: '^1'}}\n- {type: olm.gvk, value: \
+                        {group: g, kind: K}}\n- {type: olm.constraint, value: {failureMessage: m}}\n- {type: other, value: {}}\n";
+    let check = |given: &[(&str, &str)], expected: &[&str]| {
+        let found: Vec<String> = format::faults(&files(given))
+            .into_iter()
+            .map(|fault| fault.message)
+            .collect();
+        assert_eq!(found, expected);
+    };
+    check(
+        &[],
+        &[
+            "Unable to locate manifests directory",
+            "Unable to locate metadata directory",
+        ],
+    );
+    check(
+        &[("manifests/csv.yaml", CSV), ("metadata/x.yaml", "a: 1\n")],
+        &["Could not find annotations file"],
+    );
+    check(
+        &[
+            ("manifests/csv.yaml", CSV),
+            ("metadata/annotations.yaml", annotations),
+            ("metadata/dependencies.yaml", dependencies),
+        ],
+        &[
+            "Expecting annotation \"operators.operatorframework.io.bundle.mediatype.v1\" to have value \"registry+v1\" instead of \"helm\"",
+            "Expecting annotation \"operators.operatorframework.io.bundle.manifests.v1\" to have value \"manifests/\" instead of \"other/\"",
+            "Expecting annotation \"operators.operatorframework.io.bundle.channels.v1\" to have non-empty value",
+            "Invalid semver format version",
+            "API Version is empty",
+            "The CEL field is missing",
+            "couldn't parse dependency of type other",
+        ],
+    );
+}

@@ -1,0 +1,352 @@
+//! Images on disk: a directory in OCI layout, or a tar archive of one as container engines write it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use oci_distribution::manifest::OciManifest;
+use tempfile::TempDir;
+
+use crate::digest::{Digest, Hasher};
+use crate::layer::{LayerError, Selection, Unpacker};
+use crate::limits::Limits;
+use crate::manifest::{blob, choose_platform, layers, parse_manifest};
+use crate::pull::{ConfigFile, Platform};
+use crate::transfer::Blob;
+use crate::tree::{Storage, Tree};
+
+/// Indexes inside one another that are followed.
+const MAX_INDEXES: usize = 4;
+
+/// Why an image on disk cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is larger than it may be.
+    #[error("{path} has more than {limit} bytes")]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// The bytes of a file are not those that its name promises.
+    #[error("the content of {path} has the digest {actual}")]
+    Digest {
+        /// The file.
+        path: PathBuf,
+        /// What its bytes come to.
+        actual: Digest,
+    },
+    /// The manifest cannot be used.
+    #[error("cannot use the image in {path}: {message}")]
+    Manifest {
+        /// The layout.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// A layer cannot be unpacked.
+    #[error("cannot unpack layer {layer} of the image in {path}")]
+    Layer {
+        /// The layout.
+        path: PathBuf,
+        /// The number of the layer, from 1.
+        layer: usize,
+        /// Why.
+        source: LayerError,
+    },
+}
+
+/// An image on disk.
+#[derive(Debug)]
+pub struct LocalImage {
+    root: PathBuf,
+    /// Holds what was taken out of an archive.
+    _unpacked: Option<TempDir>,
+    digest: Digest,
+    layers: Vec<Blob>,
+    labels: BTreeMap<String, String>,
+}
+
+impl LocalImage {
+    /// Opens the image at `path`, a layout or an archive of one. Of several images the one for the platform is taken.
+    ///
+    /// # Errors
+    /// When there is no image that can be used.
+    pub fn open(path: &Path, platform: &Platform, limits: &Limits) -> Result<Self, LayoutError> {
+        let (root, unpacked) = if path.is_dir() {
+            (path.to_owned(), None)
+        } else {
+            let directory = extract(path, limits)?;
+            (directory.path().to_owned(), Some(directory))
+        };
+        let unusable = |message: String| LayoutError::Manifest {
+            path: path.to_owned(),
+            message,
+        };
+        let mut text = read(&root.join("index.json"), limits.manifest_bytes)?;
+        let mut digest = Digest::of(&text);
+        let mut indexes = 0;
+        let manifest = loop {
+            match parse_manifest(&text).map_err(unusable)? {
+                OciManifest::Image(manifest) => break manifest,
+                OciManifest::ImageIndex(_) if indexes == MAX_INDEXES => {
+                    return Err(unusable("its indexes lead to ever more indexes".to_owned()));
+                }
+                OciManifest::ImageIndex(index) => {
+                    indexes += 1;
+                    let only = match index.manifests.as_slice() {
+                        [only] => Some(only),
+                        entries => choose_platform(entries, platform),
+                    };
+                    let entry = only.ok_or_else(|| {
+                        unusable(format!(
+                            "no image is for {}/{}",
+                            platform.os, platform.architecture
+                        ))
+                    })?;
+                    digest = Digest::parse(&entry.digest).map_err(|error| unusable(error.to_string()))?;
+                    text = read_blob(&root, &digest, limits.manifest_bytes)?;
+                }
+            }
+        };
+        if manifest.layers.len() > limits.layers {
+            return Err(unusable(format!("it has more than {} layers", limits.layers)));
+        }
+        let layers = layers(&manifest).map_err(unusable)?;
+        let config = blob(&manifest.config).map_err(unusable)?;
+        let config = read_blob(&root, &config.digest, limits.config_bytes)?;
+        let config: ConfigFile =
+            serde_json::from_slice(&config).map_err(|error| unusable(format!("configuration: {error}")))?;
+        Ok(Self {
+            root,
+            _unpacked: unpacked,
+            digest,
+            layers,
+            labels: config.into_labels(),
+        })
+    }
+
+    /// The digest of the image's manifest.
+    pub const fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The labels of the configuration.
+    pub const fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    /// Unpacks what is selected of the layers, each of which has to have its digest.
+    ///
+    /// # Errors
+    /// When a layer is not there, damaged, or passes a limit.
+    pub fn unpack(
+        &self,
+        selection: &Selection,
+        storage: &Storage,
+        limits: &Limits,
+    ) -> Result<Tree, LayoutError> {
+        let wrong = |layer: usize, source: LayerError| LayoutError::Layer {
+            path: self.root.clone(),
+            layer,
+            source,
+        };
+        let mut unpacker = Unpacker::new(selection, storage, limits).map_err(|source| wrong(1, source))?;
+        for (layer, blob) in (1..).zip(&self.layers) {
+            let path = blob_path(&self.root, &blob.digest);
+            let file = open(&path)?;
+            verify(&path, &file, &blob.digest)?;
+            let file = open(&path)?;
+            unpacker
+                .apply(BufReader::new(file), blob.size)
+                .map_err(|source| wrong(layer, source))?;
+        }
+        unpacker
+            .finish()
+            .map_err(|source| wrong(self.layers.len(), source))
+    }
+}
+
+fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
+    // Both parts of a digest were checked when it was parsed: neither has a separator.
+    root.join("blobs").join(digest.algorithm()).join(digest.hex())
+}
+
+fn open(path: &Path) -> Result<File, LayoutError> {
+    File::open(path).map_err(|source| LayoutError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
+    let mut bytes = Vec::new();
+    open(path)?
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| LayoutError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+    if bytes.len() as u64 > limit {
+        return Err(LayoutError::Size {
+            path: path.to_owned(),
+            limit,
+        });
+    }
+    Ok(bytes)
+}
+
+fn read_blob(root: &Path, digest: &Digest, limit: u64) -> Result<Vec<u8>, LayoutError> {
+    let path = blob_path(root, digest);
+    let bytes = read(&path, limit)?;
+    let mut hasher = Hasher::like(digest);
+    hasher.update(&bytes);
+    match hasher.finish() {
+        actual if actual == *digest => Ok(bytes),
+        actual => Err(LayoutError::Digest { path, actual }),
+    }
+}
+
+fn verify(path: &Path, mut file: &File, digest: &Digest) -> Result<(), LayoutError> {
+    let mut hasher = Hasher::like(digest);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = file.read(&mut buffer).map_err(|source| LayoutError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+    match hasher.finish() {
+        actual if actual == *digest => Ok(()),
+        actual => Err(LayoutError::Digest {
+            path: path.to_owned(),
+            actual,
+        }),
+    }
+}
+
+/// Takes the files of a layout out of an archive. Other names in it are left alone.
+fn extract(path: &Path, limits: &Limits) -> Result<TempDir, LayoutError> {
+    let wrong = |source| LayoutError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let directory = tempfile::Builder::new()
+        .prefix("olm-layout-")
+        .tempdir()
+        .map_err(wrong)?;
+    let mut archive = tar::Archive::new(BufReader::new(open(path)?));
+    let mut left = limits.transfer_bytes;
+    for entry in archive.entries().map_err(wrong)? {
+        let mut entry = entry.map_err(wrong)?;
+        let Some(target) = target(&entry) else {
+            continue;
+        };
+        let target = directory.path().join(target);
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent).map_err(wrong)?;
+        }
+        let mut file = File::create(&target).map_err(wrong)?;
+        let written = io::copy(&mut entry.by_ref().take(left + 1), &mut file).map_err(wrong)?;
+        left = left.checked_sub(written).ok_or_else(|| LayoutError::Size {
+            path: path.to_owned(),
+            limit: limits.transfer_bytes,
+        })?;
+    }
+    Ok(directory)
+}
+
+/// Where a file of a layout belongs; nothing for any other entry.
+fn target(entry: &tar::Entry<'_, impl io::Read>) -> Option<PathBuf> {
+    if !entry.header().entry_type().is_file() {
+        return None;
+    }
+    let name = entry.path().ok()?;
+    let name = name.to_str()?.trim_start_matches("./");
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts.as_slice() {
+        ["index.json" | "oci-layout"] => Some(PathBuf::from(name)),
+        ["blobs", algorithm, hex] if plain(algorithm) && plain(hex) => Some(PathBuf::from(name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LayoutError, LocalImage};
+    use crate::{ImageBuilder, LayerBuilder, Limits, Platform, Resolved, Selection, Storage};
+
+    fn archive(directory: &std::path::Path) -> std::path::PathBuf {
+        let mut layer = LayerBuilder::new();
+        layer
+            .bytes("/configs/a.yaml", &b"schema: a\n"[..], 0o644)
+            .expect("the layer takes a file");
+        let layer = layer.build().expect("the layer is built");
+        let image = ImageBuilder::new(Platform::host())
+            .label("k", "v")
+            .layer(layer)
+            .build();
+        let path = directory.join("image.tar");
+        image
+            .write_archive(&path, Some("reg.example/a:1"))
+            .expect("the archive is written");
+        path
+    }
+
+    #[test]
+    fn an_archive_is_read_as_it_was_written() {
+        let directory = tempfile::tempdir().expect("there is a directory");
+        let limits = Limits::catalog();
+        let image = LocalImage::open(&archive(directory.path()), &Platform::host(), &limits)
+            .expect("the image is read");
+        assert_eq!(image.labels().get("k").map(String::as_str), Some("v"));
+        let tree = image
+            .unpack(&Selection::Everything, &Storage::Memory, &limits)
+            .expect("the image is unpacked");
+        assert!(matches!(tree.resolve("/configs/a.yaml"), Resolved::File(_)));
+    }
+
+    #[test]
+    fn a_damaged_blob_is_refused() {
+        let directory = tempfile::tempdir().expect("there is a directory");
+        let root = directory.path().join("layout");
+        let file = std::fs::File::open(archive(directory.path())).expect("the archive is there");
+        tar::Archive::new(file)
+            .unpack(&root)
+            .expect("the archive is unpacked");
+        let limits = Limits::catalog();
+        let open = || LocalImage::open(&root, &Platform::host(), &limits);
+        let image = open().expect("the layout is read");
+        let layer = image.layers.first().expect("there is a layer");
+        std::fs::write(super::blob_path(&root, &layer.digest), b"other").expect("the layer is damaged");
+        let unpacked = image.unpack(&Selection::Everything, &Storage::Memory, &limits);
+        assert!(
+            matches!(unpacked, Err(LayoutError::Digest { .. })),
+            "{unpacked:?}"
+        );
+        std::fs::write(super::blob_path(&root, image.digest()), b"{}").expect("the manifest is damaged");
+        assert!(matches!(open(), Err(LayoutError::Digest { .. })));
+    }
+}

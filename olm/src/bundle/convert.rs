@@ -1,0 +1,69 @@
+//! `olm bundle convert`.
+
+use std::path::Path;
+
+use anyhow::bail;
+use clap::Args;
+use olm_bundle::catalog::{Entry, assemble};
+use olm_bundle::package_manifest;
+use olm_fbc::Catalog;
+
+use crate::catalog::{Form, MigrateArguments, image_of};
+use crate::output::{Outcome, Verdict, note, print};
+use crate::registry::RegistryArguments;
+use crate::source::{all_files, open_bundle};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Bundles (directories and images), or directories of package manifests
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
+    #[arg(long, value_name = "REFERENCE", default_value = "")]
+    image_ref_template: String,
+    /// Form of the catalog
+    #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
+    output: Form,
+    #[command(flatten)]
+    migrate: MigrateArguments,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut catalog = Catalog::default();
+    for source in &arguments.sources {
+        let path = Path::new(source);
+        let is_bundle = path.join("manifests").is_dir();
+        if path.is_dir() && !is_bundle && !path.join("oci-layout").is_file() {
+            let image = |entry: &Entry| image_of(&arguments.image_ref_template, entry);
+            match package_manifest::convert(&all_files(path)?, &image) {
+                Ok(converted) => {
+                    converted
+                        .warnings
+                        .iter()
+                        .for_each(|warning| note(&format!("warning: {warning}")));
+                    add(&mut catalog, converted.catalog);
+                }
+                Err(faults) => bail!("{source} cannot be converted:\n{}", faults.join("\n")),
+            }
+            continue;
+        }
+        let mut bundle = open_bundle(source, &arguments.registry)?;
+        if bundle.image.is_empty() {
+            bundle.image = image_of(&arguments.image_ref_template, &bundle.entry()?);
+        }
+        entries.push(bundle.entry()?);
+    }
+    add(&mut catalog, assemble(&entries));
+    arguments.migrate.apply(&mut catalog);
+    print(&arguments.output.write(&catalog))?;
+    Ok(Verdict::Good)
+}
+
+fn add(catalog: &mut Catalog, more: Catalog) {
+    catalog.packages.extend(more.packages);
+    catalog.channels.extend(more.channels);
+    catalog.bundles.extend(more.bundles);
+}

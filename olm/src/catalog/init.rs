@@ -1,0 +1,69 @@
+//! `olm catalog init`.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use olm_fbc::{Catalog, Icon, Package};
+
+use super::Form;
+use crate::input::read;
+use crate::output::{Outcome, Verdict, print};
+
+/// The largest description or icon that is read, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Name of the package
+    package: String,
+    /// Channel that is meant when none is named
+    #[arg(short = 'c', long, default_value = "")]
+    default_channel: String,
+    /// File with the description, in Markdown
+    #[arg(short, long, value_name = "FILE")]
+    description: Option<PathBuf>,
+    /// File with the icon: SVG, PNG, GIF, JPEG or WebP
+    #[arg(short, long, value_name = "FILE")]
+    icon: Option<PathBuf>,
+    /// Form of the catalog
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut package = Package {
+        name: arguments.package.clone(),
+        default_channel: arguments.default_channel.clone(),
+        ..Package::default()
+    };
+    if let Some(path) = &arguments.description {
+        package.description = String::from_utf8_lossy(&read(path, MAX_FILE)?).into_owned();
+    }
+    if let Some(path) = &arguments.icon {
+        let bytes = read(path, MAX_FILE)?;
+        let Some(media_type) = media_type(&bytes) else {
+            bail!("detected invalid type of {}: not an image", path.display());
+        };
+        package.icon = Some(Icon::of(&bytes, media_type));
+    }
+    let catalog = Catalog {
+        packages: vec![package],
+        ..Catalog::default()
+    };
+    print(&arguments.output.write(&catalog))?;
+    Ok(Verdict::Good)
+}
+
+/// The media type of an image, by its first bytes.
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    let text = String::from_utf8_lossy(bytes.get(..bytes.len().min(4096)).unwrap_or_default());
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ if text.contains("<svg") => Some("image/svg+xml"),
+        _ => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! `olm catalog template` and `olm catalog convert-template`.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use olm_fbc::graph::{PackageGraph, mermaid};
+use olm_fbc::template::{Bundles, Kind, Template, convert as to_template};
+
+use super::Form;
+use super::render::MigrateArguments;
+use crate::input::read;
+use crate::output::{Outcome, Verdict, print};
+use crate::registry::RegistryArguments;
+use crate::source::{load_catalog, open_bundle};
+
+/// The largest template that is read, in bytes.
+const MAX_TEMPLATE: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Kind that the template has to be of
+    #[arg(value_enum)]
+    kind: KindName,
+    /// File with the template; `-` is standard input
+    #[arg(default_value = "-")]
+    file: String,
+    /// Form of the catalog
+    #[arg(short, long, value_enum, default_value_t)]
+    output: RenderedForm,
+    #[command(flatten)]
+    migrate: MigrateArguments,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KindName {
+    /// Whatever the template says that it is.
+    Any,
+    /// Blobs of a catalog in which a bundle is nothing but its image.
+    Basic,
+    /// Bundles from whose versions channels follow.
+    Semver,
+    /// A catalog with bundles that take the place of others.
+    Substitutes,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum RenderedForm {
+    /// A stream of indented JSON objects.
+    #[default]
+    Json,
+    /// One line of JSON for each object.
+    Jsonl,
+    /// YAML documents.
+    Yaml,
+    /// The update graphs as a flowchart.
+    Mermaid,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let text = if arguments.file == "-" {
+        let mut text = Vec::new();
+        std::io::stdin()
+            .lock()
+            .take(MAX_TEMPLATE)
+            .read_to_end(&mut text)?;
+        text
+    } else {
+        read(Path::new(&arguments.file), MAX_TEMPLATE)?
+    };
+    let template = Template::parse(&text).with_context(|| format!("cannot use {}", arguments.file))?;
+    let wanted = match arguments.kind {
+        KindName::Any => template.kind(),
+        KindName::Basic => Kind::Basic,
+        KindName::Semver => Kind::Semver,
+        KindName::Substitutes => Kind::Substitutes,
+    };
+    if template.kind() != wanted {
+        bail!(
+            "{} has the schema {}, not {}",
+            arguments.file,
+            template.kind().schema(),
+            wanted.schema()
+        );
+    }
+    let mut catalog = template.render(&bundles(&template, &arguments.registry)?)?;
+    arguments.migrate.apply(&mut catalog);
+    print(&match arguments.output {
+        RenderedForm::Json => Form::Json.write(&catalog),
+        RenderedForm::Jsonl => Form::Jsonl.write(&catalog),
+        RenderedForm::Yaml => Form::Yaml.write(&catalog),
+        RenderedForm::Mermaid => {
+            let packages = catalog.packages.iter();
+            let graphs: Vec<PackageGraph> = packages
+                .filter_map(|package| PackageGraph::new(&catalog, &package.name))
+                .collect();
+            mermaid(&graphs)
+        }
+    })?;
+    Ok(Verdict::Good)
+}
+
+/// What the bundle images of the template hold. All that cannot be had are named at once.
+fn bundles(template: &Template, registry: &RegistryArguments) -> anyhow::Result<Bundles> {
+    let mut bundles = Bundles::new();
+    let mut faults = Vec::new();
+    for image in template.images() {
+        let found = open_bundle(image, registry).and_then(|bundle| Ok(vec![bundle.entry()?.bundle]));
+        if let Err(error) = &found {
+            faults.push(format!("{image}: {error:#}"));
+        }
+        bundles.insert(image.to_owned(), found.map_err(|error| format!("{error:#}")));
+    }
+    match faults.as_slice() {
+        [] | [_] => Ok(bundles),
+        several => bail!(
+            "{} bundles cannot be rendered:\n{}",
+            several.len(),
+            several.join("\n")
+        ),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArguments {
+    /// Kind of the template
+    #[arg(value_enum)]
+    kind: ConvertKind,
+    /// Catalog: a file, directory, image, or the address of a running catalogd
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Form of the template
+    #[arg(short, long, value_enum, default_value_t)]
+    output: TemplateForm,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ConvertKind {
+    /// Bundles become nothing but their images.
+    Basic,
+    /// The catalog as it is, without substitutions yet.
+    Substitutes,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum TemplateForm {
+    /// YAML.
+    #[default]
+    Yaml,
+    /// Indented JSON.
+    Json,
+}
+
+pub(crate) fn convert(arguments: &ConvertArguments) -> Outcome {
+    let catalog = load_catalog(&arguments.source, &arguments.registry)?;
+    let text = match arguments.kind {
+        ConvertKind::Basic => to_template::basic(&catalog),
+        ConvertKind::Substitutes => to_template::substitutes(&catalog),
+    };
+    let value: serde_json::Value = serde_json::from_str(&text).context("the template nests too deep")?;
+    print(&match arguments.output {
+        TemplateForm::Yaml => format!("---\n{}", olm_yaml::to_yaml(&value)),
+        TemplateForm::Json => format!("{value:#}\n"),
+    })?;
+    Ok(Verdict::Good)
+}

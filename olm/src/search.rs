@@ -1,0 +1,324 @@
+//! `olm search` and `olm show`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use clap::Args;
+use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
+use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
+use serde_json::{Value, json};
+
+use crate::catalog::named_source;
+use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::registry::RegistryArguments;
+use crate::source::load_catalog;
+use crate::table::table;
+
+#[derive(Debug, Args)]
+pub(crate) struct Sources {
+    /// Catalog to look into: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
+    /// repeated
+    #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
+    catalogs: Vec<String>,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+impl Sources {
+    fn load(&self) -> anyhow::Result<Vec<(String, Catalog)>> {
+        self.catalogs
+            .iter()
+            .map(|argument| {
+                let (name, source) = named_source(argument)?;
+                Ok((name, load_catalog(&source, &self.registry)?))
+            })
+            .collect()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArguments {
+    /// Words to look for in names, descriptions, keywords, categories and provided APIs; a package has to have them all
+    #[arg(required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    sources: Sources,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Report,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Package to show
+    package: String,
+    #[command(flatten)]
+    sources: Sources,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Report,
+}
+
+/// What a package says of itself in the head of its default channel.
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) default_channel: String,
+    pub(crate) description: String,
+    pub(crate) display_name: String,
+    pub(crate) provider: String,
+    pub(crate) version: String,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) apis: Vec<String>,
+    pub(crate) channels: Vec<(String, String)>,
+    pub(crate) deprecated: Vec<String>,
+}
+
+/// The packages of a catalog, by name.
+pub(crate) fn packages(catalog: &Catalog) -> Vec<About> {
+    let mut packages: Vec<About> = catalog
+        .packages
+        .iter()
+        .map(|package| about(catalog, package))
+        .collect();
+    packages.sort_by(|left, right| left.name.cmp(&right.name));
+    packages
+}
+
+fn about(catalog: &Catalog, package: &olm_fbc::Package) -> About {
+    let of_package = |name: &str| {
+        catalog
+            .bundles
+            .iter()
+            .find(|bundle| bundle.package == package.name && bundle.name == name)
+    };
+    let mut channels: Vec<(String, String)> = catalog
+        .channels
+        .iter()
+        .filter(|channel| channel.package == package.name)
+        .map(|channel| {
+            let head = match graph::head(&channel.entries) {
+                Ok(head) => head.name.clone(),
+                Err(error) => format!("ERROR: {error}"),
+            };
+            (channel.name.clone(), head)
+        })
+        .collect();
+    channels.sort();
+    let head = channels
+        .iter()
+        .find(|(name, _)| *name == package.default_channel)
+        .and_then(|(_, head)| of_package(head));
+    let csv = head.map(described).unwrap_or_default();
+    let text = |pointer: &str| {
+        csv.pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let texts = |pointer: &str| -> Vec<String> {
+        let values = csv
+            .pointer(pointer)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        values.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let apis: BTreeSet<String> = head
+        .into_iter()
+        .flat_map(|bundle| &bundle.properties)
+        .filter(|property| property.kind == TYPE_GVK)
+        .filter_map(|property| property.gvk().ok())
+        .map(|gvk| format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind))
+        .collect();
+    let deprecated = catalog
+        .deprecations
+        .iter()
+        .filter(|deprecations| deprecations.package == package.name)
+        .flat_map(|deprecations| &deprecations.entries)
+        .map(|entry| match entry.reference.schema.as_str() {
+            SCHEMA_CHANNEL => format!("channel {}: {}", entry.reference.name, entry.message),
+            SCHEMA_BUNDLE => format!("bundle {}: {}", entry.reference.name, entry.message),
+            _ => format!("package: {}", entry.message),
+        })
+        .collect();
+    About {
+        name: package.name.clone(),
+        default_channel: package.default_channel.clone(),
+        description: package.description.clone(),
+        display_name: text("/displayName"),
+        provider: text("/provider/name"),
+        version: head
+            .and_then(|bundle| bundle.version_release().ok())
+            .map(|version| version.to_string())
+            .unwrap_or_default(),
+        keywords: texts("/keywords"),
+        categories: text("/annotations/categories")
+            .split(',')
+            .map(|category| category.trim().to_owned())
+            .filter(|category| !category.is_empty())
+            .collect(),
+        apis: apis.into_iter().collect(),
+        channels,
+        deprecated,
+    }
+}
+
+/// What the bundle's `ClusterServiceVersion` says of it, in the form of the property that describes it.
+fn described(bundle: &Bundle) -> Value {
+    let mut catalog = Catalog {
+        bundles: vec![bundle.clone()],
+        ..Catalog::default()
+    };
+    olm_fbc::migrate::migrate(&mut catalog, olm_fbc::migrate::Level::BundleObjectToCsvMetadata);
+    catalog
+        .bundles
+        .iter()
+        .flat_map(|bundle| &bundle.properties)
+        .find(|property| property.kind == TYPE_CSV_METADATA)
+        .and_then(|property| serde_json::from_str(&property.value).ok())
+        .unwrap_or_default()
+}
+
+impl About {
+    fn has(&self, word: &str) -> bool {
+        let word = word.to_lowercase();
+        let fields = [&self.name, &self.display_name, &self.description, &self.provider];
+        let lists = [&self.keywords, &self.categories, &self.apis];
+        fields
+            .into_iter()
+            .chain(lists.into_iter().flatten())
+            .any(|text| text.to_lowercase().contains(&word))
+    }
+
+    fn json(&self, catalog: &str) -> Value {
+        let channels: Vec<Value> = self
+            .channels
+            .iter()
+            .map(|(name, head)| json!({"name": name, "head": head}))
+            .collect();
+        json!({
+            "catalog": catalog,
+            "package": self.name,
+            "displayName": self.display_name,
+            "provider": self.provider,
+            "version": self.version,
+            "defaultChannel": self.default_channel,
+            "channels": channels,
+            "keywords": self.keywords,
+            "categories": self.categories,
+            "apis": self.apis,
+            "deprecations": self.deprecated,
+            "description": self.description,
+        })
+    }
+}
+
+pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
+    let mut found = Vec::new();
+    for (name, catalog) in arguments.sources.load()? {
+        let packages = packages(&catalog).into_iter();
+        found.extend(
+            packages
+                .filter(|package| arguments.words.iter().all(|word| package.has(word)))
+                .map(|package| (name.clone(), package)),
+        );
+    }
+    match arguments.output {
+        Report::Json => {
+            let found: Vec<Value> = found
+                .iter()
+                .map(|(catalog, package)| package.json(catalog))
+                .collect();
+            print_json(&Value::Array(found))?;
+        }
+        Report::Text => {
+            let rows: Vec<Vec<String>> = found
+                .iter()
+                .map(|(catalog, package)| {
+                    vec![
+                        catalog.clone(),
+                        package.name.clone(),
+                        package.display_name.clone(),
+                        package.version.clone(),
+                        package.default_channel.clone(),
+                    ]
+                })
+                .collect();
+            print(&table(
+                &["CATALOG", "PACKAGE", "DISPLAY NAME", "VERSION", "DEFAULT CHANNEL"],
+                &rows,
+            ))?;
+        }
+    }
+    if found.is_empty() {
+        note("no package has all of these words");
+        return Ok(Verdict::Bad);
+    }
+    Ok(Verdict::Good)
+}
+
+pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
+    let mut found = Vec::new();
+    for (name, catalog) in arguments.sources.load()? {
+        let package = packages(&catalog)
+            .into_iter()
+            .find(|package| package.name == arguments.package);
+        found.extend(package.map(|package| (name, package)));
+    }
+    if found.is_empty() {
+        bail!("package {:?} not found", arguments.package);
+    }
+    match arguments.output {
+        Report::Json => {
+            let found: Vec<Value> = found
+                .iter()
+                .map(|(catalog, package)| package.json(catalog))
+                .collect();
+            print_json(&Value::Array(found))?;
+        }
+        Report::Text => {
+            let texts: Vec<String> = found
+                .iter()
+                .map(|(catalog, package)| text(catalog, package))
+                .collect();
+            print(&texts.join("\n"))?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+fn text(catalog: &str, package: &About) -> String {
+    let mut text = String::new();
+    let channels: Vec<String> = package
+        .channels
+        .iter()
+        .map(|(name, head)| format!("{name} ({head})"))
+        .collect();
+    for (what, value) in [
+        ("package", package.name.clone()),
+        ("catalog", catalog.to_owned()),
+        ("name", package.display_name.clone()),
+        ("provider", package.provider.clone()),
+        ("version", package.version.clone()),
+        ("default", package.default_channel.clone()),
+        ("channels", channels.join(", ")),
+        ("keywords", package.keywords.join(", ")),
+        ("categories", package.categories.join(", ")),
+        ("apis", package.apis.join(", ")),
+    ] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{what:<12}{value}");
+        }
+    }
+    for message in &package.deprecated {
+        let _ = writeln!(text, "deprecated  {}", message.trim_end());
+    }
+    if !package.description.is_empty() {
+        let _ = writeln!(text, "\n{}", package.description.trim_end());
+    }
+    text.chars()
+        .filter(|letter| *letter == '\n' || !letter.is_control())
+        .collect()
+}

@@ -1,0 +1,66 @@
+//! The commands of docs/cli.md that need nothing but files are run as they stand there.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{ANNOTATIONS, CATALOG, CSV, Files};
+
+/// The lines of the blocks marked `sh run`.
+fn commands(text: &str) -> Vec<&str> {
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line {
+            "```sh run" => inside = true,
+            "```" => inside = false,
+            line if inside => commands.push(line),
+            _ => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_documented_commands_do_what_they_say() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let text = std::fs::read_to_string(&page).expect("the page is there");
+    let commands = commands(&text);
+    assert!(commands.len() > 10, "{commands:?}");
+    let template = "schema: olm.semver\nstable: {bundles: [{image: ./bundle}]}\n";
+    let composition = "name: composed\nrepo: registry.example/catalogs/composed\nreferences: [{name: mine, image: ./catalog}]\n";
+    let files = Files::new(&[
+        ("catalog/catalog.json", CATALOG),
+        ("old/catalog.json", CATALOG),
+        ("bundle/manifests/csv.yaml", CSV),
+        ("bundle/metadata/annotations.yaml", ANNOTATIONS),
+        ("template.yaml", template),
+        ("catalog.yaml", composition),
+        ("README.md", "About foo\n"),
+        (
+            "legacy/greeter.package.yaml",
+            "packageName: greeter\nchannels: [{name: stable, currentCSV: greeter.v1.0.0}]\n",
+        ),
+        ("legacy/1.0.0/csv.yaml", CSV),
+    ]);
+    let binary = Path::new(env!("CARGO_BIN_EXE_olm"));
+    let path = format!(
+        "{}:{}",
+        binary.parent().expect("it is in a directory").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let script = format!("set -euo pipefail\n{}\n", commands.join("\n"));
+    let run = Command::new("bash")
+        .arg("-c")
+        .arg(&script)
+        .current_dir(files.path(""))
+        .env("PATH", path)
+        .env_remove("REGISTRY_AUTH_FILE")
+        .output()
+        .expect("bash runs");
+    assert!(
+        run.status.success(),
+        "{script}\n{}\n{}",
+        String::from_utf8_lossy(&run.stdout),
+        String::from_utf8_lossy(&run.stderr)
+    );
+}
