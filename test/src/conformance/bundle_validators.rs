@@ -146,8 +146,7 @@ fn words(text: &str) -> String {
 fn normal(kind: &str, text: &str) -> String {
     let last = |separator: &str| text.rsplit_once(separator).map_or(text, |(_, rest)| rest);
     let text = match kind {
-        "ObjectFailedValidation" => last(": ").to_owned(),
-        "ParseError" => last(": ").to_owned(),
+        "ObjectFailedValidation" | "ParseError" => last(": ").to_owned(),
         // Field, kind of fault, and what is said behind the value.
         kind if kind.starts_with("FieldValue") => {
             let field = text
