@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use olm_constraint::Wanted;
 use olm_version::masterminds::ConstraintError;
 use olm_version::{VersionReleaseError, quoted};
 
-use crate::dependencies::DependencyFault;
 use crate::package::VersionFault;
 use crate::selector::SelectorError;
 
@@ -54,9 +54,14 @@ pub enum Reason {
         /// What is wrong.
         fault: VersionFault,
     },
-    /// The chosen bundle depends on something.
-    #[error("validating bundle {bundle}: {0}", bundle = quoted(&.0.bundle))]
-    Dependency(DependencyFault),
+    /// All bundles that fit the request are held: the cluster lacks what they need, or they would break others.
+    #[error("bundle {} cannot be installed: {why}", quoted(.bundle))]
+    Held {
+        /// The bundle that ranks highest.
+        bundle: String,
+        /// Why it cannot be installed.
+        why: String,
+    },
 }
 
 /// No bundle, or too many.
@@ -109,12 +114,13 @@ impl fmt::Display for NoBundle {
 /// Why a request gets no bundle, and what the user can change.
 ///
 /// Displayed, it is the text of the [`Reason`], then a line for each catalog, then a line for each way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     /// The reason. Boxed, since refusals travel through results that are mostly fine.
     reason: Box<Reason>,
     findings: Vec<String>,
     hints: Vec<String>,
+    wanted: Vec<Wanted>,
 }
 
 impl Refusal {
@@ -123,7 +129,17 @@ impl Refusal {
             reason: Box::new(reason),
             findings: Vec::new(),
             hints: Vec::new(),
+            wanted: Vec::new(),
         }
+    }
+
+    pub(crate) fn wants(&mut self, wanted: &[Wanted]) {
+        self.wanted.extend_from_slice(wanted);
+    }
+
+    /// What would help if it were installed.
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.wanted
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
