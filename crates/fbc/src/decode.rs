@@ -186,7 +186,7 @@ impl<T: Decode> Decode for List<T> {
     }
 }
 
-impl<T: Decode> Decode for HashMap<String, T> {
+impl<T: Decode, S: std::hash::BuildHasher + Default> Decode for HashMap<String, T, S> {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
         let entry = |(key, value): (Cow<'_, str>, &RawValue)| match decode(value.get()) {
             Ok(value) => Ok((key.into_owned(), value)),

@@ -63,6 +63,7 @@ pub(crate) fn held(mut held: Vec<Held<'_>>) -> Refusal {
     let highest = held.first();
     let mut refusal = Refusal::new(Reason::Held {
         bundle: highest.map(|held| held.bundle.name.clone()).unwrap_or_default(),
+        catalog: highest.map(|held| held.catalog.to_owned()).unwrap_or_default(),
         why: highest.map(|held| listed(&held.hindrances)).unwrap_or_default(),
     });
     for held in held.iter().skip(1) {

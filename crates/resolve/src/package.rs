@@ -201,12 +201,10 @@ type Known = HashMap<(String, Box<str>), Arc<Declared>>;
 
 fn candidate(bundle: Bundle, releases: ReleaseField, known: &mut Known) -> Candidate {
     let mut properties = bundle.properties.into_vec();
-    let metadata = properties
+    let mut metadata = properties
         .iter()
         .filter(|property| property.kind == TYPE_CSV_METADATA);
-    let platform = metadata
-        .filter_map(|property| Platform::of_metadata(&property.value))
-        .next();
+    let platform = metadata.find_map(|property| Platform::of_metadata(&property.value));
     properties.retain(|property| !matches!(property.kind.as_str(), TYPE_BUNDLE_OBJECT | TYPE_CSV_METADATA));
     let declares = |property: &&Property| {
         matches!(

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
-use olm_constraint::{Gvk, Wanted};
 
 use crate::choose::compare_versions;
+use crate::judge::Facts;
 use crate::package::{Candidate, Package, PreparedChannel};
-use crate::platform::Ground;
 
 /// A package of a catalog that may provide what is missing.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +47,7 @@ pub fn providers<'a>(
     wanted: &Wanted,
     offers: &[Offer<'a>],
     own_catalog: Option<&str>,
-    ground: Ground<'_>,
-    served: &HashSet<Gvk>,
+    facts: &Facts<'_>,
 ) -> Vec<Provider<'a>> {
     let mut budget = Budget::default();
     let mut offers: Vec<&Offer<'a>> = offers.iter().collect();
@@ -62,7 +61,8 @@ pub fn providers<'a>(
     });
     let mut provides = |candidate: &Candidate| {
         let platform = candidate.platform.as_ref();
-        let can_be_there = platform.is_none_or(|platform| platform.hindrances(ground, served).is_empty());
+        let can_be_there =
+            platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty());
         can_be_there && wanted.is_provided_by(candidate.subject(), &mut budget) == Ok(true)
     };
     offers

@@ -59,6 +59,8 @@ pub enum Reason {
     Held {
         /// The bundle that ranks highest.
         bundle: String,
+        /// The catalog it comes from.
+        catalog: String,
         /// Why it cannot be installed.
         why: String,
     },
@@ -121,6 +123,7 @@ pub struct Refusal {
     findings: Vec<String>,
     hints: Vec<String>,
     wanted: Vec<Wanted>,
+    attachment: Option<String>,
 }
 
 impl Refusal {
@@ -130,11 +133,17 @@ impl Refusal {
             findings: Vec::new(),
             hints: Vec::new(),
             wanted: Vec::new(),
+            attachment: None,
         }
     }
 
     pub(crate) fn wants(&mut self, wanted: &[Wanted]) {
         self.wanted.extend_from_slice(wanted);
+    }
+
+    /// Adds a text that is shown as it is at the end, with its lines: an object to be applied.
+    pub fn attach(&mut self, text: impl Into<String>) {
+        self.attachment = Some(text.into());
     }
 
     /// What would help if it were installed.
@@ -151,7 +160,8 @@ impl Refusal {
         self.findings.push(finding.into());
     }
 
-    pub(crate) fn hint(&mut self, hint: impl Into<String>) {
+    /// Adds a way out, one sentence.
+    pub fn hint(&mut self, hint: impl Into<String>) {
         self.hints.push(hint.into());
     }
 
@@ -204,7 +214,10 @@ impl fmt::Display for Refusal {
             .iter()
             .map(|hint| format!("\nhint: {}", one_line(hint)))
             .collect();
-        let room = MAX_LENGTH.saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
+        let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);
+        let room = MAX_LENGTH
+            .saturating_sub(attached)
+            .saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
         for finding in findings {
             if text.len() + finding.len() > room {
                 text.push_str(MORE);
@@ -216,6 +229,14 @@ impl fmt::Display for Refusal {
             if text.len() + hint.len() <= MAX_LENGTH {
                 text.push_str(&hint);
             }
+        }
+        if let Some(attachment) = self
+            .attachment
+            .as_ref()
+            .filter(|_| text.len() + attached <= MAX_LENGTH)
+        {
+            text.push('\n');
+            text.push_str(attachment);
         }
         formatter.write_str(&text)
     }

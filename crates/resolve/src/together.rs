@@ -101,11 +101,11 @@ fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &Facts<'s>) -> Vec
 
 /// The APIs that would be served without any of those that move.
 fn served(moved: &Moved<'_>, facts: &Facts<'_>) -> HashSet<Gvk> {
-    let moves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
+    let leaves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
     let leaving: HashSet<&Gvk> = facts
         .neighbours
         .iter()
-        .filter(moves)
+        .filter(leaves)
         .chain(facts.own)
         .flat_map(|neighbour| &neighbour.subject.apis)
         .collect();

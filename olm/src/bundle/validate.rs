@@ -33,6 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             let support = Support {
                 webhooks: Webhooks::Served,
                 scopes: Scopes::Any,
+                ..Support::default()
             };
             Found {
                 errors: validate::validate(&bundle)

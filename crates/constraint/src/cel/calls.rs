@@ -14,7 +14,7 @@ use Form::{Global, Member};
 
 type Overload = (&'static str, Form, &'static [Type], Type);
 
-/// Functions over simple types; those over any type, list or map stand in [`generic`].
+/// Functions over simple types; those over any type, list or map are told apart in [`generic`].
 const OVERLOADS: &[Overload] = &[
     ("!_", Global, &[Type::Bool], Type::Bool),
     ("-_", Global, &[Type::Int], Type::Int),
@@ -114,8 +114,10 @@ const SPAN_PARTS: [&str; 4] = ["getHours", "getMinutes", "getSeconds", "getMilli
 /// The type of a call, or what is wrong with it.
 pub(super) fn result(name: &str, is_member: bool, arguments: &[Type]) -> Result<Type, String> {
     let form = if is_member { Member } else { Global };
-    if let Some(known) = generic(name, form, arguments) {
-        return known.ok_or_else(|| mismatch(name, is_member, arguments));
+    match generic(name, form, arguments) {
+        Generic::Fits(result) => return Ok(result),
+        Generic::Misfits => return Err(mismatch(name, is_member, arguments)),
+        Generic::Unknown => {}
     }
     let is_known = |overload: &&Overload| overload.0 == name;
     if !OVERLOADS.iter().any(|overload| is_known(&overload)) {
@@ -156,14 +158,22 @@ fn mismatch(name: &str, is_member: bool, arguments: &[Type]) -> String {
     )
 }
 
-/// The type of a call of what takes any type; `None` when it is not such a function, `Some(None)` when it does not fit.
-fn generic(name: &str, form: Form, arguments: &[Type]) -> Option<Option<Type>> {
-    let fits = |is_right: bool, result: Type| Some(is_right.then_some(result));
-    match (name, form, arguments) {
-        ("_==_" | "_!=_", Global, [left, right]) => fits(left.join(right).is_some(), Type::Bool),
+/// Whether a call is of a function that takes any type.
+enum Generic {
+    /// It is, and yields this.
+    Fits(Type),
+    /// It is, and cannot take these.
+    Misfits,
+    /// It is not.
+    Unknown,
+}
+
+fn generic(name: &str, form: Form, arguments: &[Type]) -> Generic {
+    let found = match (name, form, arguments) {
+        ("_==_" | "_!=_", Global, [left, right]) => left.join(right).map(|_| Type::Bool),
         ("_<_" | "_<=_" | "_>_" | "_>=_", Global, [left, right]) => {
             let is_ordered = |wanted: &Type| accepts(wanted, left) && accepts(wanted, right);
-            fits(ORDERED.iter().any(is_ordered), Type::Bool)
+            ORDERED.iter().any(is_ordered).then_some(Type::Bool)
         }
         ("@in", Global, [element, container]) => {
             let holds = match container {
@@ -171,25 +181,18 @@ fn generic(name: &str, form: Form, arguments: &[Type]) -> Option<Option<Type>> {
                 Type::List(inner) | Type::Map(inner, _) => inner.join(element).is_some(),
                 _ => false,
             };
-            fits(holds, Type::Bool)
+            holds.then_some(Type::Bool)
         }
-        ("_[_]", Global, [Type::Dyn, _]) => Some(Some(Type::Dyn)),
+        ("_[_]", Global, [Type::Dyn, _]) | ("dyn", Global, [_]) => Some(Type::Dyn),
         ("_[_]", Global, [Type::List(element), index]) => {
-            fits(accepts(&Type::Int, index), (**element).clone())
+            accepts(&Type::Int, index).then(|| (**element).clone())
         }
-        ("_[_]", Global, [Type::Map(key, value), index]) => {
-            fits(key.join(index).is_some(), (**value).clone())
-        }
-        ("_[_]", ..) => Some(None),
-        ("_+_", Global, [left @ Type::List(_), right] | [left, right @ Type::List(_)]) => {
-            Some(left.join(right))
-        }
-        ("dyn", Global, [_]) => Some(Some(Type::Dyn)),
+        ("_[_]", Global, [Type::Map(key, value), index]) => key.join(index).map(|_| (**value).clone()),
+        ("_+_", Global, [left @ Type::List(_), right] | [left, right @ Type::List(_)]) => left.join(right),
         ("size", _, [Type::List(_) | Type::Map(..) | Type::Dyn]) | ("semver_compare", Global, [_, _]) => {
-            Some(Some(Type::Int))
+            Some(Type::Int)
         }
-        ("type", Global, [_]) => Some(Some(Type::Kind)),
-        ("semver_compare" | "type" | "dyn", ..) => Some(None),
+        ("type", Global, [_]) => Some(Type::Kind),
         (part, Member, [receiver, zone @ ..]) if PARTS.contains(&part) => {
             let is_zone = match zone {
                 [] => true,
@@ -197,12 +200,11 @@ fn generic(name: &str, form: Form, arguments: &[Type]) -> Option<Option<Type>> {
                 _ => false,
             };
             let is_span = zone.is_empty() && SPAN_PARTS.contains(&part) && *receiver == Type::Duration;
-            fits(
-                is_span || is_zone && accepts(&Type::Timestamp, receiver),
-                Type::Int,
-            )
+            (is_span || is_zone && accepts(&Type::Timestamp, receiver)).then_some(Type::Int)
         }
-        (part, ..) if PARTS.contains(&part) => Some(None),
-        _ => None,
-    }
+        ("_[_]" | "semver_compare" | "type" | "dyn", ..) => None,
+        (part, ..) if PARTS.contains(&part) => None,
+        _ => return Generic::Unknown,
+    };
+    found.map_or(Generic::Misfits, Generic::Fits)
 }

@@ -66,12 +66,12 @@ pub(super) fn evaluate(root: &Node, properties: &Value, budget: &mut Budget) -> 
     };
     let outcome = machine.value(root);
     budget.left -= allowed - machine.steps;
-    truth(outcome?)
+    truth(&outcome?)
 }
 
-fn truth(value: Value) -> Result<bool, EvalError> {
+fn truth(value: &Value) -> Result<bool, EvalError> {
     match value {
-        Value::Bool(value) => Ok(value),
+        Value::Bool(value) => Ok(*value),
         _ => Err(no_overload()),
     }
 }
@@ -141,7 +141,7 @@ impl<'a> Machine<'a> {
             Kind::Chain { logic, terms } => self.chain(*logic, terms),
             Kind::Choose { condition, yes, no } => {
                 let condition = self.value(condition)?;
-                if truth(condition)? {
+                if truth(&condition)? {
                     self.value(yes)
                 } else {
                     self.value(no)
@@ -183,7 +183,7 @@ impl<'a> Machine<'a> {
         let decides = logic == Logic::Or;
         let mut error = None;
         for term in terms {
-            match self.value(term).and_then(truth) {
+            match self.value(term).and_then(|value| truth(&value)) {
                 Ok(value) if value == decides => return Ok(Value::Bool(decides)),
                 Ok(_) => {}
                 Err(EvalError::Exhausted) => return Err(EvalError::Exhausted),
@@ -215,7 +215,9 @@ impl<'a> Machine<'a> {
         for element in elements {
             self.pay(1)?;
             self.variables.push((variable, element.clone()));
-            let passes = filter.map_or(Ok(true), |filter| self.value(filter).and_then(truth));
+            let passes = filter.map_or(Ok(true), |filter| {
+                self.value(filter).and_then(|value| truth(&value))
+            });
             let outcome = match passes {
                 Ok(true) => self.value(body).map(Some),
                 Ok(false) => Ok(None),
@@ -229,7 +231,7 @@ impl<'a> Machine<'a> {
                 kept.push(outcome?);
                 continue;
             }
-            match (fold, outcome.and_then(truth)) {
+            match (fold, outcome.and_then(|value| truth(&value))) {
                 (Macro::Exists, Ok(true)) => return Ok(Value::Bool(true)),
                 (Macro::All, Ok(false)) => return Ok(Value::Bool(false)),
                 (Macro::All | Macro::Exists, Err(EvalError::Failed(text))) => {

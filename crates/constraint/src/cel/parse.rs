@@ -378,9 +378,8 @@ fn member_call(receiver: Node, name: String, mut arguments: Vec<Node>, at: usize
         return Node::new(kind, at);
     };
     let mut arguments = arguments.into_iter();
-    let variable = match arguments.next().map(|argument| argument.kind) {
-        Some(Kind::Name(variable)) => variable,
-        _ => return Err(Problem::new(at, "argument must be a simple name")),
+    let Some(Kind::Name(variable)) = arguments.next().map(|argument| argument.kind) else {
+        return Err(Problem::new(at, "argument must be a simple name"));
     };
     let (second, third) = (arguments.next().map(Box::new), arguments.next().map(Box::new));
     let (filter, body) = match (second, third) {

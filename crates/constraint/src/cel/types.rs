@@ -15,9 +15,9 @@ pub(super) enum Type {
     Bytes,
     Timestamp,
     Duration,
-    List(Rc<Type>),
+    List(Rc<Self>),
     /// Keys that are lists or maps count as [`Type::Dyn`], so that a type never branches.
-    Map(Rc<Type>, Rc<Type>),
+    Map(Rc<Self>, Rc<Self>),
     /// A type as a value.
     Kind,
 }

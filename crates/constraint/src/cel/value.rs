@@ -26,9 +26,9 @@ pub enum Value {
     /// Bytes.
     Bytes(Arc<[u8]>),
     /// A list.
-    List(Arc<[Value]>),
+    List(Arc<[Self]>),
     /// A map.
-    Map(Arc<BTreeMap<Key, Value>>),
+    Map(Arc<BTreeMap<Key, Self>>),
     /// A point in time: nanoseconds since 1970.
     Timestamp(i128),
     /// A span of time: nanoseconds.

@@ -510,8 +510,7 @@ fn proposed(offers: &[Offer<'_>], own_catalog: &str) -> Vec<String> {
         explanation.wanted[0],
         offers,
         Some(own_catalog),
-        Ground::default(),
-        &served,
+        &Cluster::default().facts(),
     )
     .into_iter()
     .map(|found| {

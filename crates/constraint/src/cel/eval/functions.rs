@@ -300,7 +300,7 @@ fn to_int(number: f64) -> Option<i64> {
 )]
 fn to_uint(number: f64) -> Option<u64> {
     const BOUND: f64 = 18_446_744_073_709_551_616.0;
-    (number >= 0.0 && number < BOUND).then_some(number as u64)
+    (0.0..BOUND).contains(&number).then_some(number as u64)
 }
 
 fn arithmetic(name: &str, left: &Value, right: &Value) -> Outcome {
