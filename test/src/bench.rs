@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use crate::world::{Options, World};
 
 pub mod catalog;
+mod dependencies;
 mod extensions;
 mod process;
 mod requests;
@@ -38,6 +39,7 @@ pub async fn run(file: Option<&Path>) -> Result<()> {
         catalog::describe(&blobs),
         process::machine()?,
     ));
+    dependencies::measure(&mut figures)?;
     let world = World::start(Options::default()).await?;
     let processes = [
         ("catalogd", &world.catalogd),

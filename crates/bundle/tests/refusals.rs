@@ -371,7 +371,7 @@ mod properties {
 #[test]
 fn all_properties_hold_what_is_provided_and_required() {
     let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
-                   - type: olm.gvk\n  value: {group: g, version: v1, kind: K}\n";
+                   - type: olm.gvk\n  value: {group: g, kind: K, version: v1}\n";
     let files = plus(fixture("kettle"), "metadata/dependencies.yaml", in_file);
     let bundle = olm_bundle::parse(&files, &BTreeMap::new()).unwrap();
     let all: Vec<String> = bundle
@@ -381,7 +381,7 @@ fn all_properties_hold_what_is_provided_and_required() {
         .collect();
     for expected in [
         r#"olm.package.required {"packageName":"stove","versionRange":">0.27.0"}"#,
-        r#"olm.gvk.required {"group":"g","version":"v1","kind":"K"}"#,
+        r#"olm.gvk.required {"group":"g","kind":"K","version":"v1"}"#,
     ] {
         assert!(all.iter().any(|found| found == expected), "{expected} in {all:?}");
     }

@@ -8,6 +8,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
 
+use super::facts::Known;
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -60,6 +61,8 @@ pub struct Context {
     pub accounts: Arc<Accounts>,
     /// What accounts may do.
     pub reviews: Arc<Reviews>,
+    /// What was found out of the cluster itself.
+    pub known: Known,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }
@@ -71,6 +74,8 @@ pub struct Memory {
     pub settled: Option<String>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
+    /// Whether a change of another extension may lead to another outcome.
+    pub awaits_others: bool,
 }
 
 impl Context {
@@ -127,6 +132,13 @@ impl Context {
                 .entry(name.to_owned())
                 .or_default(),
         );
+    }
+
+    /// The extensions to which a change of another one may matter.
+    pub fn awaiting_others(&self) -> Vec<String> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaiting = memory.iter().filter(|(_, memory)| memory.awaits_others);
+        awaiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// Forgets an extension that is gone.

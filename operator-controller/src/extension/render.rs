@@ -5,7 +5,7 @@ use std::sync::Arc;
 use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
 use olm_bundle::config::DeploymentConfiguration;
-use olm_bundle::{CertificateProvider, Prepared, Refusal, Request, Scopes, prepare};
+use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
 use serde_json::Value;
 
 use super::context::{Context, Gates};
@@ -101,6 +101,7 @@ pub async fn render(
             } else {
                 DeploymentConfiguration::Unknown
             },
+            dependencies: Dependencies::Evaluated,
             ..Request::new(&extension.spec.namespace)
         };
         prepare(&files, &image.labels, &request)
