@@ -1,10 +1,11 @@
 //! What the catalogs say about a package.
 //!
-//! [`client`] asks catalogd, [`content`] reads its answers, [`trust`] says which certificate
+//! [`client`] asks catalogd, [`content`] reads its answers, [`search`] looks for what is missing, [`trust`] says which certificate
 //! authorities are believed. An answer is kept and asked for again by its entity tag.
 
 pub mod client;
 pub mod content;
+pub mod search;
 pub mod trust;
 
 pub use client::{Catalogs, CatalogsError, Place};

@@ -13,6 +13,7 @@
 pub mod account;
 pub mod conflicts;
 pub mod context;
+pub mod facts;
 pub mod failure;
 pub mod finalizers;
 pub mod leftovers;
@@ -20,6 +21,7 @@ pub mod pack;
 pub mod phases;
 pub mod plan;
 pub mod preflight;
+pub mod proposals;
 pub mod reconcile;
 pub mod render;
 pub mod resolve;

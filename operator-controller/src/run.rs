@@ -33,6 +33,7 @@ use crate::cluster::discover::Discovery;
 use crate::cluster::identity::Accounts;
 use crate::cluster::permissions::Reviews;
 use crate::extension::context::Context;
+use crate::extension::facts::Known;
 use crate::extension::leftovers;
 use crate::extension::reconcile::reconcile;
 use crate::extension::watch::{Writers, watch};
@@ -112,6 +113,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
         certificates: Mutex::default(),
+        known: Known::default(),
         memory: Mutex::default(),
     });
     let writers = Writers {

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use crate::world::{Options, World};
 
 pub mod catalog;
+mod dependencies;
 mod extensions;
 mod process;
 mod requests;
@@ -34,6 +35,7 @@ pub enum Catalogs {
 pub async fn run(catalogs: &Catalogs) -> Result<()> {
     let begin = Instant::now();
     let mut figures = Figures::new(&process::machine()?);
+    dependencies::measure(&mut figures)?;
     let world = World::start(Options::default()).await?;
     let processes = [
         ("catalogd", &world.catalogd),

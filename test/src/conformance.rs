@@ -27,6 +27,7 @@ pub mod indexignore;
 pub mod max_openshift_version;
 pub mod metas_query;
 pub mod network_error_sanitize;
+pub mod olm_constraints_cel;
 pub mod registryv1_render;
 pub mod release_versions;
 pub mod semver_constraints;
@@ -153,6 +154,10 @@ const SUITES: &[Suite] = &[
     Suite {
         file: "crd-upgrade-safety.json",
         run: crd_upgrade_safety::run,
+    },
+    Suite {
+        file: "olm-constraints-cel.json",
+        run: olm_constraints_cel::run,
     },
     Suite {
         file: "max-openshift-version.json",

@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "olm-version",
     "olm-yaml",
     "olm-fbc",
+    "olm-constraint",
     "olm-bundle",
     "olm-resolve",
     "olm-preflight",

@@ -2,7 +2,7 @@
 
 use crate::annotations::annotation_keys;
 use crate::bundle::Bundle;
-use crate::dependencies::DeclaredIn;
+use crate::dependencies::{DeclaredIn, Dependency};
 use crate::install_modes::{InstallMode, InstallModes};
 use crate::parse::object_name;
 
@@ -26,6 +26,16 @@ pub enum Scopes {
     AllNamespacesOnly,
 }
 
+/// Whether somebody looks for what bundles need from others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dependencies {
+    /// Nobody does: bundles with dependencies are refused.
+    #[default]
+    Refused,
+    /// The caller does.
+    Evaluated,
+}
+
 /// What this installation supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Support {
@@ -33,6 +43,8 @@ pub struct Support {
     pub webhooks: Webhooks,
     /// Install modes.
     pub scopes: Scopes,
+    /// Dependencies.
+    pub dependencies: Dependencies,
 }
 
 /// One reason why a bundle cannot be installed here.
@@ -63,10 +75,8 @@ pub enum Unsupported {
     /// Only all namespaces may be watched, and the operator cannot.
     #[error("unsupported bundle: bundle does not support AllNamespaces install mode")]
     NotAllNamespaces,
-    /// The bundle needs other bundles (requirement 3.55).
-    #[error(
-        "bundle {bundle:?} has a dependency declared via {declared_via} which is currently not supported: {needed}"
-    )]
+    /// The bundle needs other bundles, and nobody looks whether they are there (requirement 3.55).
+    #[error("bundle {bundle:?} has a dependency declared via {declared_via}: {needed}")]
     Dependency {
         /// The bundle's name.
         bundle: String,
@@ -130,23 +140,13 @@ impl Bundle {
             ));
         }
         found.extend(install_mode_fault(&self.csv.install_modes(), support.scopes));
-        found.extend(
-            self.dependencies
-                .iter()
-                .map(|dependency| Unsupported::Dependency {
-                    bundle: self.name().to_owned(),
-                    declared_via: match dependency.declared_in {
-                        DeclaredIn::Property => format!("property {:?}", dependency.kind),
-                        DeclaredIn::DependenciesFile => {
-                            format!("{:?} in metadata/dependencies.yaml", dependency.kind)
-                        }
-                        DeclaredIn::ClusterServiceVersion => {
-                            "a required API of its ClusterServiceVersion".to_owned()
-                        }
-                    },
-                    needed: dependency.to_string(),
-                }),
-        );
+        if support.dependencies == Dependencies::Refused {
+            found.extend(
+                self.dependencies
+                    .iter()
+                    .map(|dependency| self.depends(dependency)),
+            );
+        }
         let version = |definition: &serde_json::Value| {
             definition
                 .get("apiVersion")
@@ -162,6 +162,20 @@ impl Bundle {
                 .map(|(name, version)| Unsupported::DefinitionVersion { name, version }),
         );
         found
+    }
+
+    fn depends(&self, dependency: &Dependency) -> Unsupported {
+        Unsupported::Dependency {
+            bundle: self.name().to_owned(),
+            declared_via: match dependency.declared_in {
+                DeclaredIn::Property => format!("property {:?}", dependency.kind),
+                DeclaredIn::DependenciesFile => {
+                    format!("{:?} in metadata/dependencies.yaml", dependency.kind)
+                }
+                DeclaredIn::ClusterServiceVersion => "a required API of its ClusterServiceVersion".to_owned(),
+            },
+            needed: dependency.to_string(),
+        }
     }
 }
 

@@ -48,6 +48,9 @@ pub struct Metadata {
     /// Annotations; all of them are copied to the pod templates.
     #[serde(default, deserialize_with = "text_map")]
     pub annotations: BTreeMap<String, String>,
+    /// Labels; some name the processor architectures that the operator runs on.
+    #[serde(default, deserialize_with = "text_map")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The specification of a ClusterServiceVersion.
@@ -56,6 +59,12 @@ pub struct Spec {
     /// The version as written; the catalog's `olm.package` property is what counts.
     #[serde(default)]
     pub version: Option<Value>,
+    /// The oldest version of Kubernetes that the operator runs on; empty when it does not say.
+    #[serde(default, rename = "minKubeVersion", deserialize_with = "or_default")]
+    pub min_kube_version: String,
+    /// APIs that the cluster has to serve of its own.
+    #[serde(default, rename = "nativeAPIs", deserialize_with = "or_default")]
+    pub native_apis: Vec<ApiDescription>,
     /// Which sets of namespaces the operator can watch (requirement 3.32).
     #[serde(default, rename = "installModes", deserialize_with = "or_default")]
     pub install_modes: Vec<InstallModeEntry>,

@@ -32,6 +32,30 @@ pub struct Dependency {
     pub value: Value,
 }
 
+impl Dependency {
+    /// The type of the property that says the same in a catalog (requirement 3.54).
+    #[must_use]
+    pub fn property_kind(&self) -> &str {
+        match self.kind.as_str() {
+            "olm.package" => "olm.package.required",
+            "olm.gvk" => "olm.gvk.required",
+            other => other,
+        }
+    }
+
+    /// The value of that property.
+    #[must_use]
+    pub fn property_value(&self) -> Value {
+        let text = |key: &str| self.value.get(key).and_then(Value::as_str);
+        match (self.kind.as_str(), text("packageName"), text("version")) {
+            ("olm.package", Some(package), Some(range)) => {
+                serde_json::json!({"packageName": package, "versionRange": range})
+            }
+            _ => self.value.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Dependency {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |key: &str| self.value.get(key).and_then(Value::as_str);

@@ -32,7 +32,7 @@ pub mod render;
 pub mod validate;
 pub mod validators;
 
-pub use admission::{Scopes, Support, Unsupported, Webhooks};
+pub use admission::{Dependencies, Scopes, Support, Unsupported, Webhooks};
 pub use annotations::{Annotations, REGISTRY_V1, annotation_keys};
 pub use bundle::Bundle;
 pub use dependencies::Dependency;

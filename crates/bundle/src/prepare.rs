@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::admission::{Scopes, Support, Unsupported, Webhooks};
+use crate::admission::{Dependencies, Scopes, Support, Unsupported, Webhooks};
 use crate::bundle::Bundle;
 use crate::config::{self, ConfigError, DeploymentConfiguration};
 use crate::parse::{BundleFiles, ParseError, parse};
@@ -23,6 +23,8 @@ pub struct Request<'a> {
     pub scopes: Scopes,
     /// Whether the user may change the operator's deployments.
     pub deployment_configuration: DeploymentConfiguration,
+    /// Whether the caller looks for what the bundle needs from others.
+    pub dependencies: Dependencies,
 }
 
 impl<'a> Request<'a> {
@@ -35,6 +37,7 @@ impl<'a> Request<'a> {
             certificates: None,
             scopes: Scopes::Any,
             deployment_configuration: DeploymentConfiguration::Allowed,
+            dependencies: Dependencies::Refused,
         }
     }
 }
@@ -105,6 +108,7 @@ pub fn prepare(
     let unsupported = bundle.check_support(&Support {
         webhooks,
         scopes: request.scopes,
+        dependencies: request.dependencies,
     });
     if !unsupported.is_empty() {
         return Err(Refusal::Unsupported(unsupported));

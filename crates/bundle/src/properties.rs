@@ -2,7 +2,10 @@
 //! (requirements 3.41, 3.42).
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::bundle::Bundle;
+use crate::csv::ApiDescription;
 
 /// A typed fact about a bundle. Types are open: most mean something to somebody else.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,4 +62,60 @@ fn read_entry(entry: &Value, position: usize) -> Result<Property, PropertyError>
         kind,
         value: entry.get("value").cloned().unwrap_or_default(),
     })
+}
+
+impl Bundle {
+    /// The properties, and those that follow from the rest of the bundle as catalogs show them (requirements 3.40 and
+    /// 3.54): `olm.gvk` for what it provides, and what it requires. Each once.
+    #[must_use]
+    pub fn all_properties(&self) -> Vec<Property> {
+        let mut all = self.properties.clone();
+        let mut add = |kind: &str, value: Value| {
+            let property = Property {
+                kind: kind.to_owned(),
+                value,
+            };
+            if !all.contains(&property) {
+                all.push(property);
+            }
+        };
+        for api in self.definitions.iter().flat_map(provided) {
+            add("olm.gvk", api);
+        }
+        for api in &self.csv.spec.api_service_definitions.owned {
+            add("olm.gvk", described(api));
+        }
+        for dependency in &self.dependencies {
+            add(dependency.property_kind(), dependency.property_value());
+        }
+        all
+    }
+
+    /// [`Bundle::all_properties`] as the JSON text that revisions carry; `None` when there are none.
+    #[must_use]
+    pub fn all_properties_text(&self) -> Option<String> {
+        let all = self.all_properties();
+        (!all.is_empty()).then(|| crate::names::go_json(&all))
+    }
+}
+
+fn described(api: &ApiDescription) -> Value {
+    json!({"group": api.group, "version": api.version, "kind": api.kind})
+}
+
+/// The APIs that a custom resource definition serves.
+fn provided(definition: &Value) -> impl Iterator<Item = Value> + '_ {
+    let text = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let is_served = |version: &&Value| version.get("served").and_then(Value::as_bool) == Some(true);
+    let names = versions.into_iter().flatten().filter(is_served);
+    names
+        .filter_map(|version| version.get("name").and_then(Value::as_str))
+        .map(move |version| json!({"group": group, "version": version, "kind": kind}))
 }

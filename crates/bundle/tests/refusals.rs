@@ -178,10 +178,7 @@ fn webhooks_without_a_certificate_provider_are_named() {
 #[test]
 fn dependencies_are_named_wherever_they_are_declared() {
     let refused = |declared: &str, needed: &str| {
-        format!(
-            "bundle \"kettle.v1.2.0\" has a dependency declared via {declared} which is currently not supported: \
-             {needed}"
-        )
+        format!("bundle \"kettle.v1.2.0\" has a dependency declared via {declared}: {needed}")
     };
     let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
                    - type: olm.constraint\n  value: {failureMessage: needs gas, cel: {rule: 'true'}}\n";
@@ -368,4 +365,25 @@ mod properties {
             prop_assert_eq!(attempt(), attempt());
         }
     }
+}
+
+/// Requirements 3.40 and 3.54: what a catalog would show of the bundle, from the bundle alone.
+#[test]
+fn all_properties_hold_what_is_provided_and_required() {
+    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
+                   - type: olm.gvk\n  value: {group: g, kind: K, version: v1}\n";
+    let files = plus(fixture("kettle"), "metadata/dependencies.yaml", in_file);
+    let bundle = olm_bundle::parse(&files, &BTreeMap::new()).unwrap();
+    let all: Vec<String> = bundle
+        .all_properties()
+        .iter()
+        .map(|property| format!("{} {}", property.kind, property.value))
+        .collect();
+    for expected in [
+        r#"olm.package.required {"packageName":"stove","versionRange":">0.27.0"}"#,
+        r#"olm.gvk.required {"group":"g","kind":"K","version":"v1"}"#,
+    ] {
+        assert!(all.iter().any(|found| found == expected), "{expected} in {all:?}");
+    }
+    assert!(all.iter().any(|found| found.starts_with("olm.gvk {")), "{all:?}");
 }

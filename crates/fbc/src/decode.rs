@@ -32,7 +32,8 @@ impl ShapeError {
         }
     }
 
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
+    /// An error about the root of the decoded text.
+    pub fn new(problem: impl Into<String>) -> Self {
         Self {
             path: String::new(),
             problem: problem.into(),
@@ -127,13 +128,19 @@ impl<'a, T> IntoIterator for &'a List<T> {
 }
 
 /// A type that can be read from JSON text.
-pub(crate) trait Decode: Sized + Default {
+pub trait Decode: Sized + Default {
     /// Reads `raw`, the text of one JSON value.
+    ///
+    /// # Errors
+    /// When it does not have the type's shape.
     fn decode(raw: &str) -> Result<Self, ShapeError>;
 }
 
 /// Reads one value; `null` is the default.
-pub(crate) fn decode<T: Decode>(raw: &str) -> Result<T, ShapeError> {
+///
+/// # Errors
+/// When the text is not JSON of the type's shape.
+pub fn decode<T: Decode>(raw: &str) -> Result<T, ShapeError> {
     let raw = raw.trim();
     if raw == "null" {
         Ok(T::default())
@@ -199,7 +206,7 @@ impl<T: Decode> Decode for List<T> {
     }
 }
 
-impl<T: Decode> Decode for HashMap<String, T> {
+impl<T: Decode, S: std::hash::BuildHasher + Default> Decode for HashMap<String, T, S> {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
         let entry = |(key, value): (Cow<'_, str>, &RawValue)| match decode(value.get()) {
             Ok(value) => Ok((key.into_owned(), value)),
@@ -217,7 +224,10 @@ fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
 }
 
 /// Calls `field` for every member of the object `raw`, in order, with its folded key.
-pub(crate) fn members(
+///
+/// # Errors
+/// When `raw` is no object, and those of `field`, which then name the member.
+pub fn members(
     raw: &str,
     mut field: impl FnMut(&str, &str) -> Result<(), ShapeError>,
 ) -> Result<(), ShapeError> {

@@ -87,6 +87,12 @@ impl Property {
         self.parse()
     }
 
+    /// The value as a [`PackageRequired`] whose fields may be spelled as in `metadata/dependencies.yaml`, too: `name` and
+    /// `version` (requirement 3.62).
+    pub fn package_required_in_any_spelling(&self) -> Result<PackageRequired, ShapeError> {
+        self.parse::<AnySpelling>().map(|found| found.0)
+    }
+
     /// The value as a [`Gvk`], whatever the property's type says.
     pub fn gvk(&self) -> Result<Gvk, ShapeError> {
         self.parse()
@@ -168,8 +174,26 @@ pub struct PackageRequired {
 }
 decode_object!(PackageRequired { "packagename" => package_name, "versionrange" => version_range });
 
+#[derive(Default)]
+struct AnySpelling(PackageRequired);
+
+impl Decode for AnySpelling {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut required = PackageRequired::default();
+        crate::decode::members(raw, |key, value| {
+            match key {
+                "packagename" | "name" => required.package_name = decode(value)?,
+                "versionrange" | "version" => required.version_range = decode(value)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(Self(required))
+    }
+}
+
 /// The value of an [`TYPE_GVK`] or [`TYPE_GVK_REQUIRED`] property (requirements 2.42 and 2.44).
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gvk {
     /// The API group.
     pub group: String,

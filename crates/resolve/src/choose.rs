@@ -6,6 +6,8 @@ use olm_version::masterminds::Constraint;
 
 use crate::catalog::Selected;
 use crate::channels;
+use crate::hindrance::Held;
+use crate::judge::Judge;
 use crate::package::Candidate;
 use crate::range::{Fit, fit};
 use crate::refusal::{Reason, Refusal};
@@ -66,7 +68,7 @@ pub(crate) struct Choice<'a> {
 }
 
 /// What is not deprecated before what is; then the highest version and release; what has no readable version last.
-fn rank(left: &Candidate, right: &Candidate) -> Ordering {
+pub(crate) fn rank(left: &Candidate, right: &Candidate) -> Ordering {
     right
         .is_deprecated
         .cmp(&left.is_deprecated)
@@ -81,16 +83,18 @@ pub(crate) fn compare_versions(left: &Candidate, right: &Candidate) -> Ordering 
     }
 }
 
-/// The bundle of a catalog that passes every filter and ranks highest; of equals the first (requirement 1.20).
-pub(crate) fn best_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Option<Choice<'a>> {
+/// How many bundles that are held are told of; all of them are passed over.
+const TOLD: usize = 5;
+
+/// The bundles of a catalog that pass every filter, in its order.
+fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<Item = Choice<'a>> {
     let package = catalog.package;
     let members = channels::members(package, context.request);
     let successors = context
         .current
         .as_ref()
         .map(|current| Successors::new(package, context.request, current));
-    let mut best: Option<Choice<'a>> = None;
-    for candidate in package.candidates() {
+    package.candidates().iter().filter_map(move |candidate| {
         let edge = successors
             .as_ref()
             .and_then(|successors| successors.to(candidate));
@@ -98,17 +102,59 @@ pub(crate) fn best_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Opti
             .as_ref()
             .is_none_or(|members| members.contains(candidate.name.as_str()))
             && (successors.is_none() || edge.is_some())
-            && best.is_none_or(|best| rank(candidate, best.candidate).is_gt())
             && fit(candidate, context.range.as_ref()) == Fit::Inside;
-        if passes {
-            best = Some(Choice {
-                catalog: *catalog,
-                candidate,
-                edge,
+        passes.then_some(Choice {
+            catalog: *catalog,
+            candidate,
+            edge,
+        })
+    })
+}
+
+/// The bundles of a catalog that pass every filter, highest first; of equals in the order of the catalog (requirement
+/// 1.20).
+pub(crate) fn all_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Choice<'a>> {
+    let mut choices: Vec<Choice<'a>> = fitting(catalog, context).collect();
+    choices.sort_by(|left, right| rank(right.candidate, left.candidate));
+    choices
+}
+
+/// The bundle of a catalog that passes every filter, can be there and ranks highest. Beside it the bundles that rank
+/// higher and cannot be there, highest first.
+pub(crate) fn best_of<'a: 'j, 'j>(
+    catalog: &Selected<'a>,
+    context: &Context<'_>,
+    judge: Option<&mut Judge<'j>>,
+) -> (Option<Choice<'a>>, Vec<Held<'a>>) {
+    let Some(judge) = judge else {
+        // Of equals the first, unlike `max_by`.
+        let best = fitting(catalog, context).reduce(|best, next| {
+            if rank(next.candidate, best.candidate).is_gt() {
+                next
+            } else {
+                best
+            }
+        });
+        return (best, Vec::new());
+    };
+    let mut held = Vec::new();
+    for choice in all_of(catalog, context) {
+        // What is installed is not left because of what became of others.
+        let is_installed = context
+            .installed
+            .is_some_and(|installed| installed.name == choice.candidate.name);
+        if is_installed || judge.admits(choice.candidate) {
+            return (Some(choice), held);
+        }
+        if held.len() < TOLD {
+            held.push(Held {
+                bundle: choice.candidate,
+                catalog: choice.catalog.name,
+                hindrances: judge.hindrances(choice.candidate),
             });
         }
     }
-    best
+    (None, held)
 }
 
 /// The one catalog whose bundle is taken: what is not deprecated anywhere first, then the highest priority

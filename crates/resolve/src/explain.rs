@@ -6,7 +6,8 @@ use olm_version::quoted;
 
 use crate::catalog::{Availability, Catalog, Content, Selected};
 use crate::channels;
-use crate::choose::{Choice, Context, compare_versions};
+use crate::choose::{Choice, Context, compare_versions, rank};
+use crate::hindrance::{Held, Hindrance, listed};
 use crate::package::Candidate;
 use crate::range::{Fit, fit};
 use crate::refusal::{NoBundle, Reason, Refusal};
@@ -52,6 +53,39 @@ pub(crate) fn no_choice(
         nothing(&mut refusal, catalogs, selected, context);
     } else {
         ambiguous(&mut refusal, contenders);
+    }
+    refusal
+}
+
+/// The refusal when every bundle that fits is held, given the first few of each catalog, highest first.
+pub(crate) fn held(mut held: Vec<Held<'_>>) -> Refusal {
+    held.sort_by(|left, right| rank(right.bundle, left.bundle).then_with(|| left.catalog.cmp(right.catalog)));
+    let highest = held.first();
+    let mut refusal = Refusal::new(Reason::Held {
+        bundle: highest.map(|held| held.bundle.name.clone()).unwrap_or_default(),
+        catalog: highest.map(|held| held.catalog.to_owned()).unwrap_or_default(),
+        why: highest.map(|held| listed(&held.hindrances)).unwrap_or_default(),
+    });
+    for held in held.iter().skip(1) {
+        refusal.add(format!(
+            "{} of catalog {}: {}",
+            held.bundle.name,
+            quoted(held.catalog),
+            listed(&held.hindrances)
+        ));
+    }
+    let all = || held.iter().flat_map(|held| &held.hindrances);
+    for hindrance in highest.iter().flat_map(|held| &held.hindrances) {
+        refusal.wants(hindrance.wanted());
+    }
+    if all().any(|hindrance| matches!(hindrance, Hindrance::Missing { .. })) {
+        refusal.hint("it is installed by itself as soon as what is missing is there");
+    }
+    if all().any(|hindrance| matches!(hindrance, Hindrance::Dependent { .. })) {
+        refusal.hint(
+            "update or uninstall the ClusterExtensions that depend on it first, or allow that they break by the \
+             annotation olm.operatorframework.io/allow-break-dependents: \"true\"",
+        );
     }
     refusal
 }

@@ -5,12 +5,14 @@
 //! 1. the catalogs that the request selects and that may be used ([`selector`], [`catalog`]);
 //! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow what is
 //!    installed ([`mod@package`], `channels`, `range`, `successors`);
-//! 3. the best bundle of each catalog, then the best catalog (`choose`);
-//! 4. what the chosen bundle must not have (`dependencies`).
+//! 3. of those, the bundles that can be there among what the cluster has: what they require holds, nobody who depends
+//!    on the extension is broken, the cluster is new enough (`judge`, `platform`);
+//! 4. the best bundle of each catalog, then the best catalog (`choose`).
 //!
 //! A [`Refusal`] says in its first line what it has always said on the wire, and below it which bundles there were,
 //! what excluded them and what the user can change. [`keep`] says when what is installed may stay although nothing
-//! could be resolved, [`deprecation`] what of it is deprecated.
+//! could be resolved, [`deprecation`] what of it is deprecated. [`providers`] proposes what would provide a missing
+//! requirement, [`together`] finds updates of several extensions that only go together.
 //!
 //! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
 //! used for any number of requests.
@@ -23,18 +25,25 @@ pub mod refusal;
 pub mod request;
 pub mod selector;
 
+pub mod hindrance;
+pub mod platform;
+pub mod providers;
+pub mod together;
+
 mod channels;
 mod choose;
-mod dependencies;
 mod explain;
+mod judge;
 mod range;
 mod successors;
 
 use olm_fbc::Deprecations;
 
 pub use catalog::{Availability, Catalog, Content};
-pub use dependencies::DependencyFault;
-pub use package::{Candidate, Package, ReleaseField, VersionFault};
+pub use hindrance::{Held, Hindrance};
+pub use judge::{Dependents, Facts, Neighbour, broken_by_removal, recorded_version, unmet};
+pub use package::{Candidate, Declared, Package, ReleaseField, VersionFault};
+pub use platform::{Ground, Platform};
 pub use refusal::{Reason, Refusal};
 pub use request::{Installed, Request, UpgradeConstraintPolicy};
 pub use selector::{Selector, SelectorRequirement};
@@ -53,9 +62,12 @@ pub struct Resolution<'a> {
     pub edge: Option<Edge>,
     /// What that catalog says is deprecated in the package.
     pub deprecations: Option<&'a Deprecations>,
+    /// Bundles of that catalog that rank higher and cannot be there, highest first; the first few.
+    pub held: Vec<Held<'a>>,
 }
 
-/// The bundle that a request gets, or the reason why it gets none.
+/// The bundle that a request gets, or the reason why it gets none. Nothing is known of the cluster: what bundles
+/// require is not looked at.
 ///
 /// The catalogs may come in any order; the outcome does not depend on it.
 ///
@@ -66,6 +78,71 @@ pub fn resolve<'a>(
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
 ) -> Result<Resolution<'a>, Refusal> {
+    choose_one(catalogs, request, installed, None)
+}
+
+/// The bundle that a request gets on this cluster, or the reason why it gets none: of the bundles that fit the request
+/// the newest that can be there.
+///
+/// # Errors
+/// A [`Refusal`], whose [`Reason`] says what kind of fault it is.
+pub fn resolve_in<'a>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    facts: &Facts<'_>,
+) -> Result<Resolution<'a>, Refusal> {
+    let served = judge::without_own(facts);
+    let mut judge = judge::Judge::new(*facts, &served);
+    choose_one(catalogs, request, installed, Some(&mut judge))
+}
+
+fn choose_one<'a: 'j, 'j>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    mut judge: Option<&mut judge::Judge<'j>>,
+) -> Result<Resolution<'a>, Refusal> {
+    let (selected, context) = fitting(catalogs, request, installed)?;
+    let (mut best, mut held) = (Vec::new(), Vec::new());
+    for catalog in &selected {
+        let (choice, passed_over) = choose::best_of(catalog, &context, judge.as_deref_mut());
+        best.extend(choice);
+        held.extend(passed_over);
+    }
+    let chosen = match choose::between(best) {
+        Ok(chosen) => chosen,
+        Err(contenders) if contenders.is_empty() && !held.is_empty() => return Err(explain::held(held)),
+        Err(contenders) => return Err(explain::no_choice(catalogs, &selected, &contenders, &context)),
+    };
+    if let Err(fault) = &chosen.candidate.version {
+        let reason = Reason::Version {
+            bundle: chosen.candidate.name.clone(),
+            fault: fault.clone(),
+        };
+        return Err(Refusal::new(reason).with_hint("the catalog has to be corrected by its author"));
+    }
+    held.retain(|held| held.catalog == chosen.catalog.name);
+    Ok(resolution(&chosen, request, held))
+}
+
+fn resolution<'a>(chosen: &choose::Choice<'a>, request: &Request<'_>, held: Vec<Held<'a>>) -> Resolution<'a> {
+    Resolution {
+        bundle: chosen.candidate,
+        catalog: chosen.catalog.name,
+        channels: channels::holding(chosen.catalog.package, request, &chosen.candidate.name),
+        edge: chosen.edge,
+        deprecations: chosen.catalog.package.deprecations(),
+        held,
+    }
+}
+
+/// The catalogs to choose from, and the request as they are to be looked at.
+fn fitting<'a, 'r>(
+    catalogs: &[Catalog<'a>],
+    request: &'r Request<'r>,
+    installed: Option<&Installed<'r>>,
+) -> Result<(Vec<catalog::Selected<'a>>, choose::Context<'r>), Refusal> {
     let context = choose::Context::new(request, installed)?;
     let selected = catalog::select(catalogs, request)?;
     // With nothing to choose from, nothing has to follow what is installed.
@@ -74,22 +151,7 @@ pub fn resolve<'a>(
     } else {
         context.with_current()?
     };
-    let best: Vec<_> = selected
-        .iter()
-        .filter_map(|catalog| choose::best_of(catalog, &context))
-        .collect();
-    let chosen = match choose::between(best) {
-        Ok(chosen) => chosen,
-        Err(contenders) => return Err(explain::no_choice(catalogs, &selected, &contenders, &context)),
-    };
-    dependencies::check(&chosen)?;
-    Ok(Resolution {
-        bundle: chosen.candidate,
-        catalog: chosen.catalog.name,
-        channels: channels::holding(chosen.catalog.package, request, &chosen.candidate.name),
-        edge: chosen.edge,
-        deprecations: chosen.catalog.package.deprecations(),
-    })
+    Ok((selected, context))
 }
 
 /// The bundles of a package that may follow what is installed, and how, in the order of the catalog; those that

@@ -1,7 +1,9 @@
 //! What one catalog says about one package, prepared for any number of requests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
+use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{
     TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
@@ -12,6 +14,7 @@ use olm_version::blang::{Range, RangeError};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError, quoted};
 
 use crate::choose::compare_versions;
+use crate::platform::Platform;
 
 /// Whether the field `release` of a bundle's `olm.package` property counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,39 @@ pub struct Candidate {
     pub properties: Vec<Property>,
     /// Whether the catalog deprecates this bundle (not its channel or package).
     pub is_deprecated: bool,
+    /// The package.
+    pub package: String,
+    /// What it requires of other bundles (requirement 3.54).
+    pub requirements: Vec<Arc<Declared>>,
+    /// What it asks of the cluster itself.
+    pub platform: Option<Box<Platform>>,
+    subject: OnceLock<Subject>,
+}
+
+/// A requirement as it is declared, read when it first matters. Bundles of a package that declare the same share it.
+#[derive(Debug)]
+pub struct Declared {
+    /// The type of the property.
+    pub kind: String,
+    /// The JSON text of its value.
+    pub text: String,
+    read: OnceLock<Result<Requirement, RequirementError>>,
+}
+
+impl Declared {
+    fn new(property: &Property) -> Self {
+        Self {
+            kind: property.kind.clone(),
+            text: property.value.to_string(),
+            read: OnceLock::new(),
+        }
+    }
+
+    /// The requirement, or what is wrong with it.
+    pub fn read(&self) -> Result<&Requirement, &RequirementError> {
+        let read = || Requirement::of_dependency(&self.kind, &self.text);
+        self.read.get_or_init(read).as_ref()
+    }
 }
 
 /// A channel with its edges.
@@ -83,9 +119,12 @@ impl Package {
     /// Prepares the blobs of one package. Versions and ranges are read here, once.
     pub fn new(blobs: impl IntoIterator<Item = Blob>, releases: ReleaseField) -> Self {
         let mut package = Self::default();
+        let mut declared = HashMap::new();
         for blob in blobs {
             match blob {
-                Blob::Bundle(bundle) => package.candidates.push(candidate(bundle, releases)),
+                Blob::Bundle(bundle) => package
+                    .candidates
+                    .push(candidate(bundle, releases, &mut declared)),
                 Blob::Channel(channel) => package.channels.push(prepare(channel)),
                 Blob::Deprecations(deprecations) => match &mut package.deprecations {
                     None => package.deprecations = Some(deprecations),
@@ -139,26 +178,58 @@ impl Package {
 }
 
 impl Candidate {
-    /// The properties by which the bundle depends on something else (requirement 3.54).
-    pub fn dependencies(&self) -> impl Iterator<Item = &Property> {
-        self.properties.iter().filter(|property| {
-            matches!(
-                property.kind.as_str(),
-                TYPE_PACKAGE_REQUIRED | TYPE_GVK_REQUIRED | TYPE_CONSTRAINT
-            )
+    /// The bundle as what is required sees it.
+    pub fn subject(&self) -> &Subject {
+        self.subject.get_or_init(|| {
+            let version = self.version.as_ref().ok().map(|version| version.version.clone());
+            Subject::new(&self.name, &self.package, version, self.properties.clone())
         })
+    }
+
+    /// The APIs that it speaks of: those that it requires, excludes, or asks of the cluster.
+    pub fn apis_in_question(&self) -> impl Iterator<Item = &Gvk> {
+        let required = self
+            .requirements
+            .iter()
+            .filter_map(|declared| declared.read().ok());
+        let asked = self.platform.iter().flat_map(|platform| &platform.apis);
+        required.flat_map(Requirement::apis).chain(asked)
     }
 }
 
-fn candidate(bundle: Bundle, releases: ReleaseField) -> Candidate {
+type Known = HashMap<(String, Box<str>), Arc<Declared>>;
+
+fn candidate(bundle: Bundle, releases: ReleaseField, known: &mut Known) -> Candidate {
     let mut properties = bundle.properties.into_vec();
+    let mut metadata = properties
+        .iter()
+        .filter(|property| property.kind == TYPE_CSV_METADATA);
+    let platform = metadata.find_map(|property| Platform::of_metadata(&property.value));
     properties.retain(|property| !matches!(property.kind.as_str(), TYPE_BUNDLE_OBJECT | TYPE_CSV_METADATA));
+    let declares = |property: &&Property| {
+        matches!(
+            property.kind.as_str(),
+            TYPE_PACKAGE_REQUIRED | TYPE_GVK_REQUIRED | TYPE_CONSTRAINT
+        )
+    };
+    let requirements = properties.iter().filter(declares).map(|property| {
+        let key = (property.kind.clone(), property.value.clone());
+        Arc::clone(
+            known
+                .entry(key)
+                .or_insert_with(|| Arc::new(Declared::new(property))),
+        )
+    });
     Candidate {
         version: version(&bundle.name, &properties, releases),
+        requirements: requirements.collect(),
         name: bundle.name,
+        package: bundle.package,
         image: bundle.image,
         properties,
+        platform: platform.map(Box::new),
         is_deprecated: false,
+        subject: OnceLock::new(),
     }
 }
 

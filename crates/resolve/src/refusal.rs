@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use olm_constraint::Wanted;
 use olm_version::masterminds::ConstraintError;
 use olm_version::{VersionReleaseError, quoted};
 
-use crate::dependencies::DependencyFault;
 use crate::package::VersionFault;
 use crate::selector::SelectorError;
 
@@ -54,9 +54,16 @@ pub enum Reason {
         /// What is wrong.
         fault: VersionFault,
     },
-    /// The chosen bundle depends on something.
-    #[error("validating bundle {bundle}: {0}", bundle = quoted(&.0.bundle))]
-    Dependency(DependencyFault),
+    /// All bundles that fit the request are held: the cluster lacks what they need, or they would break others.
+    #[error("bundle {} cannot be installed: {why}", quoted(.bundle))]
+    Held {
+        /// The bundle that ranks highest.
+        bundle: String,
+        /// The catalog it comes from.
+        catalog: String,
+        /// Why it cannot be installed.
+        why: String,
+    },
 }
 
 /// No bundle, or too many.
@@ -109,12 +116,14 @@ impl fmt::Display for NoBundle {
 /// Why a request gets no bundle, and what the user can change.
 ///
 /// Displayed, it is the text of the [`Reason`], then a line for each catalog, then a line for each way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     /// The reason. Boxed, since refusals travel through results that are mostly fine.
     reason: Box<Reason>,
     findings: Vec<String>,
     hints: Vec<String>,
+    wanted: Vec<Wanted>,
+    attachment: Option<String>,
 }
 
 impl Refusal {
@@ -123,7 +132,23 @@ impl Refusal {
             reason: Box::new(reason),
             findings: Vec::new(),
             hints: Vec::new(),
+            wanted: Vec::new(),
+            attachment: None,
         }
+    }
+
+    pub(crate) fn wants(&mut self, wanted: &[Wanted]) {
+        self.wanted.extend_from_slice(wanted);
+    }
+
+    /// Adds a text that is shown as it is at the end, with its lines: an object to be applied.
+    pub fn attach(&mut self, text: impl Into<String>) {
+        self.attachment = Some(text.into());
+    }
+
+    /// What would help if it were installed.
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.wanted
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -135,7 +160,8 @@ impl Refusal {
         self.findings.push(finding.into());
     }
 
-    pub(crate) fn hint(&mut self, hint: impl Into<String>) {
+    /// Adds a way out, one sentence.
+    pub fn hint(&mut self, hint: impl Into<String>) {
         self.hints.push(hint.into());
     }
 
@@ -188,7 +214,10 @@ impl fmt::Display for Refusal {
             .iter()
             .map(|hint| format!("\nhint: {}", one_line(hint)))
             .collect();
-        let room = MAX_LENGTH.saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
+        let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);
+        let room = MAX_LENGTH
+            .saturating_sub(attached)
+            .saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
         for finding in findings {
             if text.len() + finding.len() > room {
                 text.push_str(MORE);
@@ -200,6 +229,14 @@ impl fmt::Display for Refusal {
             if text.len() + hint.len() <= MAX_LENGTH {
                 text.push_str(&hint);
             }
+        }
+        if let Some(attachment) = self
+            .attachment
+            .as_ref()
+            .filter(|_| text.len() + attached <= MAX_LENGTH)
+        {
+            text.push('\n');
+            text.push_str(attachment);
         }
         formatter.write_str(&text)
     }

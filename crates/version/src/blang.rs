@@ -14,7 +14,7 @@ use semver::Version;
 use crate::quote::quoted;
 
 pub(crate) use version::check_prerelease;
-pub use version::{VersionError, parse_version};
+pub use version::{VersionError, parse_tolerant, parse_version};
 
 /// The longest range that is read, in bytes. The longest known one has a few hundred.
 pub const MAX_LENGTH: usize = 16 << 10;

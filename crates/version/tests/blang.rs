@@ -1,6 +1,6 @@
 //! The grammar of `skipRange` and of dependency ranges.
 
-use olm_version::blang::{Range, parse_version};
+use olm_version::blang::{Range, parse_tolerant, parse_version};
 use proptest::prelude::*;
 
 fn contains(range: &str, version: &str) -> Result<bool, String> {
@@ -162,5 +162,24 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in "[ 0-9x.v,|<>=!~aé-]{0,40}") {
         let _ = Range::parse(&text);
         let _ = parse_version(&text);
+    }
+}
+
+#[test]
+fn a_tolerant_reading_completes_what_people_leave_out() {
+    for (text, expected) in [
+        ("1", Some("1.0.0")),
+        (" v1.2 ", Some("1.2.0")),
+        ("01.002.3-rc.1+b", Some("1.2.3-rc.1+b")),
+        ("00.0.0", Some("0.0.0")),
+        ("1.2.3", Some("1.2.3")),
+        ("", None),
+        ("v", None),
+        ("1-rc", None),
+        ("1.x", None),
+        ("vv1", None),
+    ] {
+        let found = parse_tolerant(text).ok().map(|version| version.to_string());
+        assert_eq!(found.as_deref(), expected, "{text:?}");
     }
 }

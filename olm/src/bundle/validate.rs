@@ -204,6 +204,7 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
             let support = Support {
                 webhooks: Webhooks::Served,
                 scopes: Scopes::Any,
+                ..Support::default()
             };
             let unsupported = parsed.check_support(&support);
             let unsupported = unsupported

@@ -99,6 +99,8 @@ pub struct Catalogs {
     token: Option<PathBuf>,
     client: tokio::sync::Mutex<Option<Trusted>>,
     answers: Mutex<HashMap<Key, Answer>>,
+    /// Which packages of which content provide what.
+    pub(super) searches: Mutex<HashMap<String, Vec<String>>>,
 }
 
 impl Catalogs {
@@ -110,6 +112,7 @@ impl Catalogs {
             token: None,
             client: tokio::sync::Mutex::default(),
             answers: Mutex::default(),
+            searches: Mutex::default(),
         }
     }
 
@@ -215,7 +218,7 @@ impl Catalogs {
         })
     }
 
-    async fn get(
+    pub(super) async fn get(
         &self,
         place: Place<'_>,
         url: &str,
@@ -255,9 +258,19 @@ async fn read<'a>(
     package: &'a str,
     response: reqwest::Response,
 ) -> Result<Reader<'a>, CatalogsError> {
+    let mut reader = Reader::new(package);
+    lines(place, response, |line| reader.line(line)).await?;
+    Ok(reader)
+}
+
+/// Hands every line of an answer on.
+pub(super) async fn lines(
+    place: Place<'_>,
+    response: reqwest::Response,
+    mut take: impl FnMut(&[u8]) -> Result<(), ContentError>,
+) -> Result<(), CatalogsError> {
     let catalog = || place.name.to_owned();
     let mut chunks = response.bytes_stream();
-    let mut reader = Reader::new(package);
     let mut line = Vec::new();
     let mut total = 0usize;
     let wrong = |source: ContentError| CatalogsError::Content {
@@ -273,7 +286,7 @@ async fn read<'a>(
         let mut parts = chunk.split(|byte| *byte == b'\n');
         line.extend_from_slice(parts.next().unwrap_or_default());
         for part in parts {
-            reader.line(&line).map_err(wrong)?;
+            take(&line).map_err(wrong)?;
             line.clear();
             line.extend_from_slice(part);
         }
@@ -281,6 +294,5 @@ async fn read<'a>(
             return Err(CatalogsError::TooLong { catalog: catalog() });
         }
     }
-    reader.line(&line).map_err(wrong)?;
-    Ok(reader)
+    take(&line).map_err(wrong)
 }

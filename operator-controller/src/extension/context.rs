@@ -10,6 +10,7 @@ use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
 use olm_bundle::CertificateProvider;
 
+use super::facts::Known;
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -64,6 +65,8 @@ pub struct Context {
     pub reviews: Arc<Reviews>,
     /// Who makes certificates for webhooks here, and when that was found out.
     pub certificates: Mutex<Option<(Instant, Option<CertificateProvider>)>>,
+    /// What was found out of the cluster itself.
+    pub known: Known,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }
@@ -75,6 +78,8 @@ pub struct Memory {
     pub settled: Option<String>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
+    /// Whether a change of another extension may lead to another outcome.
+    pub awaits_others: bool,
 }
 
 impl Context {
@@ -131,6 +136,13 @@ impl Context {
                 .entry(name.to_owned())
                 .or_default(),
         );
+    }
+
+    /// The extensions to which a change of another one may matter.
+    pub fn awaiting_others(&self) -> Vec<String> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaiting = memory.iter().filter(|(_, memory)| memory.awaits_others);
+        awaiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// Forgets an extension that is gone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
-use olm_api::conditions::reason;
+use olm_api::conditions::{PROGRESSING, bounded_message, reason};
 use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
@@ -22,13 +22,15 @@ use super::revisions::{Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, finalizers, preflight, render, uninstall, write};
+use super::{account, facts, finalizers, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
 use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
+/// How long until it is looked again whether a newer bundle is still held back.
+const HELD: Duration = Duration::from_mins(5);
 
 impl StageError for FetchError {
     fn severity(&self) -> Severity {
@@ -68,12 +70,19 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         deprecations: work.deprecations.as_ref(),
         progress: &work.progress,
     };
-    let next = status(
+    let mut next = status(
         &extension.status.clone().unwrap_or_default(),
         facts,
         Timestamp::now(),
     );
-    let outcome = again(&context, &name, &work.progress);
+    if let Some(held) = &work.held {
+        tell_held(&mut next, held);
+    }
+    let outcome = match again(&context, &name, &work) {
+        // Somebody else may bring what is missing without anybody telling.
+        Outcome::Done if work.held.is_some() => Outcome::After(HELD),
+        outcome => outcome,
+    };
     told(
         "write the status",
         &name,
@@ -82,8 +91,19 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     )
 }
 
+/// Says which newer bundle is held back although all is well with the installed one.
+fn tell_held(status: &mut ClusterExtensionStatus, held: &str) {
+    let mut conditions = status.conditions.iter_mut();
+    let progressing = conditions.find(|c| c.type_ == PROGRESSING && c.reason == reason::SUCCEEDED);
+    if let Some(progressing) = progressing.filter(|c| !c.message.ends_with(held)) {
+        progressing.message = bounded_message(&format!("{}\n{held}", progressing.message));
+    }
+}
+
 /// What a run came to.
 struct Work {
+    /// Which newer bundle is held back, and why.
+    held: Option<String>,
     deprecations: Option<Messages>,
     progress: Progress,
 }
@@ -94,6 +114,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         Ok(asked) => asked,
         Err(failure) => {
             return Work {
+                held: None,
                 deprecations: None,
                 progress: Progress::Failed(failure),
             };
@@ -114,6 +135,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         (Ok(started), None) => Progress::Applied { started },
     };
     Work {
+        held: resolution.held,
         deprecations: resolution.deprecations,
         progress,
     }
@@ -197,7 +219,10 @@ async fn revise(
         Err(error) => return Err(error.into()),
     };
     let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
-    let properties = prepared.bundle.properties_text().map(str::to_owned);
+    if target.origin == Origin::Catalog {
+        facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
+    }
+    let properties = prepared.bundle.all_properties_text();
     let objects = prepared.rendered.into_objects();
     let (package, version) = (
         target.bundle.package.as_str(),
@@ -324,11 +349,12 @@ fn claim(
 }
 
 /// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.
-fn again(context: &Context, name: &str, progress: &Progress) -> Outcome {
-    let severity = match progress {
+fn again(context: &Context, name: &str, work: &Work) -> Outcome {
+    let severity = match &work.progress {
         Progress::Applied { .. } => None,
         Progress::Failed(failure) => Some(failure.severity),
     };
+    let awaits_others = work.held.is_some() || severity == Some(Severity::Waiting);
     let mut waits = 0;
     context.memorise(name, |memory| {
         memory.waits = if severity == Some(Severity::Waiting) {
@@ -337,6 +363,7 @@ fn again(context: &Context, name: &str, progress: &Progress) -> Outcome {
             0
         };
         waits = memory.waits;
+        memory.awaits_others = awaits_others;
     });
     match severity {
         None | Some(Severity::Terminal) => Outcome::Done,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
 use olm_bundle::config::DeploymentConfiguration;
-use olm_bundle::{CertificateProvider, Prepared, Refusal, Request, Scopes, prepare};
+use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
 use serde_json::Value;
 
 use super::context::{Context, Gates};
@@ -122,6 +122,7 @@ pub async fn render(
             } else {
                 DeploymentConfiguration::Unknown
             },
+            dependencies: Dependencies::Evaluated,
             ..Request::new(&extension.spec.namespace)
         };
         prepare(&files, &image.labels, &request)

@@ -11,15 +11,18 @@ use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, LabelSelector};
 use olm_resolve::catalog::is_asked;
 use olm_resolve::deprecation::{Messages, messages};
+use olm_resolve::hindrance::listed;
 use olm_resolve::keep::{Kept, while_unresolved};
 use olm_resolve::{
     Availability, Candidate, Catalog, Content, Installed, Package, Reason, Refusal, Request, Selector,
     SelectorRequirement,
 };
+use serde_json::Value;
 
 use super::context::{Context, Gates};
 use super::failure::{Failure, Severity, StageError, chain};
 use super::revisions::{BundleIdentity, Revisions};
+use super::{facts, proposals};
 use crate::catalogs::Place;
 
 /// The bundle that is to be there.
@@ -29,6 +32,8 @@ pub struct Target {
     pub bundle: BundleIdentity,
     /// Why this one.
     pub origin: Origin,
+    /// What the catalog says that the bundle requires: the types and values of properties.
+    pub declared: Vec<(String, Value)>,
 }
 
 /// Why a bundle is to be there.
@@ -49,6 +54,8 @@ pub struct Resolution {
     pub deprecations: Option<Messages>,
     /// What is to be told although there is a target.
     pub problem: Option<Failure>,
+    /// Which newer bundle is held back, and why.
+    pub held: Option<String>,
 }
 
 /// Why there is no target.
@@ -68,6 +75,7 @@ impl StageError for ResolveError {
             Self::NoPackage => Severity::Terminal,
             Self::Refused(refusal) => match refusal.reason() {
                 Reason::Selector(_) | Reason::Range { .. } => Severity::Terminal,
+                Reason::Held { .. } => Severity::Waiting,
                 // A catalog may answer, or offer something else, at any time; a change of one brings the extension back.
                 _ => Severity::Transient,
             },
@@ -84,7 +92,7 @@ impl StageError for ResolveError {
 }
 
 /// A catalog and what it answered.
-struct Asked {
+pub(super) struct Asked {
     catalog: Arc<ClusterCatalog>,
     labels: BTreeMap<String, String>,
     availability: Availability,
@@ -103,11 +111,7 @@ enum Answer {
 /// installed is not installed again when the catalog changes the content of its version (requirement 2.70).
 pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Resolution {
     let Some(filter) = &extension.spec.source.catalog else {
-        return Resolution {
-            target: Err(ResolveError::NoPackage.into()),
-            deprecations: None,
-            problem: None,
-        };
+        return refused(ResolveError::NoPackage.into(), None);
     };
     let selector = filter.selector.as_ref().map(selector);
     let request = request(filter, selector.as_ref());
@@ -116,8 +120,42 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
     let current = present.as_ref().map(as_installed);
     let asked = ask(context, &request).await;
     let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
-    match olm_resolve::resolve(&catalogs, &request, current.as_ref()) {
+    let gathered = facts::gather(
+        context,
+        extension,
+        revisions,
+        asked.iter().filter_map(Asked::package),
+    )
+    .await;
+    let gathered = match gathered {
+        Ok(gathered) => gathered,
+        Err(error) => {
+            let deprecations = all_messages(&asked, &filter.channels, present_name);
+            return refused(error.into(), deprecations);
+        }
+    };
+    let facts = gathered.facts();
+    let mut outcome = olm_resolve::resolve_in(&catalogs, &request, current.as_ref(), &facts);
+    if is_held(&outcome)
+        && let Some(moving) = proposals::together(
+            context,
+            extension,
+            &catalogs,
+            &request,
+            current.as_ref(),
+            &gathered,
+        )
+        .await
+    {
+        outcome = Ok(moving);
+    }
+    match outcome {
         Ok(found) => {
+            let held = found
+                .held
+                .first()
+                .map(|held| format!("{} is held back: {}", held.bundle.name, listed(&held.hindrances)));
+            let declared = declared(found.bundle);
             let none = olm_fbc::Deprecations::default();
             let deprecations = messages(
                 found.deprecations.unwrap_or(&none),
@@ -133,10 +171,12 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                     Some(bundle) => Target {
                         bundle,
                         origin: Origin::Installed,
+                        declared,
                     },
                     None => Target {
                         bundle,
                         origin: Origin::Catalog,
+                        declared,
                     },
                 },
             );
@@ -144,10 +184,12 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 target,
                 deprecations: Some(deprecations),
                 problem: None,
+                held,
             }
         }
-        Err(refusal) => {
+        Err(mut refusal) => {
             let deprecations = all_messages(&asked, &filter.channels, present_name);
+            proposals::propose(context, extension, &mut refusal, &gathered).await;
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = Failure::from(ResolveError::Refused(refusal));
             let newest = revisions
@@ -163,24 +205,47 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                     let target = Ok(Target {
                         bundle,
                         origin: Origin::Installed,
+                        declared: Vec::new(),
                     });
                     Resolution {
                         target,
                         deprecations,
                         problem: silent.then_some(failure),
+                        held: None,
                     }
                 }
-                None => Resolution {
-                    target: Err(failure),
-                    deprecations,
-                    problem: None,
-                },
+                None => refused(failure, deprecations),
             }
         }
     }
 }
 
-fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
+fn refused(failure: Failure, deprecations: Option<Messages>) -> Resolution {
+    Resolution {
+        target: Err(failure),
+        deprecations,
+        problem: None,
+        held: None,
+    }
+}
+
+/// Whether a bundle would be chosen if others were there or moved along.
+fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
+    match outcome {
+        Ok(found) => !found.held.is_empty(),
+        Err(refusal) => matches!(refusal.reason(), Reason::Held { .. }),
+    }
+}
+
+fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    let requirements = bundle.requirements.iter();
+    requirements
+        .map(|one| (one.kind.clone(), value(&one.text)))
+        .collect()
+}
+
+pub(super) fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
     Installed {
         name: &bundle.metadata.name,
         version: &bundle.metadata.version,
@@ -188,7 +253,7 @@ fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
     }
 }
 
-fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
+pub(super) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
     Request {
         package: &filter.package_name,
         version: filter.version.as_deref().filter(|version| !version.is_empty()),
@@ -201,7 +266,7 @@ fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Req
     }
 }
 
-fn selector(selector: &LabelSelector) -> Selector {
+pub(super) fn selector(selector: &LabelSelector) -> Selector {
     let expressions = selector.match_expressions.iter().flatten();
     Selector {
         match_labels: selector.match_labels.clone().unwrap_or_default(),
@@ -216,7 +281,7 @@ fn selector(selector: &LabelSelector) -> Selector {
 }
 
 /// Asks every selected catalog, all at once.
-async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
+pub(super) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
     let catalogs = context.cluster_catalogs.state();
     join_all(
         catalogs
@@ -260,7 +325,7 @@ async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> A
 }
 
 /// Where a catalog is served, or why it is not.
-fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
+pub(super) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
     let name = catalog.name();
     if !is_true(catalog.conditions(), SERVING) {
         return Err(format!("catalog {name:?} is not being served"));
@@ -284,7 +349,14 @@ fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
 }
 
 impl Asked {
-    fn view(&self) -> Catalog<'_> {
+    fn package(&self) -> Option<&Package> {
+        match &self.answer {
+            Answer::Package(package) => Some(package),
+            _ => None,
+        }
+    }
+
+    pub(super) fn view(&self) -> Catalog<'_> {
         Catalog {
             name: self.catalog.name(),
             priority: self.catalog.spec.priority,

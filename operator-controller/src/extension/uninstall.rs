@@ -12,9 +12,10 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
 
 use super::context::{Context, controller};
+use super::failure::chain;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
-use super::{finalizers, write};
+use super::{facts, finalizers, write};
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
 
@@ -76,6 +77,14 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         Ok(policy) => policy,
         Err(error) => return tell(context, extension, reason::BLOCKED, &error.to_string()).await,
     };
+    // What has begun is finished.
+    if !left.all().iter().any(|set| set.is_deleting()) {
+        let needed = facts::needed_by_others(context, extension, &left, policy.uninstall).await;
+        if let Some(held) = needed.unwrap_or_else(|error| Some(chain(&error))) {
+            context.memorise(extension.name(), |memory| memory.awaits_others = true);
+            return tell(context, extension, reason::BLOCKED, &bounded_message(&held)).await;
+        }
+    }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
         let changed = write::inherit(&sets, extension, set).await?;

@@ -11,8 +11,9 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use olm_api::conditions::{SERVING, is_true};
-use olm_api::names::{CLUSTER_EXTENSION, label};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::conditions::{SERVING, SUCCEEDED, is_true};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, label};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Queue;
 use serde::de::DeserializeOwned;
@@ -49,9 +50,22 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
     let sets = async {
         let events = follow(client, writers.sets);
         pin_mut!(events);
+        let mut there: HashMap<String, u64> = HashMap::new();
         while let Some(event) = events.next().await {
             let Some(set) = changed(&event) else { continue };
             revisions.notify_one();
+            let name = set.name().to_owned();
+            let differs = if matches!(event, Event::Delete(_)) {
+                there.remove(&name).is_some()
+            } else {
+                let presence = presence(set);
+                there.insert(name, presence) != Some(presence)
+            };
+            if differs {
+                for waiting in context.awaiting_others() {
+                    queue.add_after(waiting, GATHER);
+                }
+            }
             if set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)
                 && let Some(owner) = set.label(label::OWNER_NAME)
             {
@@ -126,6 +140,15 @@ fn changed<K>(event: &Event<K>) -> Option<&K> {
         Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
         Event::Init | Event::InitDone => None,
     }
+}
+
+/// Differs when a revision provides or requires something else than before.
+fn presence(set: &ClusterObjectSet) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let is_wanted = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
+    (is_wanted, is_true(set.conditions(), SUCCEEDED)).hash(&mut hasher);
+    set.annotation(annotation::PROPERTIES).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Differs when a catalog may lead to another resolution.

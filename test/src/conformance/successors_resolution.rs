@@ -1,11 +1,11 @@
 //! `successors-resolution.json`: catalogs, a request and what is installed to a bundle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use olm_fbc::{Blob, Bundle, Deprecations, Property, SCHEMA_BUNDLE, SCHEMA_CHANNEL};
 use olm_resolve::{
-    Availability, Catalog, Content, Installed, Package, ReleaseField, Request, Resolution, Selector,
-    UpgradeConstraintPolicy, resolve, successors,
+    Availability, Catalog, Content, Dependents, Facts, Ground, Installed, Package, Reason, ReleaseField,
+    Request, Resolution, Selector, UpgradeConstraintPolicy, resolve, resolve_in, successors,
 };
 use serde_json::{Value, json};
 
@@ -181,6 +181,9 @@ fn run_resolve(case: &Value) -> Outcome {
             },
         })
         .collect();
+    if refuses_dependencies(case) && expect(case, "dependencies") == "evaluated" {
+        return evaluated(case, &inputs, &request);
+    }
     match resolve(&inputs, &request, installed(case).as_ref()) {
         Ok(resolution) => resolved(case, &resolution),
         Err(refusal) => {
@@ -188,6 +191,41 @@ fn run_resolve(case: &Value) -> Outcome {
             let found = found.lines().next().unwrap_or_default().to_owned();
             Outcome::compare("error", &expected_error(case), &Some(found))
         }
+    }
+}
+
+/// Whether the recorded outcome is that the reference evaluates no dependencies.
+fn refuses_dependencies(case: &Value) -> bool {
+    let error = expect(case, "error").as_str().unwrap_or_default();
+    error.contains("has a dependency declared via property")
+}
+
+/// On an empty cluster a bundle that requires something is held, by name; another one may be chosen.
+fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> Outcome {
+    let served = HashSet::new();
+    let facts = Facts {
+        neighbours: &[],
+        own: None,
+        served: &served,
+        ground: Ground::default(),
+        dependents: Dependents::Protected,
+    };
+    let named = |bundle: &str| {
+        let error = expect(case, "error").as_str().unwrap_or_default();
+        error.contains(&format!("{bundle:?}"))
+    };
+    match resolve_in(catalogs, request, installed(case).as_ref(), &facts) {
+        Ok(found)
+            if found.bundle.requirements.is_empty()
+                && found.held.iter().any(|held| named(&held.bundle.name)) =>
+        {
+            Outcome::Pass
+        }
+        Ok(found) => Outcome::Fail(format!("{} is chosen", found.bundle.name)),
+        Err(refusal) => match refusal.reason() {
+            Reason::Held { bundle, .. } if named(bundle) => Outcome::Pass,
+            other => Outcome::Fail(format!("refused because of {other}")),
+        },
     }
 }
 
@@ -382,10 +420,10 @@ fn run_dependencies(case: &Value) -> Result<Outcome, String> {
     let object = case.get("bundle").ok_or("no bundle")?;
     let package = Package::new([Blob::Bundle(bundle(object))], releases(case));
     let candidate = package.candidates().first().ok_or("no bundle")?;
-    let found = candidate.check_dependencies().map_err(|fault| fault.to_string());
-    let expected = match expect(case, "error").as_str() {
-        Some(error) => Err(error.to_owned()),
-        None => Ok(()),
-    };
-    Ok(Outcome::compare("outcome", &expected, &found))
+    // Ours evaluates what the reference refuses; both have to see that something is declared.
+    Ok(Outcome::compare(
+        "declares dependencies",
+        &refuses_dependencies(case),
+        &!candidate.requirements.is_empty(),
+    ))
 }

@@ -151,42 +151,6 @@ fn selectors_and_availability_decide_which_catalogs_count() {
 }
 
 #[test]
-fn dependencies_are_refused_by_name_and_never_skipped() {
-    for kind in ["olm.package.required", "olm.gvk.required", "olm.constraint"] {
-        let properties = json!([
-            {"type": "olm.package", "value": {"packageName": "foo", "version": "2.0.0"}},
-            {"type": kind, "value": {"packageName": "bar"}},
-        ]);
-        let shelves = [shelf("a").bundles(&["1.0.0"]).bundle("foo.v2.0.0", &properties)];
-        let refusal = outcome(&shelves, any(), None).unwrap_err();
-        let expected = format!(
-            "validating bundle \"foo.v2.0.0\": bundle \"foo.v2.0.0\" has a dependency declared via property \
-             \"{kind}\" which is currently not supported"
-        );
-        assert_eq!(refusal.lines().next(), Some(expected.as_str()));
-        assert!(
-            refusal.contains(&format!(
-                "foo.v2.0.0 requires {kind}: {{\"packageName\":\"bar\"}}"
-            )),
-            "{refusal}"
-        );
-        check(
-            &shelves,
-            Request {
-                version: Some("1.x"),
-                ..any()
-            },
-            "foo.v1.0.0 from a",
-        );
-    }
-    let gvk = json!([
-        {"type": "olm.package", "value": {"packageName": "foo", "version": "1.0.0"}},
-        {"type": "olm.gvk", "value": {"group": "g", "kind": "K", "version": "v1"}},
-    ]);
-    check(&[shelf("a").bundle("foo", &gvk)], any(), "foo from a");
-}
-
-#[test]
 fn a_bundle_without_a_readable_version_is_the_last_resort() {
     let bad = json!([{"type": "olm.package", "value": {"packageName": "foo", "version": "1.0"}}]);
     let shelves = [shelf("a").bundle("foo.bad", &bad).bundles(&["0.1.0-alpha"])];

@@ -9,6 +9,7 @@
 
 mod choice;
 mod common;
+mod dependencies;
 mod explanations;
 mod speed;
 mod update_paths;

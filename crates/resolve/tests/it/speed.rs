@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{Shelf, catalogs, shelf};
-use olm_resolve::{Installed, ReleaseField, Request, resolve};
+use olm_resolve::{Facts, Ground, Installed, ReleaseField, Request, resolve, resolve_in};
 use serde_json::json;
 
 fn large() -> Shelf {
@@ -59,4 +59,58 @@ fn five_thousand_bundles_take_less_than_ten_milliseconds() {
     let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
     assert!(took < Duration::from_millis(10), "{took:?}");
     println!("one of 5,000 bundles resolved in {took:?}");
+}
+
+/// Every version asks for one of a hundred APIs and packages and for a rule; only the oldest can have them.
+fn demanding() -> Shelf {
+    let mut shelf = shelf("a");
+    for number in 0..5000 {
+        let options: Vec<_> = (0..3)
+            .map(|option| json!({"gvk": {"group": "example.com", "version": format!("v{}", number % 100), "kind": format!("K{option}")}}))
+            .collect();
+        let rule = format!("properties.exists(p, p.type == 'certified' && p.value == {number})");
+        let any = json!({"any": {"constraints": [options[0], options[1], options[2],
+            {"package": {"packageName": format!("p{number}"), "versionRange": ">=1.0.0 <2.0.0"}}, {"cel": {"rule": rule}}]}});
+        let mut properties = vec![
+            json!({"type": "olm.package", "value": {"packageName": "foo", "version": format!("1.0.{number}")}}),
+        ];
+        if number > 0 {
+            properties.push(json!({"type": "olm.constraint", "value": any}));
+        }
+        shelf = shelf.bundle(&format!("foo.v1.0.{number}"), &json!(properties));
+    }
+    shelf
+}
+
+#[test]
+fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds() {
+    let shelves = [demanding()];
+    let served = std::collections::HashSet::new();
+    let facts = Facts {
+        neighbours: &[],
+        own: None,
+        served: &served,
+        ground: Ground::default(),
+        dependents: olm_resolve::Dependents::Protected,
+    };
+    let request = Request {
+        package: "foo",
+        ..Request::default()
+    };
+    let packages = [shelves[0].package(ReleaseField::Counts)];
+    let catalogs = catalogs(&shelves, &packages);
+    let once = || {
+        let start = Instant::now();
+        let resolution = resolve_in(&catalogs, &request, None, &facts);
+        let took = start.elapsed();
+        assert_eq!(resolution.unwrap().bundle.name, "foo.v1.0.0");
+        took
+    };
+    let first = once();
+    // The fastest of several runs: the machine has other work.
+    let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    println!(
+        "one of 5,000 bundles with constraints resolved in {took:?}, in {first:?} when the constraints are yet to be read"
+    );
 }

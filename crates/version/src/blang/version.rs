@@ -162,3 +162,33 @@ pub fn parse_version(text: &str) -> Result<Version, VersionError> {
     }
     Ok(version)
 }
+
+/// Reads a version as people write it: with blanks around it, a `v` in front, leading zeros, and less than three
+/// numbers where nothing follows them.
+pub fn parse_tolerant(text: &str) -> Result<Version, VersionError> {
+    let text = text.trim();
+    if text.len() > MAX_LENGTH {
+        return Err(VersionError::TooLong);
+    }
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let mut parts: Vec<String> = text.splitn(3, '.').map(without_leading_zeros).collect();
+    if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+        return Err(VersionError::Incomplete);
+    }
+    while parts.len() < 3 {
+        parts.push("0".to_owned());
+    }
+    parse_version(&parts.join("."))
+}
+
+fn without_leading_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
+    let rest = part.trim_start_matches('0');
+    if rest.starts_with(|first: char| first.is_ascii_digit()) {
+        rest.to_owned()
+    } else {
+        format!("0{rest}")
+    }
+}

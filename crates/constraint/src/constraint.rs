@@ -1,0 +1,223 @@
+//! The value of an `olm.constraint` as it is written (requirements 3.60 to 3.71).
+
+use olm_fbc::decode::{Decode, ShapeError, decode, members};
+use olm_fbc::property::Gvk;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The longest text of a constraint, in bytes (requirement 3.71).
+pub const MAX_SIZE: usize = 64 << 10;
+/// How deep its lists and objects may be nested; three of them make one level of `all`, `any` or `not`.
+const MAX_NESTING: usize = 192;
+
+/// Why a text is no constraint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It has more than [`MAX_SIZE`] bytes.
+    #[error("olm.constraint value is greater than max constraint size {MAX_SIZE} bytes")]
+    TooLong,
+    /// It is nested deeper than anybody can read.
+    #[error("olm.constraint value is nested deeper than {MAX_NESTING} lists and objects")]
+    TooDeep,
+    /// It is not JSON.
+    #[error("olm.constraint value is not JSON: {0}")]
+    Json(String),
+    /// A field has the wrong type, or is not one of a constraint.
+    #[error("olm.constraint value: {0}")]
+    Shape(#[from] ShapeError),
+}
+
+/// A constraint. Whether it has exactly one of its keys is the matter of [`crate::Requirement`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Constraint {
+    /// What users are told when it does not hold.
+    pub failure_message: String,
+    /// A rule that one bundle has to satisfy.
+    pub cel: Option<Rule>,
+    /// A package that has to be there.
+    pub package: Option<PackageConstraint>,
+    /// An API that has to be there.
+    #[serde(deserialize_with = "plain_gvk")]
+    pub gvk: Option<Gvk>,
+    /// All of these have to hold.
+    pub all: Option<Compound>,
+    /// At least one of these has to hold.
+    pub any: Option<Compound>,
+    /// None of these may hold.
+    pub not: Option<Compound>,
+}
+
+/// A CEL expression.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// Its text.
+    pub rule: String,
+}
+
+/// A package and a range of versions in the grammar of `skipRange`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PackageConstraint {
+    /// The package; spelled `packageName` or `name` (requirement 3.62).
+    #[serde(alias = "name")]
+    pub package_name: String,
+    /// The range; spelled `versionRange` or `version`.
+    #[serde(alias = "version")]
+    pub version_range: String,
+}
+
+/// A list of constraints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Compound {
+    /// The constraints; none when the list is not given.
+    pub constraints: Option<Vec<Constraint>>,
+}
+
+impl Constraint {
+    /// Reads a constraint. Keys match without regard to letter case; a key that is unknown is an error, since ignoring
+    /// it would ignore what the author requires. What follows the value is not looked at.
+    ///
+    /// # Errors
+    /// When the text is too long, too deep, no JSON or no constraint.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if text.len() > MAX_SIZE {
+            return Err(ParseError::TooLong);
+        }
+        if nesting(text) > MAX_NESTING {
+            return Err(ParseError::TooDeep);
+        }
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        let value = values
+            .next()
+            .ok_or_else(|| ParseError::Json("there is nothing".to_owned()))?
+            .map_err(|error| ParseError::Json(error.to_string()))?;
+        // Almost all are written as documented, and read in one go. That reader would take a list for an object.
+        let lists = |pattern: &str| value.get().matches(pattern).count();
+        let is_plain = value.get().starts_with('{') && lists("[") == lists(r#""constraints":["#);
+        match is_plain.then(|| serde_json::from_str(value.get())) {
+            Some(Ok(constraint)) => Ok(constraint),
+            _ => Ok(decode(value.get())?),
+        }
+    }
+}
+
+fn plain_gvk<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Gvk>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Plain {
+        group: String,
+        version: String,
+        kind: String,
+    }
+    let plain = Option::<Plain>::deserialize(deserializer)?;
+    Ok(plain.map(|plain| Gvk {
+        group: plain.group,
+        version: plain.version,
+        kind: plain.kind,
+    }))
+}
+
+/// How deep lists and objects are nested. Brackets in strings do not count.
+fn nesting(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = text.bytes();
+    let mut is_text = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if is_text => {
+                bytes.next();
+            }
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !is_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn unknown() -> ShapeError {
+    ShapeError::new("is not a field of a constraint")
+}
+
+impl Decode for Constraint {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut constraint = Self::default();
+        members(raw, |key, value| {
+            match key {
+                "failuremessage" => constraint.failure_message = decode(value)?,
+                "cel" => constraint.cel = decode(value)?,
+                "package" => constraint.package = decode(value)?,
+                "gvk" => constraint.gvk = decode::<Option<StrictGvk>>(value)?.map(|strict| strict.0),
+                "all" => constraint.all = decode(value)?,
+                "any" => constraint.any = decode(value)?,
+                "not" => constraint.not = decode(value)?,
+                _ => return Err(unknown()),
+            }
+            Ok(())
+        })?;
+        Ok(constraint)
+    }
+}
+
+impl Decode for Rule {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut rule = Self::default();
+        members(raw, |key, value| match key {
+            "rule" => decode(value).map(|text| rule.rule = text),
+            _ => Err(unknown()),
+        })?;
+        Ok(rule)
+    }
+}
+
+impl Decode for PackageConstraint {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut package = Self::default();
+        members(raw, |key, value| {
+            match key {
+                "packagename" | "name" => package.package_name = decode(value)?,
+                "versionrange" | "version" => package.version_range = decode(value)?,
+                _ => return Err(unknown()),
+            }
+            Ok(())
+        })?;
+        Ok(package)
+    }
+}
+
+impl Decode for Compound {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut compound = Self::default();
+        members(raw, |key, value| match key {
+            "constraints" => decode(value).map(|list| compound.constraints = list),
+            _ => Err(unknown()),
+        })?;
+        Ok(compound)
+    }
+}
+
+#[derive(Default)]
+struct StrictGvk(Gvk);
+
+impl Decode for StrictGvk {
+    fn decode(raw: &str) -> Result<Self, ShapeError> {
+        let mut gvk = Gvk::default();
+        members(raw, |key, value| {
+            match key {
+                "group" => gvk.group = decode(value)?,
+                "version" => gvk.version = decode(value)?,
+                "kind" => gvk.kind = decode(value)?,
+                _ => return Err(unknown()),
+            }
+            Ok(())
+        })?;
+        Ok(Self(gvk))
+    }
+}

@@ -1,0 +1,141 @@
+//! What is missing for a requirement to hold.
+
+use crate::present::{Present, Undecided};
+use crate::requirement::{Requirement, Rule, Term, Wanted, api_text};
+
+/// How many parts of a compound are told before the others are only counted.
+const SHOWN: usize = 4;
+
+/// Why a requirement does not hold.
+#[derive(Clone, Debug, Default)]
+pub struct Explanation<'r> {
+    /// What is missing or in the way, with the author's messages around it; one line.
+    pub text: String,
+    /// What would help if it were there.
+    pub wanted: Vec<&'r Wanted>,
+}
+
+impl Requirement {
+    /// What is missing for it to hold; `None` when it holds.
+    pub fn explain(&self, present: &Present<'_>) -> Option<Explanation<'_>> {
+        match explain(&self.rule, present) {
+            Ok(explanation) => explanation,
+            Err(undecided) => Some(Explanation {
+                text: undecided.to_string(),
+                wanted: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+fn explain<'r>(rule: &'r Rule, present: &Present<'_>) -> Result<Option<Explanation<'r>>, Undecided> {
+    if present.holds(rule)? {
+        return Ok(None);
+    }
+    let told = match &rule.term {
+        Term::Simple(wanted) => Explanation {
+            text: missing(wanted, present),
+            wanted: vec![wanted],
+        },
+        Term::All(rules) => compound("all of", rules, present)?,
+        Term::Any(rules) => compound("one of", rules, present)?,
+        Term::Not(rules) => {
+            let mut found = Vec::new();
+            for rule in rules {
+                if present.holds(rule)? {
+                    found.push(in_the_way(rule, present)?);
+                }
+            }
+            Explanation {
+                text: listed(&found, "; "),
+                wanted: Vec::new(),
+            }
+        }
+    };
+    Ok(Some(Explanation {
+        text: with_message(&rule.message, &told.text),
+        wanted: told.wanted,
+    }))
+}
+
+fn with_message(message: &str, text: &str) -> String {
+    if message.is_empty() {
+        text.to_owned()
+    } else {
+        format!("{message}: {text}")
+    }
+}
+
+fn listed(parts: &[String], separator: &str) -> String {
+    let shown = parts
+        .get(..SHOWN.min(parts.len()))
+        .unwrap_or_default()
+        .join(separator);
+    match parts.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}{separator}{more} more"),
+    }
+}
+
+fn compound<'r>(what: &str, rules: &'r [Rule], present: &Present<'_>) -> Result<Explanation<'r>, Undecided> {
+    let (mut texts, mut wanted) = (Vec::new(), Vec::new());
+    for rule in rules {
+        if let Some(part) = explain(rule, present)? {
+            texts.push(part.text);
+            wanted.extend(part.wanted);
+        }
+    }
+    let text = match texts.as_slice() {
+        [only] => only.clone(),
+        several => format!("{what} ({})", listed(several, "; ")),
+    };
+    Ok(Explanation { text, wanted })
+}
+
+fn missing(wanted: &Wanted, present: &Present<'_>) -> String {
+    let found = match wanted {
+        Wanted::Package { name, .. } => {
+            let versions: Vec<String> = present
+                .of_package(name)
+                .map(|subject| match &subject.version {
+                    Some(version) => format!("{version} by {}", subject.name),
+                    None => format!("an unreadable version by {}", subject.name),
+                })
+                .collect();
+            if versions.is_empty() {
+                "is not installed".to_owned()
+            } else {
+                format!("is not installed, but {}", listed(&versions, ", "))
+            }
+        }
+        Wanted::Api(_) => "is not provided".to_owned(),
+        Wanted::Cel { .. } => "is not installed".to_owned(),
+    };
+    format!("{wanted} {found}")
+}
+
+/// What makes a rule hold that must not. Calls itself as deep as the constraint is nested.
+fn in_the_way(rule: &Rule, present: &Present<'_>) -> Result<String, Undecided> {
+    let text = match &rule.term {
+        Term::Simple(wanted) => {
+            let by = match (present.provider(wanted)?, wanted) {
+                (Some(subject), _) => format!("{} {}", subject.package, subject.name),
+                (None, Wanted::Api(api)) => format!("the cluster, which serves {}", api_text(api)),
+                (None, _) => String::new(),
+            };
+            format!("{wanted} must not be there, and is provided by {}", by.trim())
+        }
+        Term::All(rules) | Term::Any(rules) => {
+            let mut texts = Vec::new();
+            for rule in rules {
+                if present.holds(rule)? {
+                    texts.push(in_the_way(rule, present)?);
+                }
+            }
+            listed(&texts, "; ")
+        }
+        Term::Not(_) => "what must be missing is missing".to_owned(),
+    };
+    Ok(with_message(&rule.message, &text))
+}

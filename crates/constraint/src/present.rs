@@ -1,0 +1,242 @@
+//! What there is, and whether it satisfies a requirement.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use olm_fbc::property::{Gvk, Property, TYPE_GVK};
+use semver::Version;
+
+use crate::cel::{Budget, EvalError, Value};
+use crate::requirement::{Requirement, Rule, Term, Wanted};
+
+/// A bundle that is there, or that would be.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// What users call it: the name of its ClusterExtension.
+    pub name: String,
+    /// Its package.
+    pub package: String,
+    /// Its version, where it is known.
+    pub version: Option<Version>,
+    /// The APIs that it provides.
+    pub apis: Vec<Gvk>,
+    properties: Properties,
+}
+
+/// Properties, prepared for rules when the first one asks.
+#[derive(Clone, Debug)]
+struct Properties {
+    list: Vec<Property>,
+    value: OnceLock<Value>,
+}
+
+impl Subject {
+    /// A bundle with these properties; those of type `olm.gvk` are the APIs that it provides.
+    pub fn new(
+        name: impl Into<String>,
+        package: impl Into<String>,
+        version: Option<Version>,
+        properties: Vec<Property>,
+    ) -> Self {
+        let provided = properties.iter().filter(|property| property.kind == TYPE_GVK);
+        Self {
+            name: name.into(),
+            package: package.into(),
+            version,
+            apis: provided.filter_map(|property| property.gvk().ok()).collect(),
+            properties: Properties {
+                list: properties,
+                value: OnceLock::new(),
+            },
+        }
+    }
+
+    /// The properties as rules see them. One whose value is not JSON has the value `null`.
+    fn value(&self) -> &Value {
+        self.properties.value.get_or_init(|| {
+            let list = self.properties.list.iter();
+            Value::properties(list.map(|property| (property.kind.as_str(), &*property.value)))
+        })
+    }
+}
+
+/// It could not be found out whether a requirement holds: rules took too many steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rules of the constraints take too many steps")]
+pub struct Undecided;
+
+/// What there is: bundles, and APIs that the cluster serves without them.
+#[derive(Debug)]
+pub struct Present<'a> {
+    subjects: Vec<&'a Subject>,
+    by_api: HashMap<&'a Gvk, Vec<&'a Subject>>,
+    by_package: HashMap<&'a str, Vec<&'a Subject>>,
+    served: &'a HashSet<Gvk>,
+    /// The bundle that is looked at as if it were there, too.
+    candidate: Option<&'a Subject>,
+    budget: Cell<Budget>,
+}
+
+impl<'a> Present<'a> {
+    /// These bundles, and these APIs.
+    pub fn new(
+        subjects: impl IntoIterator<Item = &'a Subject>,
+        served: &'a HashSet<Gvk>,
+        budget: Budget,
+    ) -> Self {
+        let mut present = Self {
+            subjects: subjects.into_iter().collect(),
+            by_api: HashMap::new(),
+            by_package: HashMap::new(),
+            served,
+            candidate: None,
+            budget: Cell::new(budget),
+        };
+        for subject in &present.subjects {
+            for api in &subject.apis {
+                present.by_api.entry(api).or_default().push(subject);
+            }
+            present
+                .by_package
+                .entry(&subject.package)
+                .or_default()
+                .push(subject);
+        }
+        present
+    }
+
+    /// The same with one more bundle.
+    #[must_use]
+    pub fn with(mut self, candidate: &'a Subject) -> Self {
+        self.candidate = Some(candidate);
+        self
+    }
+
+    /// Looks at another bundle as if it were there.
+    pub fn look_at(&mut self, candidate: Option<&'a Subject>) {
+        self.candidate = candidate;
+    }
+
+    pub(crate) fn subjects(&self) -> impl Iterator<Item = &'a Subject> {
+        self.subjects.iter().copied().chain(self.candidate)
+    }
+
+    /// Those of a package.
+    pub(crate) fn of_package(&self, package: &str) -> impl Iterator<Item = &'a Subject> {
+        let others = self
+            .by_package
+            .get(package)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let candidate = self.candidate.filter(|candidate| candidate.package == package);
+        others.iter().copied().chain(candidate)
+    }
+
+    /// Whether the API is served without any of the bundles.
+    pub(crate) fn is_served(&self, api: &Gvk) -> bool {
+        self.served.contains(api)
+    }
+
+    /// The first bundle that provides what is wanted.
+    pub(crate) fn provider(&self, wanted: &Wanted) -> Result<Option<&'a Subject>, Undecided> {
+        match wanted {
+            Wanted::Package { name, range, .. } => {
+                let fits = |subject: &&Subject| {
+                    subject
+                        .version
+                        .as_ref()
+                        .is_some_and(|version| range.contains(version))
+                };
+                Ok(self.of_package(name).find(fits))
+            }
+            Wanted::Api(api) => {
+                let candidate = self.candidate.filter(|candidate| candidate.apis.contains(api));
+                let others = self
+                    .by_api
+                    .get(api)
+                    .and_then(|subjects| subjects.first().copied());
+                Ok(others.or(candidate))
+            }
+            Wanted::Cel { .. } => {
+                for subject in self.subjects() {
+                    if self.satisfies(subject, wanted)? {
+                        return Ok(Some(subject));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether a rule that cannot be evaluated over a bundle is not satisfied by it.
+    fn satisfies(&self, subject: &Subject, wanted: &Wanted) -> Result<bool, Undecided> {
+        let mut budget = self.budget.get();
+        let outcome = wanted.is_provided_by(subject, &mut budget);
+        self.budget.set(budget);
+        outcome
+    }
+
+    /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+    pub(crate) fn holds(&self, rule: &Rule) -> Result<bool, Undecided> {
+        match &rule.term {
+            Term::Simple(wanted) => {
+                let is_served = matches!(wanted, Wanted::Api(api) if self.is_served(api));
+                Ok(is_served || self.provider(wanted)?.is_some())
+            }
+            Term::All(rules) => {
+                for rule in rules {
+                    if !self.holds(rule)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Term::Any(rules) => self.holds_any(rules),
+            Term::Not(rules) => Ok(!self.holds_any(rules)?),
+        }
+    }
+
+    fn holds_any(&self, rules: &[Rule]) -> Result<bool, Undecided> {
+        for rule in rules {
+            if self.holds(rule)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Wanted {
+    /// Whether a bundle provides it. A rule that comes to an error over a bundle is not satisfied by it.
+    ///
+    /// # Errors
+    /// When the budget is used up.
+    pub fn is_provided_by(&self, subject: &Subject, budget: &mut Budget) -> Result<bool, Undecided> {
+        match self {
+            Self::Package { name, range, .. } => {
+                let fits = subject
+                    .version
+                    .as_ref()
+                    .is_some_and(|version| range.contains(version));
+                Ok(subject.package == *name && fits)
+            }
+            Self::Api(api) => Ok(subject.apis.contains(api)),
+            Self::Cel { program, .. } => match program.evaluate(subject.value(), budget) {
+                Ok(value) => Ok(value),
+                Err(EvalError::Failed(_)) => Ok(false),
+                Err(EvalError::Exhausted) => Err(Undecided),
+            },
+        }
+    }
+}
+
+impl Requirement {
+    /// Whether what there is satisfies it.
+    ///
+    /// # Errors
+    /// When that takes too many steps.
+    pub fn holds(&self, present: &Present<'_>) -> Result<bool, Undecided> {
+        present.holds(&self.rule)
+    }
+}

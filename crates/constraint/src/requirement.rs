@@ -1,0 +1,290 @@
+//! Requirements that were found sound.
+
+use std::fmt;
+
+use olm_fbc::decode::ShapeError;
+use olm_fbc::property::{Gvk, Property, TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
+use olm_version::blang::{Range, RangeError};
+use olm_version::quoted;
+
+use crate::cel::{CompileError, Program};
+use crate::constraint::{Compound, Constraint, PackageConstraint, ParseError};
+
+/// Types of `metadata/dependencies.yaml` (requirement 3.50) and the property types that say the same (3.54).
+const DEPENDENCY_TYPES: [(&str, &str); 3] = [
+    ("olm.package", TYPE_PACKAGE_REQUIRED),
+    ("olm.gvk", TYPE_GVK_REQUIRED),
+    ("olm.constraint", TYPE_CONSTRAINT),
+];
+
+/// Why a requirement cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementError {
+    /// The value does not have the shape of its type.
+    #[error("{0}")]
+    Shape(ShapeError),
+    /// The value is no constraint.
+    #[error("{0}")]
+    Constraint(ParseError),
+    /// A constraint without any of its keys.
+    #[error(
+        "The CEL field is missing, and so are all, any, not, package and gvk: a constraint has exactly one of them"
+    )]
+    Nothing,
+    /// A constraint with several keys (requirement 3.60).
+    #[error("a constraint has exactly one of all, any, not, cel, package and gvk, not {}", .0.join(" and "))]
+    Several(Vec<&'static str>),
+    /// `all`, `any` or `not` of nothing.
+    #[error("{0} lists no constraints")]
+    Empty(&'static str),
+    /// A package without a name.
+    #[error("Package name is empty")]
+    NoPackage,
+    /// A package without a range of versions.
+    #[error("Package version is empty")]
+    NoVersion,
+    /// The range of versions cannot be read.
+    #[error("Invalid semver format version {}: {fault}", quoted(.range))]
+    Range {
+        /// The range.
+        range: String,
+        /// What is wrong with it.
+        fault: RangeError,
+    },
+    /// An API without a version.
+    #[error("API Version is empty")]
+    NoApiVersion,
+    /// An API without a kind.
+    #[error("API Kind is empty")]
+    NoApiKind,
+    /// A rule without text.
+    #[error("The CEL expression is missing")]
+    NoRule,
+    /// The rule cannot be used (T-3G-08).
+    #[error("Invalid CEL expression: {0}")]
+    Cel(CompileError),
+    /// The type is not known.
+    #[error("couldn't parse dependency of type {0}")]
+    Type(String),
+}
+
+/// What a bundle requires.
+#[derive(Clone, Debug)]
+pub struct Requirement {
+    /// The type of the property that says it.
+    pub kind: String,
+    /// The JSON text that says it.
+    pub text: String,
+    pub(crate) rule: Rule,
+}
+
+/// A requirement or a part of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// The author's message; empty when there is none.
+    pub(crate) message: String,
+    pub(crate) term: Term,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Term {
+    Simple(Wanted),
+    All(Vec<Rule>),
+    Any(Vec<Rule>),
+    Not(Vec<Rule>),
+}
+
+/// What a single bundle, or the cluster, can provide.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A package in a range of versions.
+    Package {
+        /// The package.
+        name: String,
+        /// The range.
+        range: Range,
+        /// The range as written.
+        text: String,
+    },
+    /// An API.
+    Api(Gvk),
+    /// A bundle whose properties satisfy a rule.
+    Cel {
+        /// The rule.
+        program: Program,
+        /// The rule as written.
+        text: String,
+    },
+}
+
+/// An API as `group/version Kind`.
+pub fn api_text(api: &Gvk) -> String {
+    let separator = if api.group.is_empty() { "" } else { "/" };
+    format!("{}{separator}{} {}", api.group, api.version, api.kind)
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Package { name, text, .. } => write!(formatter, "package {name} ({text})"),
+            Self::Api(api) => write!(formatter, "API {}", api_text(api)),
+            Self::Cel { text, .. } => write!(formatter, "a bundle for which {text}"),
+        }
+    }
+}
+
+impl Requirement {
+    /// What a property of a bundle requires; `None` when its type requires nothing.
+    pub fn of_property(property: &Property) -> Option<Result<Self, RequirementError>> {
+        let rule = match property.kind.as_str() {
+            TYPE_PACKAGE_REQUIRED => property
+                .package_required_in_any_spelling()
+                .map_err(RequirementError::Shape)
+                .and_then(|required| {
+                    package(PackageConstraint {
+                        package_name: required.package_name,
+                        version_range: required.version_range,
+                    })
+                })
+                .map(Rule::plain),
+            TYPE_GVK_REQUIRED => property
+                .gvk()
+                .map_err(RequirementError::Shape)
+                .and_then(api)
+                .map(Rule::plain),
+            TYPE_CONSTRAINT => Constraint::parse(&property.value)
+                .map_err(RequirementError::Constraint)
+                .and_then(rule),
+            _ => return None,
+        };
+        Some(rule.map(|rule| Self {
+            kind: property.kind.clone(),
+            text: property.value.to_string(),
+            rule,
+        }))
+    }
+
+    /// What an entry of `metadata/dependencies.yaml` requires; `value` is its value as JSON text.
+    ///
+    /// # Errors
+    /// When the type is not known or the value is not sound.
+    pub fn of_dependency(kind: &str, value: &str) -> Result<Self, RequirementError> {
+        let known = DEPENDENCY_TYPES
+            .iter()
+            .find(|(dependency, property)| *dependency == kind || *property == kind);
+        let unknown = || RequirementError::Type(kind.to_owned());
+        let (_, property) = known.ok_or_else(unknown)?;
+        Self::of_property(&Property::new(*property, value)).ok_or_else(unknown)?
+    }
+
+    /// The APIs that it speaks of, be it to exclude them.
+    pub fn apis(&self) -> impl Iterator<Item = &Gvk> {
+        self.rules().filter_map(|rule| match &rule.term {
+            Term::Simple(Wanted::Api(api)) => Some(api),
+            _ => None,
+        })
+    }
+
+    /// Whether more bundles can make it hold no longer.
+    pub fn excludes(&self) -> bool {
+        self.rules().any(|rule| matches!(rule.term, Term::Not(_)))
+    }
+
+    /// Its rule and all rules in it.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let mut open = vec![&self.rule];
+        std::iter::from_fn(move || {
+            let rule = open.pop()?;
+            if let Term::All(rules) | Term::Any(rules) | Term::Not(rules) = &rule.term {
+                open.extend(rules);
+            }
+            Some(rule)
+        })
+    }
+}
+
+impl Rule {
+    fn plain(wanted: Wanted) -> Self {
+        Self {
+            message: String::new(),
+            term: Term::Simple(wanted),
+        }
+    }
+}
+
+fn package(constraint: PackageConstraint) -> Result<Wanted, RequirementError> {
+    let (name, text) = (constraint.package_name, constraint.version_range);
+    if name.is_empty() {
+        return Err(RequirementError::NoPackage);
+    }
+    if text.is_empty() {
+        return Err(RequirementError::NoVersion);
+    }
+    match Range::parse(&text) {
+        Ok(range) => Ok(Wanted::Package { name, range, text }),
+        Err(fault) => Err(RequirementError::Range { range: text, fault }),
+    }
+}
+
+fn api(api: Gvk) -> Result<Wanted, RequirementError> {
+    if api.version.is_empty() {
+        Err(RequirementError::NoApiVersion)
+    } else if api.kind.is_empty() {
+        Err(RequirementError::NoApiKind)
+    } else {
+        Ok(Wanted::Api(api))
+    }
+}
+
+/// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+fn rule(constraint: Constraint) -> Result<Rule, RequirementError> {
+    let given = [
+        ("all", constraint.all.is_some()),
+        ("any", constraint.any.is_some()),
+        ("not", constraint.not.is_some()),
+        ("cel", constraint.cel.is_some()),
+        ("package", constraint.package.is_some()),
+        ("gvk", constraint.gvk.is_some()),
+    ];
+    let given: Vec<&str> = given
+        .into_iter()
+        .filter_map(|(key, is_given)| is_given.then_some(key))
+        .collect();
+    if given.len() > 1 {
+        return Err(RequirementError::Several(given));
+    }
+    let term = if let Some(list) = constraint.all {
+        Term::All(rules("all", list)?)
+    } else if let Some(list) = constraint.any {
+        Term::Any(rules("any", list)?)
+    } else if let Some(list) = constraint.not {
+        Term::Not(rules("not", list)?)
+    } else if let Some(cel) = constraint.cel {
+        if cel.rule.is_empty() {
+            return Err(RequirementError::NoRule);
+        }
+        let program = Program::compile(&cel.rule).map_err(RequirementError::Cel)?;
+        Term::Simple(Wanted::Cel {
+            program,
+            text: cel.rule,
+        })
+    } else if let Some(constraint) = constraint.package {
+        Term::Simple(package(constraint)?)
+    } else if let Some(gvk) = constraint.gvk {
+        Term::Simple(api(gvk)?)
+    } else {
+        return Err(RequirementError::Nothing);
+    };
+    Ok(Rule {
+        message: constraint.failure_message,
+        term,
+    })
+}
+
+fn rules(key: &'static str, list: Compound) -> Result<Vec<Rule>, RequirementError> {
+    let list = list.constraints.unwrap_or_default();
+    if list.is_empty() {
+        return Err(RequirementError::Empty(key));
+    }
+    list.into_iter().map(rule).collect()
+}

@@ -1,0 +1,84 @@
+//! Why a bundle that fits a request is not installed on this cluster.
+
+use olm_constraint::{RequirementError, Wanted};
+use olm_version::quoted;
+
+use crate::package::Candidate;
+
+/// One reason why a bundle is not installed on this cluster; its text says what is missing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Hindrance {
+    /// The cluster is too old for it.
+    #[error("it needs Kubernetes {needs} or later, and the cluster is at {has}")]
+    Kubernetes {
+        /// Its `minKubeVersion`.
+        needs: String,
+        /// The cluster's version.
+        has: String,
+    },
+    /// Nobody knows which version it needs.
+    #[error("its minKubeVersion {} is no version", quoted(.0))]
+    UnreadableKubernetes(String),
+    /// No node can run it.
+    #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]
+    Architecture {
+        /// What it runs on.
+        runs_on: String,
+        /// What there is.
+        nodes: String,
+    },
+    /// An API of Kubernetes itself that the cluster does not serve.
+    #[error("it needs the API {0} of the cluster, which does not serve it")]
+    NativeApi(String),
+    /// What it requires is not sound (T-3G-08).
+    #[error("what it requires by {property} is not sound: {fault}")]
+    Unsound {
+        /// The property's type.
+        property: String,
+        /// What is wrong.
+        fault: RequirementError,
+    },
+    /// What it requires is not there.
+    #[error("a requirement does not hold: {text}")]
+    Missing {
+        /// What is missing or in the way.
+        text: String,
+        /// What would help.
+        wanted: Vec<Wanted>,
+    },
+    /// What another extension requires would no longer hold (requirement 5.40).
+    #[error("ClusterExtension {extension} would be broken: {text}")]
+    Dependent {
+        /// The other extension.
+        extension: String,
+        /// What it would lack.
+        text: String,
+    },
+}
+
+/// A bundle that fits a request and is not installed on this cluster.
+#[derive(Clone, Debug)]
+pub struct Held<'a> {
+    /// The bundle.
+    pub bundle: &'a Candidate,
+    /// The catalog it comes from.
+    pub catalog: &'a str,
+    /// Why.
+    pub hindrances: Vec<Hindrance>,
+}
+
+impl Hindrance {
+    /// What would help if it were installed.
+    pub fn wanted(&self) -> &[Wanted] {
+        match self {
+            Self::Missing { wanted, .. } => wanted,
+            _ => &[],
+        }
+    }
+}
+
+/// All of them, as one text.
+pub fn listed(hindrances: &[Hindrance]) -> String {
+    let texts: Vec<String> = hindrances.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}

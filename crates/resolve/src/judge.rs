@@ -1,0 +1,181 @@
+//! Whether a bundle can be there among the others (requirements 3.55, 5.01, 5.40).
+
+use std::collections::HashSet;
+
+use olm_constraint::cel::Budget;
+use olm_constraint::{Gvk, Present, Requirement, Subject};
+use semver::Version;
+
+use crate::hindrance::Hindrance;
+use crate::package::Candidate;
+use crate::platform::Ground;
+
+/// An extension that is installed, or on its way.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// What it provides; its name is that of the ClusterExtension.
+    pub subject: Subject,
+    /// What it requires.
+    pub requirements: Vec<Requirement>,
+}
+
+/// Whether other extensions are kept from being broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dependents {
+    /// They are.
+    #[default]
+    Protected,
+    /// The user has said that they may be broken.
+    MayBreak,
+}
+
+/// What is known of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The other extensions.
+    pub neighbours: &'a [Neighbour],
+    /// What is installed of the extension itself.
+    pub own: Option<&'a Neighbour>,
+    /// The APIs that the cluster serves, whoever brought them; those that nobody asks about may be left out.
+    pub served: &'a HashSet<Gvk>,
+    /// The cluster itself.
+    pub ground: Ground<'a>,
+    /// Whether other extensions are kept from being broken.
+    pub dependents: Dependents,
+}
+
+/// The APIs that the cluster serves without the extension itself: its own vanish when it is replaced or removed.
+pub(crate) fn without_own(facts: &Facts<'_>) -> HashSet<Gvk> {
+    let own = facts
+        .own
+        .map(|own| own.subject.apis.as_slice())
+        .unwrap_or_default();
+    let is_own = |api: &&Gvk| own.contains(api);
+    facts.served.iter().filter(|api| !is_own(api)).cloned().collect()
+}
+
+/// Judges bundles of one extension.
+pub(crate) struct Judge<'a> {
+    facts: Facts<'a>,
+    /// What there is without the extension.
+    present: Present<'a>,
+    /// What others require that holds, and that depends on the extension.
+    sensitive: Vec<(&'a Neighbour, &'a Requirement)>,
+}
+
+impl<'a> Judge<'a> {
+    /// `served` is what [`without_own`] gives.
+    pub(crate) fn new(facts: Facts<'a>, served: &'a HashSet<Gvk>) -> Self {
+        let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
+        let mut present = Present::new(subjects, served, Budget::default());
+        let all = || {
+            let neighbours = facts.neighbours.iter();
+            neighbours.flat_map(|neighbour| neighbour.requirements.iter().map(move |one| (neighbour, one)))
+        };
+        let mut sensitive = Vec::new();
+        if facts.dependents == Dependents::Protected && all().next().is_some() {
+            present.look_at(facts.own.map(|own| &own.subject));
+            let held: Vec<_> = all().filter(|(_, one)| one.holds(&present) == Ok(true)).collect();
+            present.look_at(None);
+            // What holds without the extension, and excludes nothing, holds with any bundle of it.
+            let depends = |one: &Requirement| one.excludes() || one.holds(&present) != Ok(true);
+            sensitive = held.into_iter().filter(|(_, one)| depends(one)).collect();
+        }
+        Self {
+            facts,
+            present,
+            sensitive,
+        }
+    }
+
+    /// Whether the bundle can be there. Asked of thousands, it says nothing else.
+    pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> bool {
+        if let Some(platform) = &candidate.platform
+            && !platform
+                .hindrances(self.facts.ground, self.facts.served)
+                .is_empty()
+        {
+            return false;
+        }
+        if candidate.requirements.is_empty() && self.sensitive.is_empty() {
+            return true;
+        }
+        self.present.look_at(Some(candidate.subject()));
+        let holds = |requirement: &Requirement| requirement.holds(&self.present) == Ok(true);
+        candidate
+            .requirements
+            .iter()
+            .all(|one| one.read().is_ok_and(holds))
+            && self.sensitive.iter().all(|(_, requirement)| holds(requirement))
+    }
+
+    /// Why the bundle cannot be there; nothing when it can.
+    pub(crate) fn hindrances(&mut self, candidate: &'a Candidate) -> Vec<Hindrance> {
+        let mut found = Vec::new();
+        if let Some(platform) = &candidate.platform {
+            found.extend(platform.hindrances(self.facts.ground, self.facts.served));
+        }
+        if candidate.requirements.is_empty() && self.sensitive.is_empty() {
+            return found;
+        }
+        self.present.look_at(Some(candidate.subject()));
+        for declared in &candidate.requirements {
+            match declared.read() {
+                Err(fault) => found.push(Hindrance::Unsound {
+                    property: declared.kind.clone(),
+                    fault: fault.clone(),
+                }),
+                Ok(requirement) => found.extend(missing(requirement, &self.present)),
+            }
+        }
+        found.extend(self.broken());
+        found
+    }
+
+    /// Whose requirements would no longer hold if nothing of the extension were there.
+    pub(crate) fn broken_by_removal(&mut self) -> Vec<Hindrance> {
+        self.present.look_at(None);
+        self.broken()
+    }
+
+    fn broken(&self) -> Vec<Hindrance> {
+        let broken = self.sensitive.iter().filter_map(|(neighbour, requirement)| {
+            let explanation = requirement.explain(&self.present)?;
+            Some(Hindrance::Dependent {
+                extension: neighbour.subject.name.clone(),
+                text: explanation.text,
+            })
+        });
+        broken.collect()
+    }
+}
+
+fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Hindrance> {
+    let explanation = requirement.explain(present)?;
+    Some(Hindrance::Missing {
+        text: explanation.text,
+        wanted: explanation.wanted.into_iter().cloned().collect(),
+    })
+}
+
+/// Why requirements that a bundle's own files declare do not hold with it; `subject` is the bundle.
+pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &Facts<'_>) -> Vec<Hindrance> {
+    let served = without_own(facts);
+    let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
+    let present = Present::new(subjects, &served, Budget::default()).with(subject);
+    requirements
+        .iter()
+        .filter_map(|one| missing(one, &present))
+        .collect()
+}
+
+/// Whose requirements would no longer hold if the extension were removed (requirement 5.01).
+pub fn broken_by_removal(facts: &Facts<'_>) -> Vec<Hindrance> {
+    let served = without_own(facts);
+    Judge::new(*facts, &served).broken_by_removal()
+}
+
+/// The version in a recorded text, whose build metadata may be a release.
+pub fn recorded_version(text: &str) -> Option<Version> {
+    olm_version::blang::parse_version(text).ok()
+}

@@ -1,0 +1,131 @@
+//! What a bundle asks of the cluster itself: its version, its APIs, its processors.
+
+use std::collections::{HashMap, HashSet};
+
+use olm_constraint::{Gvk, api_text};
+use olm_version::blang::parse_tolerant;
+use olm_version::quoted;
+use semver::Version;
+use serde::Deserialize;
+
+use crate::hindrance::Hindrance;
+
+/// The prefix of the labels that name a processor architecture a bundle runs on, `amd64` for example; their value is
+/// `supported`.
+const ARCHITECTURE_LABEL: &str = "operatorframework.io/arch.";
+/// Words without one of which descriptive metadata asks for nothing.
+const WORDS: [&str; 3] = ["minKubeVersion", "nativeAPIs", ARCHITECTURE_LABEL];
+
+/// What a bundle asks of the cluster itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Platform {
+    /// The oldest version of Kubernetes that it runs on, as written.
+    pub kubernetes: Option<String>,
+    /// APIs that the cluster has to serve of its own.
+    pub apis: Vec<Gvk>,
+    /// The architectures that it runs on; none when it does not say.
+    pub architectures: Vec<String>,
+}
+
+/// What is known of the cluster itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ground<'a> {
+    /// The version of Kubernetes.
+    pub kubernetes: Option<&'a Version>,
+    /// The architectures of the nodes; none when they are not known.
+    pub architectures: &'a [String],
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Metadata {
+    min_kube_version: Option<String>,
+    #[serde(rename = "nativeAPIs")]
+    native_apis: Option<Vec<NativeApi>>,
+    labels: Option<HashMap<String, Option<String>>>,
+}
+
+#[derive(Deserialize)]
+struct NativeApi {
+    #[serde(default)]
+    group: String,
+    version: String,
+    kind: String,
+}
+
+impl Platform {
+    /// What `minKubeVersion`, `nativeAPIs` and the labels of a `ClusterServiceVersion` ask for; nothing when they ask
+    /// for nothing.
+    pub fn new<'a>(
+        kubernetes: Option<&str>,
+        apis: Vec<Gvk>,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Option<Self> {
+        let mut architectures: Vec<String> = labels
+            .into_iter()
+            .filter(|(_, value)| *value == "supported")
+            .filter_map(|(key, _)| key.strip_prefix(ARCHITECTURE_LABEL).map(str::to_owned))
+            .collect();
+        architectures.sort_unstable();
+        let platform = Self {
+            kubernetes: kubernetes.filter(|text| !text.is_empty()).map(str::to_owned),
+            apis,
+            architectures,
+        };
+        (platform != Self::default()).then_some(platform)
+    }
+
+    /// What the value of an `olm.csv.metadata` property asks for. One that cannot be read only describes.
+    pub(crate) fn of_metadata(text: &str) -> Option<Self> {
+        if !WORDS.iter().any(|word| text.contains(word)) {
+            return None;
+        }
+        let metadata: Metadata = serde_json::from_str(text).ok()?;
+        let apis = metadata
+            .native_apis
+            .unwrap_or_default()
+            .into_iter()
+            .map(|api| Gvk {
+                group: api.group,
+                version: api.version,
+                kind: api.kind,
+            });
+        let labels = metadata.labels.unwrap_or_default();
+        let labels = labels
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or_default()));
+        Self::new(metadata.min_kube_version.as_deref(), apis.collect(), labels)
+    }
+
+    /// What of it the cluster does not have. What is not known of the cluster hinders nobody.
+    pub fn hindrances(&self, ground: Ground<'_>, served: &HashSet<Gvk>) -> Vec<Hindrance> {
+        let mut found = Vec::new();
+        if let (Some(needs), Some(has)) = (&self.kubernetes, ground.kubernetes) {
+            match parse_tolerant(needs) {
+                Err(_) => found.push(Hindrance::UnreadableKubernetes(needs.clone())),
+                Ok(least) => {
+                    // Distributions append marks of their own to the version.
+                    let numbers = |version: &Version| (version.major, version.minor, version.patch);
+                    if numbers(has) < numbers(&least) {
+                        found.push(Hindrance::Kubernetes {
+                            needs: needs.clone(),
+                            has: has.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+        let runs = |architecture: &String| ground.architectures.contains(architecture);
+        let is_known = !self.architectures.is_empty() && !ground.architectures.is_empty();
+        if is_known && !self.architectures.iter().any(runs) {
+            found.push(Hindrance::Architecture {
+                runs_on: self.architectures.join(", "),
+                nodes: ground.architectures.join(", "),
+            });
+        }
+        let missing = self.apis.iter().filter(|api| !served.contains(*api));
+        found.extend(missing.map(|api| Hindrance::NativeApi(quoted(&api_text(api)))));
+        found
+    }
+}

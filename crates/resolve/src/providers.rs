@@ -1,0 +1,139 @@
+//! What would provide a missing requirement, best first (group 5A).
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use olm_constraint::Wanted;
+use olm_constraint::cel::Budget;
+
+use crate::choose::compare_versions;
+use crate::judge::Facts;
+use crate::package::{Candidate, Package, PreparedChannel};
+
+/// A package of a catalog that may provide what is missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The catalog.
+    pub catalog: &'a str,
+    /// Its priority.
+    pub priority: i32,
+    /// The package's name.
+    pub name: &'a str,
+    /// The package.
+    pub package: &'a Package,
+    /// Its default channel, where it is known.
+    pub default_channel: Option<&'a str>,
+}
+
+/// A bundle that provides what is missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Provider<'a> {
+    /// The catalog.
+    pub catalog: &'a str,
+    /// The package.
+    pub package: &'a str,
+    /// The channel.
+    pub channel: &'a str,
+    /// The bundle.
+    pub bundle: &'a Candidate,
+    /// Whether it is the newest of its channel, so that nobody has to name its version.
+    pub is_newest: bool,
+}
+
+/// The best bundle of each package that provides what is wanted, best first: the dependent's own catalog before
+/// others, then by priority (requirement 5.10); the default channel before others, these by name (5.11); of a channel
+/// what is nearest to the head (5.12).
+pub fn providers<'a>(
+    wanted: &Wanted,
+    offers: &[Offer<'a>],
+    own_catalog: Option<&str>,
+    facts: &Facts<'_>,
+) -> Vec<Provider<'a>> {
+    let mut budget = Budget::default();
+    let mut offers: Vec<&Offer<'a>> = offers.iter().collect();
+    let is_other = |offer: &Offer<'_>| Some(offer.catalog) != own_catalog;
+    offers.sort_by(|left, right| {
+        is_other(left)
+            .cmp(&is_other(right))
+            .then(right.priority.cmp(&left.priority))
+            .then(left.catalog.cmp(right.catalog))
+            .then(left.name.cmp(right.name))
+    });
+    let mut provides = |candidate: &Candidate| {
+        let platform = candidate.platform.as_ref();
+        let can_be_there =
+            platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty());
+        can_be_there && wanted.is_provided_by(candidate.subject(), &mut budget) == Ok(true)
+    };
+    offers
+        .into_iter()
+        .filter_map(|offer| {
+            let mut channels: Vec<&PreparedChannel> = offer.package.prepared_channels().iter().collect();
+            let is_side = |channel: &PreparedChannel| Some(channel.name.as_str()) != offer.default_channel;
+            channels.sort_by(|left, right| {
+                is_side(left)
+                    .cmp(&is_side(right))
+                    .then(left.name.cmp(&right.name))
+            });
+            channels.into_iter().find_map(|channel| {
+                let entries = from_head(channel, offer.package);
+                let newest = entries
+                    .iter()
+                    .max_by(|left, right| compare_versions(left, right))
+                    .copied();
+                let bundle = entries.iter().copied().find(|candidate| provides(candidate))?;
+                Some(Provider {
+                    catalog: offer.catalog,
+                    package: offer.name,
+                    channel: &channel.name,
+                    bundle,
+                    is_newest: newest.is_some_and(|newest| newest.name == bundle.name),
+                })
+            })
+        })
+        .collect()
+}
+
+/// The bundles of a channel: from the head along `replaces`, then the others, newest first.
+fn from_head<'a>(channel: &'a PreparedChannel, package: &'a Package) -> Vec<&'a Candidate> {
+    let find = |name: &str| {
+        package
+            .candidates()
+            .iter()
+            .find(|candidate| candidate.name == name)
+    };
+    let gone: HashSet<&str> = channel
+        .entries
+        .iter()
+        .flat_map(|entry| entry.replaces.iter().chain(&entry.skips))
+        .map(String::as_str)
+        .collect();
+    let newest_first = |mut names: Vec<&'a str>| {
+        let order = |left: &&str, right: &&str| match (find(left), find(right)) {
+            (Some(left), Some(right)) => compare_versions(right, left),
+            _ => Ordering::Equal,
+        };
+        names.sort_by(order);
+        names
+    };
+    let names: Vec<&str> = channel.entries.iter().map(|entry| entry.name.as_str()).collect();
+    let heads = newest_first(
+        names
+            .iter()
+            .copied()
+            .filter(|name| !gone.contains(name))
+            .collect(),
+    );
+    let mut order: Vec<&str> = Vec::new();
+    let mut next = heads.first().copied();
+    // Each name once, so that a circle of edges ends.
+    while let Some(name) = next.filter(|name| !order.contains(name)) {
+        order.push(name);
+        let entry = channel.entries.iter().find(|entry| entry.name == name);
+        next = entry.and_then(|entry| entry.replaces.as_deref());
+    }
+    let others = names.into_iter().filter(|name| !order.contains(name)).collect();
+    let others = newest_first(others);
+    order.extend(others);
+    order.into_iter().filter_map(find).collect()
+}

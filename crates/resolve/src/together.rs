@@ -1,0 +1,185 @@
+//! Updates that only go together (requirement 5.41): two extensions that need each other's new version.
+
+use std::collections::{BTreeMap, HashSet};
+
+use olm_constraint::cel::Budget;
+use olm_constraint::{Gvk, Present, Requirement, Subject};
+
+use crate::catalog::Catalog;
+use crate::choose;
+use crate::judge::{Dependents, Facts, Neighbour};
+use crate::package::Candidate;
+use crate::refusal::Refusal;
+use crate::request::{Installed, Request};
+use crate::{Resolution, fitting, resolution};
+
+/// How many bundles of one extension are tried.
+const TRIED: usize = 5;
+
+/// An extension that may be updated along.
+#[derive(Clone, Debug)]
+pub struct Mover<'a> {
+    /// The ClusterExtension.
+    pub extension: &'a str,
+    /// The bundles that it may be updated to, best first.
+    pub options: Vec<Resolution<'a>>,
+}
+
+/// The bundles that fit a request and the cluster itself, best first, without what is installed; whatever they require.
+///
+/// # Errors
+/// When the request or a catalog cannot be read.
+pub fn options<'a>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    facts: &Facts<'_>,
+) -> Result<Vec<Resolution<'a>>, Refusal> {
+    let (mut selected, context) = fitting(catalogs, request, installed)?;
+    selected.sort_by(|left, right| right.priority.cmp(&left.priority).then(left.name.cmp(right.name)));
+    let mut found = Vec::new();
+    for catalog in &selected {
+        let choices = choose::all_of(catalog, &context).into_iter().filter(|choice| {
+            let is_installed = installed.is_some_and(|installed| installed.name == choice.candidate.name);
+            let platform = choice.candidate.platform.as_ref();
+            !is_installed
+                && choice.candidate.version.is_ok()
+                && platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty())
+        });
+        found.extend(
+            choices
+                .take(TRIED)
+                .map(|choice| resolution(&choice, request, Vec::new())),
+        );
+    }
+    found.truncate(TRIED);
+    Ok(found)
+}
+
+/// The extensions that move, and to which bundle.
+type Moved<'a> = BTreeMap<&'a str, &'a Candidate>;
+
+/// The best update of an extension that goes when others are updated along, and which those are; `None` when there is
+/// none. Everybody whose update is part of it comes to the same answer.
+pub fn together<'a>(
+    own: &Mover<'a>,
+    others: &[Mover<'a>],
+    facts: &Facts<'_>,
+) -> Option<(Resolution<'a>, Moved<'a>)> {
+    own.options.iter().find_map(|option| {
+        let mut moved = Moved::new();
+        // Every round moves one more.
+        for _ in 0..=others.len() {
+            let Some(problem) = problem(option.bundle, &moved, facts) else {
+                return Some((option.clone(), moved));
+            };
+            let (extension, bundle) = solution(&problem, option.bundle, &moved, others, facts)?;
+            moved.insert(extension, bundle);
+        }
+        None
+    })
+}
+
+/// Why a set of bundles cannot be there.
+enum Problem {
+    /// A bundle that is to come declares what is not sound.
+    Unsound,
+    /// A bundle that is to come requires what would not hold.
+    Lack(Requirement),
+    /// An extension that stays requires what would no longer hold.
+    Broken(String),
+}
+
+/// What there would be: the bundle, those that move, and the others as they are.
+fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &Facts<'s>) -> Vec<&'s Subject> {
+    let others = facts.neighbours.iter().map(|neighbour| {
+        let moving = moved.get(neighbour.subject.name.as_str());
+        moving.map_or(&neighbour.subject, |candidate| candidate.subject())
+    });
+    std::iter::once(own.subject()).chain(others).collect()
+}
+
+/// The APIs that would be served without any of those that move.
+fn served(moved: &Moved<'_>, facts: &Facts<'_>) -> HashSet<Gvk> {
+    let leaves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
+    let leaving: HashSet<&Gvk> = facts
+        .neighbours
+        .iter()
+        .filter(leaves)
+        .chain(facts.own)
+        .flat_map(|neighbour| &neighbour.subject.apis)
+        .collect();
+    facts
+        .served
+        .iter()
+        .filter(|api| !leaving.contains(api))
+        .cloned()
+        .collect()
+}
+
+fn problem(own: &Candidate, moved: &Moved<'_>, facts: &Facts<'_>) -> Option<Problem> {
+    let served = served(moved, facts);
+    let present = Present::new(subjects(own, moved, facts), &served, Budget::default());
+    for coming in std::iter::once(own).chain(moved.values().copied()) {
+        for declared in &coming.requirements {
+            match declared.read() {
+                Err(_) => return Some(Problem::Unsound),
+                Ok(requirement) if requirement.holds(&present) != Ok(true) => {
+                    return Some(Problem::Lack(requirement.clone()));
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    if facts.dependents == Dependents::MayBreak {
+        return None;
+    }
+    let now = facts
+        .neighbours
+        .iter()
+        .chain(facts.own)
+        .map(|neighbour| &neighbour.subject);
+    let now = Present::new(now, facts.served, Budget::default());
+    let stays = |neighbour: &&Neighbour| !moved.contains_key(neighbour.subject.name.as_str());
+    let is_broken = |neighbour: &&Neighbour| {
+        let mut requirements = neighbour.requirements.iter();
+        requirements.any(|one| one.holds(&now) == Ok(true) && one.holds(&present) != Ok(true))
+    };
+    let mut staying = facts.neighbours.iter().filter(stays);
+    let broken = staying.find(is_broken)?;
+    Some(Problem::Broken(broken.subject.name.clone()))
+}
+
+/// One more extension that moves, so that the problem is none.
+fn solution<'a>(
+    problem: &Problem,
+    own: &'a Candidate,
+    moved: &Moved<'a>,
+    others: &[Mover<'a>],
+    facts: &Facts<'_>,
+) -> Option<(&'a str, &'a Candidate)> {
+    let solves = |extension: &'a str, candidate: &'a Candidate| {
+        let mut moved = moved.clone();
+        moved.insert(extension, candidate);
+        let served = served(&moved, facts);
+        let present = Present::new(subjects(own, &moved, facts), &served, Budget::default());
+        match problem {
+            Problem::Unsound => false,
+            Problem::Lack(requirement) => requirement.holds(&present) == Ok(true),
+            Problem::Broken(_) => candidate.requirements.iter().all(|declared| {
+                declared
+                    .read()
+                    .is_ok_and(|requirement| requirement.holds(&present) == Ok(true))
+            }),
+        }
+    };
+    let may_move = |mover: &&Mover<'a>| match problem {
+        Problem::Broken(extension) => mover.extension == extension,
+        _ => !moved.contains_key(mover.extension),
+    };
+    others.iter().filter(may_move).find_map(|mover| {
+        let mut options = mover.options.iter();
+        let option = options.find(|option| solves(mover.extension, option.bundle))?;
+        Some((mover.extension, option.bundle))
+    })
+}

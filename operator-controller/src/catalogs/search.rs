@@ -1,0 +1,145 @@
+//! Which packages of a catalog provide what is wanted. Asked only while something is missing.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use olm_api::serving::{Endpoint, MetasQuery};
+use olm_constraint::cel::Budget;
+use olm_constraint::{Subject, Wanted};
+use olm_fbc::{Bundle, Package, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
+use reqwest::StatusCode;
+use serde::Deserialize;
+
+use super::client::{Catalogs, CatalogsError, Place, lines};
+
+/// How many packages of one catalog are told.
+const MOST_PACKAGES: usize = 20;
+/// How many searches are remembered.
+const MOST_SEARCHES: usize = 200;
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    schema: std::borrow::Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: std::borrow::Cow<'a, str>,
+}
+
+impl Catalogs {
+    /// The packages with a bundle that provides what is wanted, by name. The answer about a content is kept.
+    ///
+    /// # Errors
+    /// When the catalog does not answer.
+    pub async fn providing(&self, place: Place<'_>, wanted: &Wanted) -> Result<Vec<String>, CatalogsError> {
+        if let Wanted::Package { name, .. } = wanted {
+            return Ok(vec![name.clone()]);
+        }
+        let key = format!("{}\n{}\n{wanted}", place.name, place.reference);
+        let known = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&key) {
+            return Ok(found.clone());
+        }
+        // Whatever provides an API names its kind.
+        let word = match wanted {
+            Wanted::Api(api) => api.kind.clone(),
+            _ => String::new(),
+        };
+        let mut budget = Budget::default();
+        let mut found = BTreeSet::new();
+        self.each(place, SCHEMA_BUNDLE, None, |line| {
+            if found.len() >= MOST_PACKAGES || !line.contains(&word) {
+                return;
+            }
+            let Ok(bundle) = Bundle::from_json(line) else {
+                return;
+            };
+            if found.contains(&bundle.package) {
+                return;
+            }
+            let version = olm_resolve::recorded_version(&version_of(&bundle));
+            let subject = Subject::new(
+                &bundle.name,
+                &bundle.package,
+                version,
+                bundle.properties.into_vec(),
+            );
+            if wanted.is_provided_by(&subject, &mut budget) == Ok(true) {
+                found.insert(bundle.package);
+            }
+        })
+        .await?;
+        let found: Vec<String> = found.into_iter().collect();
+        let mut known = known();
+        if known.len() >= MOST_SEARCHES {
+            known.clear();
+        }
+        known.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// The default channel of a package.
+    ///
+    /// # Errors
+    /// When the catalog does not answer.
+    pub async fn default_channel(
+        &self,
+        place: Place<'_>,
+        package: &str,
+    ) -> Result<Option<String>, CatalogsError> {
+        let mut found = None;
+        self.each(place, SCHEMA_PACKAGE, Some(package), |line| {
+            if let Ok(package) = Package::from_json(line) {
+                found = Some(package.default_channel);
+            }
+        })
+        .await?;
+        Ok(found.filter(|channel| !channel.is_empty()))
+    }
+
+    /// Hands on every blob of a schema, or the one of a name.
+    async fn each(
+        &self,
+        place: Place<'_>,
+        schema: &str,
+        name: Option<&str>,
+        mut take: impl FnMut(&str),
+    ) -> Result<(), CatalogsError> {
+        let query = MetasQuery {
+            schema: Some(schema),
+            name,
+            ..MetasQuery::default()
+        };
+        let mut response = self.get(place, &query.url(place.base), None).await?;
+        // The reference serves `metas` only behind a feature gate.
+        if response.status() == StatusCode::NOT_FOUND {
+            response = self.get(place, &Endpoint::All.url(place.base), None).await?;
+        }
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(CatalogsError::Status {
+                catalog: place.name.to_owned(),
+                status: status.as_u16(),
+            });
+        }
+        lines(place, response, |line| {
+            let Ok(text) = std::str::from_utf8(line) else {
+                return Ok(());
+            };
+            let head: Option<Head<'_>> = serde_json::from_str(text).ok();
+            if head.is_some_and(|head| head.schema == schema && name.is_none_or(|name| head.name == name)) {
+                take(text);
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn version_of(bundle: &Bundle) -> String {
+    let mut properties = bundle.properties.iter();
+    let package = properties.find(|property| property.kind == olm_fbc::property::TYPE_PACKAGE);
+    package
+        .and_then(|property| property.package().ok())
+        .map(|package| package.version)
+        .unwrap_or_default()
+}

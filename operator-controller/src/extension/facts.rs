@@ -1,0 +1,423 @@
+//! What is known of the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster
+//! itself. Only what somebody asks about is looked for: a bundle that requires nothing costs no request.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use olm_api::conditions::reason;
+use olm_api::names::{annotation, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::Bundle;
+use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
+use olm_fbc::Property;
+use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE, TYPE_PACKAGE_REQUIRED};
+use olm_resolve::hindrance::listed;
+use olm_resolve::{
+    Dependents, Facts, Ground, Hindrance, Neighbour, Package, Platform, broken_by_removal, recorded_version,
+    unmet,
+};
+use olm_version::blang::parse_tolerant;
+use semver::Version;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+
+use super::context::Context;
+use super::failure::{Severity, StageError};
+use super::resolve::Target;
+use super::revisions::{BundleIdentity, Revisions};
+use crate::object_set::policy::Uninstall;
+
+/// For how long what is known of the cluster itself is not asked again.
+const FRESH: Duration = Duration::from_mins(5);
+/// How many APIs are asked for in one run; those of newer bundles first.
+const MOST_APIS: usize = 200;
+/// How many nodes one answer tells of.
+const NODES: u32 = 500;
+/// The label that says a node's architecture.
+const ARCHITECTURE: &str = "kubernetes.io/arch";
+
+/// Why the facts are not known, or a bundle cannot be there.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// The cluster does not say which kinds it serves.
+    #[error("cannot find out which kinds the cluster serves")]
+    Discover(#[source] kube::Error),
+    /// The cluster does not say its version.
+    #[error("cannot find out the version of the cluster")]
+    Version(#[source] kube::Error),
+    /// The annotation has a value that means nothing.
+    #[error("annotation {key}: {0:?} is neither \"true\" nor \"false\"", key = user::ALLOW_BREAK_DEPENDENTS)]
+    Annotation(String),
+    /// The bundle's own files require what its catalog does not tell, and that is not sound.
+    #[error("what the bundle requires by {kind} is not sound")]
+    Unsound {
+        /// The type.
+        kind: String,
+        /// What is wrong.
+        #[source]
+        fault: RequirementError,
+    },
+    /// The bundle's own files require what its catalog does not tell, and that is not there.
+    #[error("the bundle cannot be installed: {0}")]
+    Held(String),
+}
+
+impl StageError for FactsError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Discover(_) | Self::Version(_) => Severity::Transient,
+            Self::Annotation(_) | Self::Unsound { .. } => Severity::Terminal,
+            Self::Held(_) => Severity::Waiting,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.severity() {
+            Severity::Terminal => reason::BLOCKED,
+            Severity::Waiting | Severity::Transient => reason::RETRYING,
+        }
+    }
+}
+
+/// What was found out of the cluster itself, and when.
+#[derive(Debug, Default)]
+pub struct Known {
+    version: Mutex<Option<(Instant, Version)>>,
+    architectures: Mutex<Option<(Instant, Vec<String>)>>,
+}
+
+/// What bundles ask about.
+#[derive(Debug, Default)]
+struct Questions {
+    apis: HashSet<Gvk>,
+    requires: bool,
+    version: bool,
+    architectures: bool,
+}
+
+impl Questions {
+    fn of_packages<'a>(packages: impl Iterator<Item = &'a Package>) -> Self {
+        let mut questions = Self::default();
+        for package in packages {
+            let asks = |package: &Package| {
+                let mut candidates = package.candidates().iter();
+                candidates.any(|candidate| !candidate.requirements.is_empty() || candidate.platform.is_some())
+            };
+            if !asks(package) {
+                continue;
+            }
+            for candidate in package.newest_first() {
+                questions.requires |= !candidate.requirements.is_empty();
+                questions.platform(candidate.platform.as_deref());
+                if questions.apis.len() < MOST_APIS {
+                    questions.apis.extend(candidate.apis_in_question().cloned());
+                }
+            }
+        }
+        questions
+    }
+
+    fn platform(&mut self, platform: Option<&Platform>) {
+        if let Some(platform) = platform {
+            self.version |= platform.kubernetes.is_some();
+            self.architectures |= !platform.architectures.is_empty();
+            self.apis.extend(platform.apis.iter().cloned());
+        }
+    }
+}
+
+/// What is known of the cluster.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    neighbours: Vec<Neighbour>,
+    own: Option<Neighbour>,
+    served: HashSet<Gvk>,
+    version: Option<Version>,
+    architectures: Vec<String>,
+    dependents: Dependents,
+}
+
+impl Gathered {
+    /// The facts as resolution takes them.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            neighbours: &self.neighbours,
+            own: self.own.as_ref(),
+            served: &self.served,
+            ground: Ground {
+                kubernetes: self.version.as_ref(),
+                architectures: &self.architectures,
+            },
+            dependents: self.dependents,
+        }
+    }
+
+    /// The ClusterExtensions that are there.
+    pub fn neighbours(&self) -> &[Neighbour] {
+        &self.neighbours
+    }
+}
+
+/// What is known of the cluster as far as these packages ask about it.
+pub async fn gather<'a>(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    packages: impl Iterator<Item = &'a Package>,
+) -> Result<Gathered, FactsError> {
+    find_out(context, extension, revisions, Questions::of_packages(packages)).await
+}
+
+async fn find_out(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    mut questions: Questions,
+) -> Result<Gathered, FactsError> {
+    let mut gathered = Gathered {
+        dependents: dependents(extension)?,
+        ..Gathered::default()
+    };
+    if questions.requires || somebody_requires(context) {
+        gathered.own = present(revisions).map(|set| neighbour(extension.name(), set));
+        gathered.neighbours = neighbours(context, extension);
+        let required = gathered
+            .neighbours
+            .iter()
+            .flat_map(|neighbour| &neighbour.requirements);
+        questions
+            .apis
+            .extend(required.flat_map(Requirement::apis).cloned());
+    }
+    let asked = Instant::now();
+    for api in questions.apis {
+        let found = context
+            .discovery
+            .find_since(&api.group, &api.version, &api.kind, asked)
+            .await;
+        if found.map_err(FactsError::Discover)?.is_some() {
+            gathered.served.insert(api);
+        }
+    }
+    if questions.version {
+        gathered.version = version(&context.known, &context.client).await?;
+    }
+    if questions.architectures {
+        gathered.architectures = architectures(&context.known, &context.client).await;
+    }
+    Ok(gathered)
+}
+
+fn dependents(extension: &ClusterExtension) -> Result<Dependents, FactsError> {
+    match extension.annotation(user::ALLOW_BREAK_DEPENDENTS) {
+        None | Some("false") => Ok(Dependents::Protected),
+        Some("true") => Ok(Dependents::MayBreak),
+        Some(other) => Err(FactsError::Annotation(other.to_owned())),
+    }
+}
+
+/// Whether any revision requires something. Only text is looked at.
+fn somebody_requires(context: &Context) -> bool {
+    let requires = |set: &Arc<ClusterObjectSet>| {
+        let text = set.annotation(annotation::PROPERTIES).unwrap_or_default();
+        [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT]
+            .iter()
+            .any(|kind| text.contains(kind))
+    };
+    context.sets.state().iter().any(requires)
+}
+
+/// The other extensions that are there. One that is being deleted is not, nor is one that was never complete.
+fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour> {
+    let mut others = context.extensions.state();
+    others.retain(|other| other.name() != extension.name() && !other.is_deleting());
+    others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
+    let present = |other: &Arc<ClusterExtension>| {
+        let revisions = context.revisions(other.name());
+        present(&revisions).map(|set| neighbour(other.name(), set))
+    };
+    others.iter().filter_map(present).collect()
+}
+
+/// What is there of an extension: once something was complete, the newest that is wanted.
+fn present(revisions: &Revisions) -> Option<&ClusterObjectSet> {
+    revisions.installed().and_then(|_| revisions.newest_active())
+}
+
+#[derive(Deserialize)]
+struct Recorded<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    value: &'a RawValue,
+}
+
+fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
+    let bundle = BundleIdentity::of(set);
+    let text = set.annotation(annotation::PROPERTIES).unwrap_or("[]");
+    let recorded: Vec<Recorded<'_>> = serde_json::from_str(text).unwrap_or_default();
+    let mut properties: Vec<Property> = recorded
+        .into_iter()
+        .map(|property| Property::new(property.kind, property.value.get()))
+        .collect();
+    if !properties.iter().any(|property| property.kind == TYPE_PACKAGE) {
+        let value = serde_json::json!({"packageName": bundle.package, "version": bundle.metadata.version});
+        properties.push(Property::new(TYPE_PACKAGE, value.to_string()));
+    }
+    Neighbour {
+        requirements: properties
+            .iter()
+            .filter_map(|property| Requirement::of_property(property)?.ok())
+            .collect(),
+        subject: Subject::new(
+            extension,
+            bundle.package,
+            recorded_version(&bundle.metadata.version),
+            properties,
+        ),
+    }
+}
+
+async fn version(known: &Known, client: &Client) -> Result<Option<Version>, FactsError> {
+    let mut kept = known.version.lock().await;
+    if let Some((_, version)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+        return Ok(Some(version.clone()));
+    }
+    let info = client.apiserver_version().await.map_err(FactsError::Version)?;
+    let version = parse_tolerant(&info.git_version).ok();
+    *kept = version.clone().map(|version| (Instant::now(), version));
+    Ok(version)
+}
+
+/// The architectures of the nodes; none when they may not be read.
+async fn architectures(known: &Known, client: &Client) -> Vec<String> {
+    let mut kept = known.architectures.lock().await;
+    if let Some((_, found)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+        return found.clone();
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut found = BTreeSet::new();
+    let mut page = ListParams::default().limit(NODES);
+    loop {
+        match nodes.list_metadata(&page).await {
+            Ok(list) => {
+                let labels = list.items.iter().filter_map(|node| node.metadata.labels.as_ref());
+                found.extend(labels.filter_map(|labels| labels.get(ARCHITECTURE).cloned()));
+                match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => page = page.continue_token(&token),
+                    None => break,
+                }
+            }
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
+                found.clear();
+                break;
+            }
+        }
+    }
+    let found: Vec<String> = found.into_iter().collect();
+    *kept = Some((Instant::now(), found.clone()));
+    found
+}
+
+/// Whether a bundle can be there, as far as its own files ask for more than its catalog told.
+///
+/// # Errors
+/// When it cannot, or the cluster cannot be asked.
+pub async fn admit(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    target: &Target,
+    bundle: &Bundle,
+) -> Result<(), FactsError> {
+    let mut requirements = Vec::new();
+    for dependency in bundle.dependencies() {
+        let (kind, value) = (dependency.property_kind(), dependency.property_value());
+        if target.declared.iter().any(|(k, v)| k == kind && *v == value) {
+            continue;
+        }
+        let requirement = Requirement::of_dependency(kind, &value.to_string());
+        requirements.push(requirement.map_err(|fault| FactsError::Unsound {
+            kind: kind.to_owned(),
+            fault,
+        })?);
+    }
+    let csv = bundle.csv();
+    let apis = csv.spec.native_apis.iter().map(|api| Gvk {
+        group: api.group.clone(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+    });
+    let labels = csv
+        .metadata
+        .labels
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    let platform = Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels);
+    if requirements.is_empty() && platform.is_none() {
+        return Ok(());
+    }
+    let mut questions = Questions {
+        apis: requirements.iter().flat_map(Requirement::apis).cloned().collect(),
+        requires: !requirements.is_empty(),
+        ..Questions::default()
+    };
+    questions.platform(platform.as_ref());
+    let gathered = find_out(context, extension, revisions, questions).await?;
+    let facts = gathered.facts();
+    let properties = bundle.all_properties().into_iter();
+    let subject = Subject::new(
+        bundle.name(),
+        bundle.package(),
+        recorded_version(&target.bundle.metadata.version),
+        properties
+            .map(|property| Property::new(property.kind, property.value.to_string()))
+            .collect(),
+    );
+    let mut found: Vec<Hindrance> = platform
+        .map(|platform| platform.hindrances(facts.ground, facts.served))
+        .unwrap_or_default();
+    found.extend(unmet(&requirements, &subject, &facts));
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(FactsError::Held(listed(&found)))
+    }
+}
+
+/// Why an extension may not be uninstalled: others depend on it. Nothing when it may.
+///
+/// # Errors
+/// When the cluster cannot be asked, or the user's override means nothing.
+pub async fn needed_by_others(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    uninstall: Uninstall,
+) -> Result<Option<String>, FactsError> {
+    if uninstall == Uninstall::Orphan || !somebody_requires(context) {
+        return Ok(None);
+    }
+    let mut gathered = find_out(context, extension, revisions, Questions::default()).await?;
+    if uninstall == Uninstall::KeepCrds
+        && let Some(own) = &mut gathered.own
+    {
+        // They stay, and are served without the extension.
+        gathered.served.extend(own.subject.apis.drain(..));
+    }
+    let broken = broken_by_removal(&gathered.facts());
+    Ok((!broken.is_empty()).then(|| {
+        format!(
+            "not uninstalled, since others depend on it: {}; update or uninstall them first, or allow that they break \
+             by the annotation {}: \"true\"",
+            listed(&broken),
+            user::ALLOW_BREAK_DEPENDENTS
+        )
+    }))
+}

@@ -1,0 +1,244 @@
+//! What helps when a bundle is held: others that move along, or something that provides what is missing.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label, user};
+use olm_api::{ClusterCatalog, ClusterExtension};
+use olm_constraint::Wanted;
+use olm_constraint::cel::Budget;
+use olm_resolve::providers::{Offer, Provider, providers};
+use olm_resolve::together::{Mover, options, together as solve};
+use olm_resolve::{Candidate, Catalog, Installed, Package, Reason, Refusal, Request, Resolution};
+
+use super::context::Context;
+use super::facts::Gathered;
+use super::resolve::{Asked, as_installed, ask, place, request, selector};
+use super::revisions::BundleIdentity;
+
+/// How many missing things proposals are made for.
+const MOST_WANTED: usize = 3;
+/// How many proposals are made for one.
+const MOST_PROPOSALS: usize = 3;
+/// How many other extensions are asked whether they move along.
+const MOST_MOVERS: usize = 50;
+
+/// The bundle to update to when others are updated along; each of them comes to the same answer (requirement 5.41).
+pub(super) async fn together<'a>(
+    context: &Context,
+    extension: &ClusterExtension,
+    catalogs: &[Catalog<'a>],
+    asked: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    gathered: &Gathered,
+) -> Option<Resolution<'a>> {
+    // Nothing moves along with a first installation: that others move is not asked for by anybody.
+    installed?;
+    let facts = gathered.facts();
+    let updates = options(catalogs, asked, installed, &facts).ok()?;
+    let own = Mover {
+        extension: extension.name(),
+        options: updates.clone(),
+    };
+    let mut answers = Vec::new();
+    for neighbour in gathered.neighbours().iter().take(MOST_MOVERS) {
+        let Some(other) = context.extension(&neighbour.subject.name) else {
+            continue;
+        };
+        if other.annotation(user::PAUSED) == Some("true") {
+            continue;
+        }
+        answers.extend(Other::ask(context, other).await);
+    }
+    let mut movers = Vec::new();
+    for other in &answers {
+        let views: Vec<Catalog<'_>> = other.asked.iter().map(Asked::view).collect();
+        let filter = other.extension.spec.source.catalog.as_ref()?;
+        let selector = filter.selector.as_ref().map(selector);
+        let asked = request(filter, selector.as_ref());
+        if let Ok(options) = options(&views, &asked, Some(&as_installed(&other.present)), &facts) {
+            movers.push(Mover {
+                extension: other.extension.name(),
+                options,
+            });
+        }
+    }
+    let name = solve(&own, &movers, &facts).map(|(found, along)| {
+        let along: Vec<String> = along
+            .iter()
+            .map(|(extension, bundle)| format!("{extension} to {}", bundle.name))
+            .collect();
+        tracing::info!(
+            extension = extension.name(),
+            bundle = found.bundle.name,
+            along = along.join(", "),
+            "updates that go together"
+        );
+        found.bundle.name.clone()
+    })?;
+    updates.into_iter().find(|option| option.bundle.name == name)
+}
+
+/// Another extension, and what the catalogs say about its package.
+struct Other {
+    extension: Arc<ClusterExtension>,
+    present: BundleIdentity,
+    asked: Vec<Asked>,
+}
+
+impl Other {
+    async fn ask(context: &Context, extension: Arc<ClusterExtension>) -> Option<Self> {
+        let present = BundleIdentity::of(context.revisions(extension.name()).installed()?);
+        let filter = extension.spec.source.catalog.clone()?;
+        let selector = filter.selector.as_ref().map(selector);
+        let asked = ask(context, &request(&filter, selector.as_ref())).await;
+        Some(Self {
+            extension,
+            present,
+            asked,
+        })
+    }
+}
+
+/// A package of a catalog that may help.
+struct Found {
+    catalog: Arc<ClusterCatalog>,
+    name: String,
+    package: Arc<Package>,
+    default_channel: Option<String>,
+}
+
+/// Adds to a refusal what would provide what is missing, and the ClusterExtension for it. Nothing is installed unasked.
+pub(super) async fn propose(
+    context: &Context,
+    extension: &ClusterExtension,
+    refusal: &mut Refusal,
+    gathered: &Gathered,
+) {
+    let own_catalog = match refusal.reason() {
+        Reason::Held { catalog, .. } => catalog.clone(),
+        _ => return,
+    };
+    let facts = gathered.facts();
+    let mut attachments = Vec::new();
+    let mut proposed: Vec<Candidate> = Vec::new();
+    let mut budget = Budget::default();
+    let wanted: Vec<Wanted> = refusal.wanted().iter().take(MOST_WANTED).cloned().collect();
+    for wanted in &wanted {
+        // What is proposed already may be all that it takes.
+        if proposed
+            .iter()
+            .any(|bundle| wanted.is_provided_by(bundle.subject(), &mut budget) == Ok(true))
+        {
+            continue;
+        }
+        let found = search(context, wanted).await;
+        let offers: Vec<Offer<'_>> = found.iter().map(Found::offer).collect();
+        let proposals = providers(wanted, &offers, Some(&own_catalog), &facts);
+        if proposals.is_empty() {
+            refusal.hint(format!("no catalog has anything that provides {wanted}"));
+        }
+        for (index, proposal) in proposals.iter().take(MOST_PROPOSALS).enumerate() {
+            let there = gathered
+                .neighbours()
+                .iter()
+                .find(|neighbour| neighbour.subject.package == proposal.package);
+            let how = match there {
+                Some(neighbour) => format!("update ClusterExtension {} to", neighbour.subject.name),
+                None => "install".to_owned(),
+            };
+            let alternative = if index == 0 { "" } else { "or " };
+            refusal.hint(format!(
+                "{alternative}{how} {} of package {} from channel {} of catalog {}: it provides {wanted}",
+                proposal.bundle.name, proposal.package, proposal.channel, proposal.catalog
+            ));
+            if index == 0 {
+                let is_known = proposed.iter().any(|bundle| bundle.package == proposal.package);
+                if there.is_none() && !is_known {
+                    attachments.push(manifest(extension, proposal));
+                }
+                proposed.push(proposal.bundle.clone());
+            }
+        }
+    }
+    if !attachments.is_empty() {
+        refusal.attach(attachments.join("---\n"));
+    }
+}
+
+async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {
+    let mut found = Vec::new();
+    for catalog in context.cluster_catalogs.state() {
+        let Ok(place) = place(&catalog) else { continue };
+        let names: BTreeSet<String> = match context.catalogs.providing(place, wanted).await {
+            Ok(names) => names.into_iter().collect(),
+            Err(error) => {
+                tracing::debug!(
+                    catalog = catalog.name(),
+                    error = &error as &dyn std::error::Error,
+                    "cannot look for what is missing"
+                );
+                continue;
+            }
+        };
+        for name in names {
+            if let Ok(Some(package)) = context.catalogs.package(place, &name).await {
+                found.push(Found {
+                    default_channel: context
+                        .catalogs
+                        .default_channel(place, &name)
+                        .await
+                        .ok()
+                        .flatten(),
+                    catalog: Arc::clone(&catalog),
+                    name,
+                    package,
+                });
+            }
+        }
+    }
+    found
+}
+
+impl Found {
+    fn offer(&self) -> Offer<'_> {
+        Offer {
+            catalog: self.catalog.name(),
+            priority: self.catalog.spec.priority,
+            name: &self.name,
+            package: &self.package,
+            default_channel: self.default_channel.as_deref(),
+        }
+    }
+}
+
+/// A ClusterExtension for what is missing, ready to be applied: in the namespace and under the account of the extension
+/// that needs it.
+fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
+    let spec = &extension.spec;
+    let mut text = format!(
+        "apiVersion: {API_VERSION}\nkind: {CLUSTER_EXTENSION}\nmetadata:\n  name: {}\nspec:\n  namespace: {}\n",
+        proposal.package, spec.namespace
+    );
+    if let Some(account) = &spec.service_account {
+        let _ = writeln!(text, "  serviceAccount:\n    name: {}", account.name);
+    }
+    let _ = write!(
+        text,
+        "  source:\n    sourceType: Catalog\n    catalog:\n      packageName: {}\n      channels: [{}]\n",
+        proposal.package, proposal.channel
+    );
+    if !proposal.is_newest
+        && let Ok(version) = &proposal.bundle.version
+    {
+        let _ = writeln!(text, "      version: \"{}\"", version.version);
+    }
+    let _ = writeln!(
+        text,
+        "      selector:\n        matchLabels:\n          {}: {}",
+        label::METADATA_NAME,
+        proposal.catalog
+    );
+    text
+}
