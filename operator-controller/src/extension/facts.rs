@@ -60,7 +60,7 @@ pub enum FactsError {
         kind: String,
         /// What is wrong.
         #[source]
-        fault: RequirementError,
+        fault: Box<RequirementError>,
     },
     /// The bundle's own files require what its catalog does not tell, and that is not there.
     #[error("the bundle cannot be installed: {0}")]
@@ -345,7 +345,7 @@ pub async fn admit(
         let requirement = Requirement::of_dependency(kind, &value.to_string());
         requirements.push(requirement.map_err(|fault| FactsError::Unsound {
             kind: kind.to_owned(),
-            fault,
+            fault: Box::new(fault),
         })?);
     }
     let csv = bundle.csv();

@@ -150,43 +150,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
         outcome = Ok(moving);
     }
     match outcome {
-        Ok(found) => {
-            let held = found
-                .held
-                .first()
-                .map(|held| format!("{} is held back: {}", held.bundle.name, listed(&held.hindrances)));
-            let declared = declared(found.bundle);
-            let none = olm_fbc::Deprecations::default();
-            let deprecations = messages(
-                found.deprecations.unwrap_or(&none),
-                &filter.channels,
-                present_name,
-            );
-            let bundle = identity(&filter.package_name, found.bundle, context.gates);
-            let target = Ok(
-                match present
-                    .clone()
-                    .filter(|present| present.metadata == bundle.metadata)
-                {
-                    Some(bundle) => Target {
-                        bundle,
-                        origin: Origin::Installed,
-                        declared,
-                    },
-                    None => Target {
-                        bundle,
-                        origin: Origin::Catalog,
-                        declared,
-                    },
-                },
-            );
-            Resolution {
-                target,
-                deprecations: Some(deprecations),
-                problem: None,
-                held,
-            }
-        }
+        Ok(found) => chosen(context, filter, &found, present),
         Err(mut refusal) => {
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             proposals::propose(context, extension, &mut refusal, &gathered).await;
@@ -217,6 +181,44 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 None => refused(failure, deprecations),
             }
         }
+    }
+}
+
+/// What follows from a choice.
+fn chosen(
+    context: &Context,
+    filter: &CatalogFilter,
+    found: &olm_resolve::Resolution<'_>,
+    present: Option<BundleIdentity>,
+) -> Resolution {
+    let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
+    let held = found
+        .held
+        .first()
+        .map(|held| format!("{} is held back: {}", held.bundle.name, listed(&held.hindrances)));
+    let declared = declared(found.bundle);
+    let none = olm_fbc::Deprecations::default();
+    let deprecations = messages(
+        found.deprecations.unwrap_or(&none),
+        &filter.channels,
+        present_name,
+    );
+    let bundle = identity(&filter.package_name, found.bundle, context.gates);
+    let there = present.filter(|present| present.metadata == bundle.metadata);
+    let origin = match there {
+        Some(_) => Origin::Installed,
+        None => Origin::Catalog,
+    };
+    let target = Ok(Target {
+        bundle: there.unwrap_or(bundle),
+        origin,
+        declared,
+    });
+    Resolution {
+        target,
+        deprecations: Some(deprecations),
+        problem: None,
+        held,
     }
 }
 
