@@ -369,81 +369,54 @@ mod tests {
                 }
             })
             .await;
-        let check = |text: &str, expected: &[(&str, &str)]| {
-            for (name, value) in expected {
-                let line = format!("{name} {value}\n");
-                assert!(text.contains(&line), "{line} is not in {text}");
-            }
-        };
-        let seen = seen.into_inner().unwrap();
         // While `a` is worked on for the first time, `b` waits, and `a` once more.
-        check(
+        let seen = seen.into_inner().unwrap();
+        reports(
             &seen[0],
             &[
-                ("workqueue_depth{name=\"thing\",controller=\"thing\"}", "2"),
-                ("workqueue_adds_total{name=\"thing\",controller=\"thing\"}", "3"),
-                (
-                    "workqueue_unfinished_work_seconds{name=\"thing\",controller=\"thing\"}",
-                    "3.0",
-                ),
-                (
-                    "workqueue_longest_running_processor_seconds{name=\"thing\",controller=\"thing\"}",
-                    "3.0",
-                ),
-                ("controller_runtime_active_workers{controller=\"thing\"}", "1"),
-                (
-                    "controller_runtime_max_concurrent_reconciles{controller=\"thing\"}",
-                    "1",
-                ),
-                (
-                    "controller_runtime_reconcile_errors_total{controller=\"thing\"}",
-                    "0",
-                ),
+                ("workqueue_depth", "2"),
+                ("workqueue_adds_total", "3"),
+                ("workqueue_unfinished_work_seconds", "3.0"),
+                ("workqueue_longest_running_processor_seconds", "3.0"),
+                ("controller_runtime_active_workers", "1"),
+                ("controller_runtime_max_concurrent_reconciles", "1"),
+                ("controller_runtime_reconcile_errors_total", "0"),
             ],
         );
-        check(
+        reports(
             &metrics.text().unwrap(),
             &[
-                ("workqueue_depth{name=\"thing\",controller=\"thing\"}", "0"),
-                (
-                    "workqueue_unfinished_work_seconds{name=\"thing\",controller=\"thing\"}",
-                    "0.0",
-                ),
-                (
-                    "workqueue_queue_duration_seconds_count{name=\"thing\",controller=\"thing\"}",
-                    "4",
-                ),
-                (
-                    "workqueue_work_duration_seconds_sum{name=\"thing\",controller=\"thing\"}",
-                    "12.0",
-                ),
-                (
-                    "controller_runtime_reconcile_total{controller=\"thing\",result=\"success\"}",
-                    "1",
-                ),
-                (
-                    "controller_runtime_reconcile_total{controller=\"thing\",result=\"requeue_after\"}",
-                    "1",
-                ),
-                (
-                    "controller_runtime_reconcile_total{controller=\"thing\",result=\"error\"}",
-                    "2",
-                ),
-                (
-                    "controller_runtime_reconcile_errors_total{controller=\"thing\"}",
-                    "2",
-                ),
-                (
-                    "controller_runtime_reconcile_panics_total{controller=\"thing\"}",
-                    "1",
-                ),
-                (
-                    "controller_runtime_reconcile_time_seconds_count{controller=\"thing\"}",
-                    "4",
-                ),
-                ("controller_runtime_active_workers{controller=\"thing\"}", "0"),
+                ("workqueue_depth", "0"),
+                ("workqueue_retries_total", "2"),
+                ("workqueue_unfinished_work_seconds", "0.0"),
+                ("workqueue_queue_duration_seconds_count", "4"),
+                ("workqueue_work_duration_seconds_sum", "12.0"),
+                ("success", "1"),
+                ("requeue_after", "1"),
+                ("error", "2"),
+                ("controller_runtime_reconcile_errors_total", "2"),
+                ("controller_runtime_reconcile_panics_total", "1"),
+                ("controller_runtime_reconcile_time_seconds_count", "4"),
+                ("controller_runtime_active_workers", "0"),
             ],
         );
+    }
+
+    /// Metrics of the queue and of its controller, and results of the latter.
+    fn reports(text: &str, expected: &[(&str, &str)]) {
+        for (name, value) in expected {
+            let series = if name.starts_with("workqueue") {
+                format!("{name}{{name=\"thing\",controller=\"thing\"}}")
+            } else if name.starts_with("controller") {
+                format!("{name}{{controller=\"thing\"}}")
+            } else {
+                format!("controller_runtime_reconcile_total{{controller=\"thing\",result=\"{name}\"}}")
+            };
+            assert!(
+                text.contains(&format!("{series} {value}\n")),
+                "{series} {value} is not in {text}"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

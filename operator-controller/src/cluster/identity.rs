@@ -321,7 +321,7 @@ mod tests {
             });
             let (own, asked) = crate::cluster::fake::client(move |_, _| (201, answer.clone()));
             let config = Config::new("http://localhost".parse().unwrap());
-            let accounts = Accounts::new(&config, own).unwrap();
+            let accounts = Accounts::new(&config, own, &Metrics::default()).unwrap();
             let account: AccountName = "ns/name".parse().unwrap();
             for _ in 0..2 {
                 accounts.client(&account).await.unwrap();

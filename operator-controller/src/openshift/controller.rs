@@ -116,7 +116,7 @@ async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unp
         }
     }
     // A watch never ends by itself.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Keeps the condition up to date.
@@ -248,12 +248,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_definition_is_seen_to_come_and_go_over_interrupted_watches() {
+        use Event::{Apply, Delete, Init, InitApply, InitDone};
         let check = async |events: Vec<Result<Event<u8>, ()>>, wanted, seen| {
             let mut events = stream::iter(events);
             let found = until(&mut events, wanted).now_or_never().is_some();
             assert_eq!(found, seen, "{wanted:?}");
         };
-        use Event::{Apply, Delete, Init, InitApply, InitDone};
         let (present, absent) = (Presence::Present, Presence::Absent);
         check(vec![Ok(Init), Ok(InitDone)], present, false).await;
         check(vec![Ok(Init), Ok(InitApply(1)), Ok(InitDone)], present, true).await;
