@@ -1,6 +1,8 @@
 # Thin verbs; each is one or two lines that can be typed by hand. `make help` lists them.
 CARGO ?= cargo
 RELEASE := --release --locked
+# Always the whole workspace: with one set of features each dependency is compiled once, for programs and tests.
+PROGRAMS := $(CARGO) build $(RELEASE) --workspace --bins
 OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
 # Recorded cases and real data, where they are present beside the checkout.
 SHARED ?= ../shared
@@ -16,11 +18,11 @@ help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## a throwaway cluster, a registry, both managers and an installed extension; stays up until Ctrl-C
-	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm
+	$(PROGRAMS)
 	$(OLM_TEST) run
 
 test: ## everything that needs no root: unit, property and control-plane tests
-	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm
+	$(PROGRAMS)
 	$(OLM_TEST) cluster build
 	$(CARGO) test $(RELEASE) --workspace
 
@@ -37,7 +39,7 @@ e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e
 
 bench: ## prints time, memory and requests; needs no root
-	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller
+	$(PROGRAMS)
 	$(OLM_TEST) bench
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
@@ -49,10 +51,10 @@ fmt: ## format the sources
 	$(CARGO) fmt --all
 
 crds: ## generate manifests/crds and docs/api.md from the types
-	$(CARGO) run $(RELEASE) --quiet -p olm-api --bin crds -- .
+	$(OLM_TEST) crds .
 
 images: ## both managers as OCI archives in dist/, without a container engine
-	$(CARGO) build $(RELEASE) -p catalogd -p operator-controller -p olm-test --bins
+	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
 
 push: images ## push both images to PREFIX, with the credentials of `docker login` where there are any

@@ -8,7 +8,7 @@ use olm_platform::args::{CommonArgs, ImageLimitArgs};
 
 /// Unpacks the catalog images that ClusterCatalogs name and serves their content over HTTPS.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "catalogd")]
+#[command(name = "catalogd", args_override_self = true)]
 pub struct Args {
     /// Flags that both managers have.
     #[command(flatten)]
@@ -161,5 +161,14 @@ mod tests {
         assert_eq!(args.catalogs_server_addr, ":8443");
         assert!(!args.wants_version());
         assert!(Args::parse_from(["catalogd", "version"]).wants_version());
+        // Of a flag that is given twice the last counts, so that one can be appended to those of a manifest.
+        let twice = Args::parse_from([
+            "catalogd",
+            "--leader-elect",
+            "--leader-elect=false",
+            "--gc-interval=1h",
+            "--gc-interval=2h",
+        ]);
+        assert!(!twice.common.leader_elect && twice.gc_interval == Duration::from_hours(2));
     }
 }

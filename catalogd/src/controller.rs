@@ -14,12 +14,10 @@ mod watch;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::ClusterCatalog;
-use olm_platform::metrics::Metrics;
 use olm_platform::queue::{Outcome, Queue};
 use olm_serve::{Lookup, Store};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +34,7 @@ pub(crate) use verify::verify;
 pub(crate) use watch::{collect_garbage, follow_leadership, watch};
 
 /// The controller's name in metrics, as the reference calls it.
-const CONTROLLER: &str = "catalogd-clustercatalog-controller";
+pub(crate) const CONTROLLER: &str = "catalogd-clustercatalog-controller";
 
 /// Everything that working on a catalog needs.
 pub(crate) struct Context {
@@ -52,7 +50,6 @@ pub(crate) struct Context {
     pub(crate) origin: String,
     pub(crate) starting: Starting,
     pub(crate) counts: CatalogMetrics,
-    pub(crate) metrics: Metrics,
     pub(crate) stop: CancellationToken,
     pub(crate) memories: Memories,
     pub(crate) versions: Versions,
@@ -63,7 +60,6 @@ pub(crate) struct Context {
 
 /// Works on one catalog, once.
 pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
-    let began = Instant::now();
     if context.unreadable.contains(name) {
         context.starting.tried(name);
         return Outcome::Done;
@@ -75,12 +71,6 @@ pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
             .unwrap_or_else(|error| act::explain(name, &error)),
     };
     context.starting.tried(name);
-    let result = match outcome {
-        Outcome::Done => "success",
-        Outcome::After(_) => "requeue_after",
-        Outcome::Failed => "error",
-    };
-    context.metrics.reconciled(CONTROLLER, result, began.elapsed());
     outcome
 }
 

@@ -1,7 +1,6 @@
 //! Wiring: the parts, and who tells whom.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
@@ -11,24 +10,24 @@ use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
 use olm_platform::features::FeatureGates;
 use olm_platform::gate::Gate;
-use olm_platform::lease::{LeaseSettings, elect, unique_identity};
+use olm_platform::leadership::run_until_end;
+use olm_platform::lease::{LeaseSettings, unique_identity};
 use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::metrics::Metrics;
 use olm_platform::pull_secrets::PullSecrets;
 use olm_platform::queue::Queue;
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
-use olm_platform::tls::{Profile, ReloadingCertificate, server_config};
+use olm_platform::tls::{Profile, server_config, serving_certificate};
 use olm_platform::{client, identity};
 use olm_serve::{Access, App, Endpoints, Store, StoreLimits};
 use tokio::sync::watch;
-use tower::ServiceExt as _;
 
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    Context, Events, Memories, Starting, Unreadable, Versions, collect_garbage, follow_leadership, reconcile,
-    verify, watch,
+    CONTROLLER, Context, Events, Memories, Starting, Unreadable, Versions, collect_garbage,
+    follow_leadership, reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
 use crate::{disk, guard};
@@ -39,8 +38,6 @@ const GATES: &[(&str, bool)] = &[("APIV1MetasHandler", true), ("GraphQLCatalogQu
 const METRICS_ADDRESS: &str = ":7443";
 /// Catalogs worked on at once: far more than a cluster has, since most of them only wait for a registry.
 const CATALOGS_AT_ONCE: usize = 256;
-/// How long tasks may take to end.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs catalogd until a signal says otherwise.
 ///
@@ -63,10 +60,13 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
 
     // What is on the disk is served before anything else is known.
     let store = open_store(&args).await?;
-    let client = client::connect(args.common.kubeconfig(), "catalogd").await?;
     let metrics = Metrics::default();
+    let client = client::connect(args.common.kubeconfig(), "catalogd", &metrics).await?;
     let counts = CatalogMetrics::register(&metrics);
-    let certificate = certificate(&args, &client, &namespace, &shutdown).await?;
+    let made = own_certificate(&args, &client, &namespace);
+    let certificate = serving_certificate(args.common.certificate_files()?, made, &metrics, &shutdown)
+        .await
+        .context("no serving certificate")?;
     let transport = Transport::Tls(Arc::new(server_config(&profile, certificate)?));
     let endpoints = Endpoints {
         metas: gates.enabled("APIV1MetasHandler"),
@@ -92,22 +92,32 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         "disk",
         disk::watch(args.cache_dir.clone(), counts.clone(), shutdown.token()),
     );
-    serve_metrics(&args, &metrics, &client, transport, &shutdown).await?;
+    if let Some(address) = args.common.metrics_address(METRICS_ADDRESS) {
+        admin::open_metrics(address, transport, &metrics, Gate::new(client.clone()), &shutdown)
+            .await
+            .context("cannot open the metrics port")?;
+    }
     let starting = Starting::default();
     serve_health(&args, starting.clone(), &shutdown).await?;
 
     let (lead, leading) = watch::channel(!args.common.leader_elect);
+    let election = args.common.leader_elect.then(|| {
+        const LEASE: &str = names::lease::CATALOGD;
+        metrics.leadership(LEASE, leading.clone());
+        LeaseSettings::new(namespace, LEASE, unique_identity())
+    });
+    let queue = Queue::default();
+    queue.report_to(&metrics, CONTROLLER);
     let context = Arc::new(Context {
         client: client.clone(),
         contents: contents(&args, &client, &store)?,
         store,
         catalogs,
-        queue: Queue::default(),
+        queue,
         leading,
         origin: format!("https://{}", args.external_address),
         starting,
         counts,
-        metrics,
         stop: shutdown.token(),
         memories: Memories::default(),
         versions: Versions::new(client.clone()),
@@ -129,18 +139,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             .await;
     });
 
-    let lost = if args.common.leader_elect {
-        let settings = LeaseSettings::new(namespace, names::lease::CATALOGD, unique_identity());
-        elect(client, settings, shutdown.token(), lead).await.err()
-    } else {
-        shutdown.requested().await;
-        None
-    };
-    shutdown.stop();
-    if !shutdown.finished(GRACE).await {
-        tracing::warn!("some work did not end in time");
-    }
-    lost.map_or(Ok(()), |lost| Err(lost.into()))
+    Ok(run_until_end(client, election, lead, &shutdown).await?)
 }
 
 async fn open_store(args: &Args) -> anyhow::Result<Arc<Store>> {
@@ -202,68 +201,19 @@ async fn serve_content(
     Ok(())
 }
 
-async fn serve_metrics(
-    args: &Args,
-    metrics: &Metrics,
-    client: &Client,
-    transport: Transport,
-    shutdown: &Shutdown,
-) -> anyhow::Result<()> {
-    let Some(address) = args.common.metrics_address(METRICS_ADDRESS) else {
-        return Ok(());
-    };
-    let listener = admin::bind(address)
-        .await
-        .context("cannot open the metrics port")?;
-    let routes = admin::metrics_routes(metrics.clone(), Gate::new(client.clone()));
-    let respond = move |request, _| {
-        let routes = routes.clone();
-        async move {
-            routes
-                .oneshot(request)
-                .await
-                .unwrap_or_else(|never| match never {})
-        }
-    };
-    let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
-    shutdown.spawn("metrics", serving);
-    Ok(())
-}
-
 async fn serve_health(args: &Args, starting: Starting, shutdown: &Shutdown) -> anyhow::Result<()> {
-    let address = &args.common.health_probe_bind_address;
-    if address == "0" {
+    let Some(address) = args.common.health_address() else {
         return Ok(());
-    }
+    };
     let readiness = Readiness::default();
     readiness.require("catalogs", move || starting.check());
-    let listener = admin::bind(address)
+    admin::open_health(address, readiness, shutdown)
         .await
-        .context("cannot open the health port")?;
-    let serving = admin::serve_health(listener, readiness, shutdown.token());
-    shutdown.spawn("health", async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the health port failed");
-        }
-    });
-    Ok(())
+        .context("cannot open the health port")
 }
 
-/// The certificate given by flags, else one that we make and renew.
-async fn certificate(
-    args: &Args,
-    client: &Client,
-    namespace: &str,
-    shutdown: &Shutdown,
-) -> anyhow::Result<Arc<ReloadingCertificate>> {
-    if let Some(files) = args.common.certificate_files()? {
-        let certificate = files.load()?;
-        shutdown.spawn(
-            "certificate",
-            files.watch(Arc::clone(&certificate), shutdown.token()),
-        );
-        return Ok(certificate);
-    }
+/// The certificate that we make where no flag names one.
+fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned {
     let external = match args.external_address.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
         _ => &args.external_address,
@@ -277,17 +227,11 @@ async fn certificate(
     if external != service {
         dns_names.push(service);
     }
-    let own = SelfSigned {
+    SelfSigned {
         client: client.clone(),
         namespace: namespace.to_owned(),
         secret: names::certificate::CATALOGD_SECRET.to_owned(),
         config_map: names::certificate::CATALOGD_AUTHORITY.to_owned(),
         dns_names,
-    };
-    let certificate = own.load().await.context("cannot make a serving certificate")?;
-    shutdown.spawn(
-        "certificate",
-        own.watch(Arc::clone(&certificate), shutdown.token()),
-    );
-    Ok(certificate)
+    }
 }

@@ -15,7 +15,7 @@ use crate::extension::context::Gates;
 /// ClusterObjectSet, a revision that is applied phase by phase, watched and repaired. Nothing of a bundle is written with
 /// the controller's own rights.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "operator-controller")]
+#[command(name = "operator-controller", args_override_self = true)]
 pub struct Args {
     /// Flags that both managers have.
     #[command(flatten)]

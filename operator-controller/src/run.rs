@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
@@ -11,18 +11,18 @@ use olm_api::names;
 use olm_api::names::annotation;
 use olm_platform::admin::{self, Readiness};
 use olm_platform::gate::Gate;
-use olm_platform::lease::{LeaseSettings, elect, unique_identity};
-use olm_platform::listener::{self, Limits, Transport};
+use olm_platform::leadership::run_until_end;
+use olm_platform::lease::{LeaseSettings, unique_identity};
+use olm_platform::listener::Transport;
 use olm_platform::metrics::Metrics;
-use olm_platform::queue::{Outcome, Queue};
+use olm_platform::queue::Queue;
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
-use olm_platform::tls::{Profile, ReloadingCertificate, server_config};
+use olm_platform::tls::{Profile, server_config, serving_certificate};
 use olm_platform::{client, identity};
 use olm_resolve::ReleaseField;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 use crate::args::Args;
 use crate::bundles::credentials::PullSecrets;
@@ -41,12 +41,10 @@ use crate::{object_set, openshift};
 
 /// The metrics port when no flag names one.
 const METRICS_ADDRESS: &str = ":8443";
-/// How long tasks may take to end.
-const GRACE: Duration = Duration::from_secs(10);
+/// The name of the controller of extensions in metrics, as the reference calls it.
+const CONTROLLER: &str = "controller-operator-cluster-extension-controller";
 /// How often kept answers and bundles that nothing uses are forgotten.
 const FORGET: Duration = Duration::from_mins(10);
-/// How long until something that is looked for once is looked for again after a failure.
-const RETRY: Duration = Duration::from_secs(30);
 
 /// Runs operator-controller until it is told to stop.
 ///
@@ -70,8 +68,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let pull_secret = common.pull_secret()?;
     let namespace = identity::system_namespace(&common.system_namespace, names::SYSTEM_NAMESPACE);
     let config = client::config(common.kubeconfig(), "operator-controller").await?;
-    let own = Client::try_from(config.clone())?;
     let metrics = Metrics::default();
+    let own = client::counted(config.clone(), &metrics)?;
     let started = Arc::new(AtomicBool::new(false));
     serve(&args, &own, &namespace, &profile, &metrics, &shutdown, &started).await?;
 
@@ -83,7 +81,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         profile,
     };
     let discovery = Arc::new(Discovery::new(own.clone()));
-    let accounts = Arc::new(Accounts::new(&config, own.clone())?);
+    let accounts = Arc::new(Accounts::new(&config, own.clone(), &metrics)?);
     let reviews = Arc::new(Reviews::default());
     let context = Arc::new(Context {
         client: own.clone(),
@@ -136,35 +134,14 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     };
 
     let (lead, leading) = watch::channel(!common.leader_elect);
+    let election = common.leader_elect.then(|| {
+        const LEASE: &str = names::lease::OPERATOR_CONTROLLER;
+        work.metrics.leadership(LEASE, leading.clone());
+        LeaseSettings::new(namespace, LEASE, unique_identity())
+    });
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);
-    if !common.leader_elect {
-        shutdown.requested().await;
-        end(&shutdown).await;
-        return Ok(());
-    }
-    // The lease is given back only when nothing is written any more.
-    let release = CancellationToken::new();
-    let settings = LeaseSettings::new(namespace, names::lease::OPERATOR_CONTROLLER, unique_identity());
-    let election = elect(own, settings, release.clone(), lead);
-    tokio::pin!(election);
-    tokio::select! {
-        lost = &mut election => {
-            end(&shutdown).await;
-            Ok(lost?)
-        }
-        () = shutdown.requested() => {
-            tokio::join!(async { end(&shutdown).await; release.cancel() }, election).1?;
-            Ok(())
-        }
-    }
-}
-
-async fn end(shutdown: &Shutdown) {
-    shutdown.stop();
-    if !shutdown.finished(GRACE).await {
-        tracing::warn!("some work did not end in time");
-    }
+    Ok(run_until_end(own, election, lead, &shutdown).await?)
 }
 
 /// What is done while leading.
@@ -195,6 +172,8 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         concurrency,
     } = work;
     let (queue, changed) = (Queue::<String>::default(), Arc::new(Notify::new()));
+    queue.report_to(&metrics, CONTROLLER);
+    revisions.report_to(&metrics);
     let watching = watch(Arc::clone(&context), writers, queue.clone(), Arc::clone(&changed));
     shutdown.spawn("watch", until(stop.clone(), watching));
     let ready = async {
@@ -211,46 +190,21 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         );
     }
     shutdown.spawn("revisions", object_set::controller::run(revisions, stop.clone()));
-    shutdown.spawn("openshift", gate(Arc::clone(&context), changed, stop.clone()));
+    let gate = openshift::controller::follow(
+        context.client.clone(),
+        context.sets.clone(),
+        changed,
+        stop.clone(),
+    );
+    shutdown.spawn("openshift", gate);
     shutdown.spawn("forget", until(stop.clone(), forget(Arc::clone(&context))));
     queue
-        .run(concurrency, stop, |name| {
-            let (context, metrics) = (Arc::clone(&context), metrics.clone());
-            async move {
-                let begin = Instant::now();
-                let outcome = reconcile(context, name).await;
-                let result = match outcome {
-                    Outcome::Done => "success",
-                    Outcome::After(_) => "requeue_after",
-                    Outcome::Failed => "error",
-                };
-                metrics.reconciled("clusterextension", result, begin.elapsed());
-                outcome
-            }
-        })
+        .run(concurrency, stop, |name| reconcile(Arc::clone(&context), name))
         .await;
 }
 
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     tokio::select! { () = stop.cancelled() => {}, () = task => {} }
-}
-
-/// Runs the OpenShift gate where it belongs.
-async fn gate(context: Arc<Context>, changed: Arc<Notify>, stop: CancellationToken) {
-    loop {
-        match openshift::controller::is_openshift(&context.client).await {
-            Ok(true) => {
-                let (client, sets) = (context.client.clone(), context.sets.clone());
-                return openshift::controller::run(client, sets, changed, stop).await;
-            }
-            Ok(false) => return stop.cancelled().await,
-            Err(error) => tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "cannot ask which API groups are served"
-            ),
-        }
-        tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(RETRY) => {} }
-    }
 }
 
 /// Forgets kept answers and bundles that nothing uses, again and again.
@@ -290,27 +244,27 @@ async fn serve(
     started: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     if let Some(address) = args.common.metrics_address(METRICS_ADDRESS) {
-        let certificate = certificate(args, own, namespace, shutdown).await?;
+        let service = format!("operator-controller-service.{namespace}.svc");
+        let made = SelfSigned {
+            client: own.clone(),
+            namespace: namespace.to_owned(),
+            secret: names::certificate::OPERATOR_CONTROLLER_SECRET.to_owned(),
+            config_map: names::certificate::OPERATOR_CONTROLLER_AUTHORITY.to_owned(),
+            dns_names: vec![
+                service.clone(),
+                format!("{service}.cluster.local"),
+                "localhost".to_owned(),
+            ],
+        };
+        let certificate = serving_certificate(args.common.certificate_files()?, made, metrics, shutdown)
+            .await
+            .context("no serving certificate")?;
         let transport = Transport::Tls(Arc::new(server_config(profile, certificate)?));
-        let listener = admin::bind(address)
+        admin::open_metrics(address, transport, metrics, Gate::new(own.clone()), shutdown)
             .await
             .context("cannot open the metrics port")?;
-        let routes = admin::metrics_routes(metrics.clone(), Gate::new(own.clone()));
-        let respond = move |request, _| {
-            let routes = routes.clone();
-            async move {
-                routes
-                    .oneshot(request)
-                    .await
-                    .unwrap_or_else(|never| match never {})
-            }
-        };
-        shutdown.spawn(
-            "metrics",
-            listener::serve(listener, transport, Limits::default(), shutdown.token(), respond),
-        );
     }
-    if args.common.health_probe_bind_address != "0" {
+    if let Some(address) = args.common.health_address() {
         let readiness = Readiness::default();
         let started = Arc::clone(started);
         readiness.require("watches", move || {
@@ -318,50 +272,9 @@ async fn serve(
             read.then_some(())
                 .ok_or_else(|| "the API server's objects are not read yet".to_owned())
         });
-        let listener = admin::bind(&args.common.health_probe_bind_address)
+        admin::open_health(address, readiness, shutdown)
             .await
             .context("cannot open the health port")?;
-        let health = admin::serve_health(listener, readiness, shutdown.token());
-        shutdown.spawn("health", async move {
-            if let Err(error) = health.await {
-                tracing::error!(error = &error as &dyn std::error::Error, "the health port failed");
-            }
-        });
     }
     Ok(())
-}
-
-/// The certificate given by flags, else one that we make and renew.
-async fn certificate(
-    args: &Args,
-    own: &Client,
-    namespace: &str,
-    shutdown: &Shutdown,
-) -> anyhow::Result<Arc<ReloadingCertificate>> {
-    if let Some(files) = args.common.certificate_files()? {
-        let certificate = files.load()?;
-        shutdown.spawn(
-            "certificate",
-            files.watch(Arc::clone(&certificate), shutdown.token()),
-        );
-        return Ok(certificate);
-    }
-    let service = format!("operator-controller-service.{namespace}.svc");
-    let made = SelfSigned {
-        client: own.clone(),
-        namespace: namespace.to_owned(),
-        secret: names::certificate::OPERATOR_CONTROLLER_SECRET.to_owned(),
-        config_map: names::certificate::OPERATOR_CONTROLLER_AUTHORITY.to_owned(),
-        dns_names: vec![
-            service.clone(),
-            format!("{service}.cluster.local"),
-            "localhost".to_owned(),
-        ],
-    };
-    let certificate = made.load().await.context("cannot make a serving certificate")?;
-    shutdown.spawn(
-        "certificate",
-        made.watch(Arc::clone(&certificate), shutdown.token()),
-    );
-    Ok(certificate)
 }

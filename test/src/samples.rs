@@ -52,6 +52,27 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
     ])
 }
 
+/// The bundle of [`bundle`] as another operator's, of another kind, so that both can be installed.
+pub fn renamed_bundle(package: &str, version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
+    bundle(version, operator_image)
+        .into_iter()
+        .map(|(path, content)| {
+            let content = renamed(package, &String::from_utf8_lossy(&content));
+            (renamed(package, &path), content.into_bytes())
+        })
+        .collect()
+}
+
+/// A text about the sample operator as one about another: its package is `package`, its kind Tiding.
+pub fn renamed(package: &str, text: &str) -> String {
+    if package == "greeter" {
+        return text.to_owned();
+    }
+    text.replace("greeting", "tiding")
+        .replace("Greeting", "Tiding")
+        .replace("greeter", package)
+}
+
 /// An update graph: channel → entries (version, the version it replaces, the versions it skips).
 const CHANNELS: &[(&str, &[Entry])] = &[
     (

@@ -28,7 +28,8 @@ const ONLY_FOR_PODS: &[&str] = &["Deployment", "NetworkPolicy", "PodDisruptionBu
 /// A manager as a process.
 #[derive(Debug)]
 pub struct Manager {
-    name: &'static str,
+    program: &'static str,
+    name: String,
     child: Option<Child>,
     arguments: Vec<String>,
     /// What it logs.
@@ -75,6 +76,8 @@ pub struct Options {
     pub catalogd: Vec<String>,
     /// More arguments for operator-controller.
     pub operator_controller: Vec<String>,
+    /// The manifests to apply, a folder of the repository; `manifests/base` when empty.
+    pub manifests: &'static str,
 }
 
 impl World {
@@ -86,21 +89,12 @@ impl World {
         // Whichever test is first installs it.
         olm_platform::crypto::install();
         let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
-        apply_base(&lab.cluster)?;
+        let manifests = Some(options.manifests).filter(|folder| !folder.is_empty());
+        apply_manifests(&lab.cluster, manifests.unwrap_or("manifests/base"))?;
         let content = free_address()?;
-        let mut arguments = vec![
-            format!("--catalogs-server-addr={content}"),
-            format!("--external-address={content}"),
-            format!("--cache-dir={}", lab.folder().join("catalogd").display()),
-        ];
-        arguments.extend(options.catalogd);
-        let catalogd = Manager::prepare("catalogd", &lab, arguments).await?;
-        let mut arguments = vec![format!(
-            "--cache-path={}",
-            lab.folder().join("operator-controller").display()
-        )];
-        arguments.extend(options.operator_controller);
-        let operator_controller = Manager::prepare("operator-controller", &lab, arguments).await?;
+        let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
+        let operator_controller =
+            Manager::operator_controller(&lab, "operator-controller", options.operator_controller).await?;
         let mut world = Self {
             lab,
             catalogd,
@@ -311,17 +305,48 @@ impl Lab {
     }
 }
 
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
+        // Before the cluster goes.
         self.operator_controller.kill();
         self.catalogd.kill();
     }
 }
 
 impl Manager {
-    async fn prepare(name: &'static str, lab: &Lab, more: Vec<String>) -> Result<Self> {
+    /// A catalogd that is to serve catalogs at `content`, not started yet; `name` is that of its log and cache.
+    ///
+    /// # Errors
+    /// When the shipped manifests are not applied.
+    pub async fn catalogd(lab: &Lab, name: &str, content: &str, more: Vec<String>) -> Result<Self> {
+        let mut arguments = vec![
+            format!("--catalogs-server-addr={content}"),
+            format!("--external-address={content}"),
+            format!("--cache-dir={}", lab.folder().join(name).display()),
+        ];
+        arguments.extend(more);
+        Self::prepare("catalogd", name, lab, arguments).await
+    }
+
+    /// An operator-controller, not started yet; `name` is that of its log and cache.
+    ///
+    /// # Errors
+    /// When the shipped manifests are not applied.
+    pub async fn operator_controller(lab: &Lab, name: &str, more: Vec<String>) -> Result<Self> {
+        let mut arguments = vec![format!("--cache-path={}", lab.folder().join(name).display())];
+        arguments.extend(more);
+        Self::prepare("operator-controller", name, lab, arguments).await
+    }
+
+    async fn prepare(program: &'static str, name: &str, lab: &Lab, more: Vec<String>) -> Result<Self> {
         let kubeconfig = lab.folder().join(format!("{name}.kubeconfig"));
-        let account = format!("{name}-controller-manager");
+        let account = format!("{program}-controller-manager");
         write_kubeconfig(lab, names::SYSTEM_NAMESPACE, &account, &kubeconfig).await?;
         let (health, metrics) = (free_address()?, free_address()?);
         let mut arguments = vec![
@@ -334,7 +359,8 @@ impl Manager {
         ];
         arguments.extend(more);
         Ok(Self {
-            name,
+            program,
+            name: name.to_owned(),
             child: None,
             arguments,
             log: lab.folder().join(format!("{name}.log")),
@@ -343,14 +369,18 @@ impl Manager {
         })
     }
 
-    fn start(&mut self, cluster: &Cluster) -> Result<()> {
+    /// Starts the process when it does not run.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&mut self, cluster: &Cluster) -> Result<()> {
         if self.child.is_some() {
             return Ok(());
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
         let errors = log.try_clone()?;
         let arguments = self.arguments.clone();
-        let child = cluster.spawn(binary(self.name)?, |command| {
+        let child = cluster.spawn(binary(self.program)?, |command| {
             command
                 .args(arguments)
                 .stdout(log)
@@ -498,13 +528,16 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 }
 
 /// An address on this machine that nobody listens on at the moment.
-fn free_address() -> Result<String> {
+///
+/// # Errors
+/// When there is none.
+pub fn free_address() -> Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
-fn apply_base(cluster: &Cluster) -> Result<()> {
-    let base = repository().join("manifests/base").display().to_string();
-    let text = kubectl(cluster, &["kustomize", &base], None)?;
+fn apply_manifests(cluster: &Cluster, folder: &str) -> Result<()> {
+    let folder = repository().join(folder).display().to_string();
+    let text = kubectl(cluster, &["kustomize", &folder], None)?;
     let objects: String = text
         .split("\n---\n")
         .filter(|object| {

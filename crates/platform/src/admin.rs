@@ -10,9 +10,12 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::gate::{Asked, Gate};
+use crate::listener::{self, Limits, Transport};
 use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::shutdown::Shutdown;
 
 /// Conditions that have to hold before the process counts as ready, each with a name for the answer.
 #[derive(Clone, Default)]
@@ -51,12 +54,49 @@ impl Readiness {
     }
 }
 
-/// Serves `/healthz` and `/readyz` over plain HTTP until told to stop. The process stops counting as ready when it is
-/// told to stop.
+/// Opens the health port, `/healthz` and `/readyz` over plain HTTP, until the process ends.
 ///
 /// # Errors
-/// When the listener fails.
-pub async fn serve_health(
+/// When the address is malformed or taken.
+pub async fn open_health(address: &str, readiness: Readiness, shutdown: &Shutdown) -> std::io::Result<()> {
+    let serving = serve_health(bind(address).await?, readiness, shutdown.token());
+    shutdown.spawn("health", async move {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "the health port failed");
+        }
+    });
+    Ok(())
+}
+
+/// Opens the metrics port, `/metrics` for those whom `gate` admits, until the process ends.
+///
+/// # Errors
+/// When the address is malformed or taken.
+pub async fn open_metrics(
+    address: &str,
+    transport: Transport,
+    metrics: &Metrics,
+    gate: Gate,
+    shutdown: &Shutdown,
+) -> std::io::Result<()> {
+    let listener = bind(address).await?;
+    let routes = metrics_routes(metrics.clone(), gate);
+    let respond = move |request, _| {
+        let routes = routes.clone();
+        async move {
+            routes
+                .oneshot(request)
+                .await
+                .unwrap_or_else(|never| match never {})
+        }
+    };
+    let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
+    shutdown.spawn("metrics", serving);
+    Ok(())
+}
+
+/// Serves until told to stop. The process stops counting as ready when it is told to stop.
+async fn serve_health(
     listener: TcpListener,
     readiness: Readiness,
     stop: CancellationToken,
@@ -86,8 +126,7 @@ pub async fn serve_health(
         .await
 }
 
-/// The routes of the metrics port; serve them over TLS.
-pub fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
+fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
     Router::new()
         .route("/metrics", get(scrape))
         .with_state((metrics, gate))

@@ -189,6 +189,11 @@ impl CommonArgs {
         Some(self.kubeconfig.as_str()).filter(|path| !path.is_empty())
     }
 
+    /// The health port's address; `None` when off.
+    pub fn health_address(&self) -> Option<&str> {
+        Some(self.health_probe_bind_address.as_str()).filter(|address| *address != "0")
+    }
+
     /// The metrics port's address: the flag, else `default`; `None` when off.
     pub fn metrics_address<'a>(&'a self, default: &'a str) -> Option<&'a str> {
         match self.metrics_bind_address.as_str() {

@@ -1,8 +1,18 @@
 //! The connection to the API server.
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tower::Service;
+use tower::layer::layer_fn;
+
+use crate::metrics::{Metrics, Request};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +68,102 @@ pub async fn config(kubeconfig: Option<&str>, name: &str) -> Result<Config, Clie
     Ok(config)
 }
 
-/// A client as [`config`] describes it.
+/// A client whose requests are counted.
+///
+/// # Errors
+/// When the configuration does not make a client.
+pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, kube::Error> {
+    let host = config
+        .cluster_url
+        .authority()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let requests = metrics.requests();
+    let layer = layer_fn(|inner| Counted {
+        inner,
+        host: host.clone(),
+        requests: requests.clone(),
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+}
+
+/// A client as [`config`] describes it, whose requests are counted.
 ///
 /// # Errors
 /// When there is no usable configuration, or it does not make a client.
-pub async fn connect(kubeconfig: Option<&str>, name: &str) -> Result<Client, ClientError> {
-    Client::try_from(config(kubeconfig, name).await?).map_err(ClientError::Client)
+pub async fn connect(kubeconfig: Option<&str>, name: &str, metrics: &Metrics) -> Result<Client, ClientError> {
+    counted(config(kubeconfig, name).await?, metrics).map_err(ClientError::Client)
+}
+
+/// Counts answers and the lack of one.
+struct Counted<S> {
+    inner: S,
+    host: String,
+    requests: Family<Request, Counter>,
+}
+
+impl<S, B> Service<http::Request<Body>> for Counted<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let (method, host) = (request.method().to_string(), self.host.clone());
+        let requests = self.requests.clone();
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            let code = match &answer {
+                Ok(answer) => answer.status().as_str().to_owned(),
+                Err(_) => "<error>".to_owned(),
+            };
+            requests.get_or_create(&Request { code, method, host }).inc();
+            answer
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_are_counted_by_what_came_of_them() {
+        let requests = Family::default();
+        let answers = tower::service_fn(|request: http::Request<Body>| async move {
+            match request.uri().path() {
+                "/broken" => Err(std::io::Error::other("broken")),
+                path => Ok(http::Response::builder()
+                    .status(if path == "/absent" { 404 } else { 200 })
+                    .body(())
+                    .unwrap()),
+            }
+        });
+        let mut service = Counted {
+            inner: answers,
+            host: "api:6443".to_owned(),
+            requests: requests.clone(),
+        };
+        for path in ["/present", "/present", "/absent", "/broken"] {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            let _ = service.call(request).await;
+        }
+        for (code, count) in [("200", 2), ("404", 1), ("<error>", 1), ("500", 0)] {
+            let request = Request {
+                code: code.to_owned(),
+                method: "GET".to_owned(),
+                host: "api:6443".to_owned(),
+            };
+            assert_eq!(requests.get_or_create(&request).get(), count, "{code}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub mod crypto;
 pub mod features;
 pub mod gate;
 pub mod identity;
+pub mod leadership;
 pub mod lease;
 pub mod listener;
 pub mod log;

@@ -1,16 +1,20 @@
 //! The process's own figures and the text that Prometheus scrapes.
 
+mod process;
+pub(crate) mod work;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use work::{Families, QueueMetrics, Running};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -19,17 +23,68 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
-    reconciles: Reconciles,
+    queues: Families,
+    requests: Family<Request, Counter>,
+    certificates: Certificates,
+}
+
+/// A request to the API server, as client-go counts it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Request {
+    /// The answer's status; `<error>` when there was none.
+    pub(crate) code: String,
+    pub(crate) method: String,
+    /// Host and port of the API server.
+    pub(crate) host: String,
+}
+
+/// Readings of the serving certificate.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Certificates {
+    read: Counter,
+    failed: Counter,
+}
+
+impl Certificates {
+    pub(crate) fn read<T, E>(&self, outcome: &Result<T, E>) {
+        self.read.inc();
+        if outcome.is_err() {
+            self.unusable();
+        }
+    }
+
+    pub(crate) fn unusable(&self) {
+        self.failed.inc();
+    }
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Process));
-        let reconciles = Reconciles::register(&mut registry);
+        registry.register_collector(Box::new(process::Process));
+        let queues = Families::register(&mut registry);
+        let requests = Family::default();
+        registry.register(
+            "rest_client_requests",
+            "Requests to the API server, by status, method and host",
+            requests.clone(),
+        );
+        let certificates = Certificates::default();
+        registry.register(
+            "certwatcher_read_certificate",
+            "Times the serving certificate was read",
+            certificates.read.clone(),
+        );
+        registry.register(
+            "certwatcher_read_certificate_errors",
+            "Times the serving certificate could not be read or used",
+            certificates.failed.clone(),
+        );
         Self {
             registry: Arc::new(Mutex::new(registry)),
-            reconciles,
+            queues,
+            requests,
+            certificates,
         }
     }
 }
@@ -40,16 +95,25 @@ impl Metrics {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts what working on an object came to.
-    pub fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
-        self.reconciles
-            .total
-            .get_or_create(&Reconcile { controller, result })
-            .inc();
-        self.reconciles
-            .seconds
-            .get_or_create(&Controller { controller })
-            .observe(took.as_secs_f64());
+    /// Shows whether this process leads.
+    pub fn leadership(&self, lease: &'static str, leading: watch::Receiver<bool>) {
+        self.register(|registry| registry.register_collector(Box::new(Leadership { lease, leading })));
+    }
+
+    pub(crate) fn queue(
+        &self,
+        name: &'static str,
+        look: impl Fn() -> Running + Send + Sync + 'static,
+    ) -> QueueMetrics {
+        self.queues.queue(name, look)
+    }
+
+    pub(crate) fn requests(&self) -> Family<Request, Counter> {
+        self.requests.clone()
+    }
+
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// The text that Prometheus scrapes.
@@ -65,110 +129,29 @@ impl Metrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reconcile {
-    controller: &'static str,
-    result: &'static str,
+struct Lease {
+    name: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Controller {
-    controller: &'static str,
-}
-
-/// Under the names that dashboards for controllers know.
-#[derive(Debug, Clone)]
-struct Reconciles {
-    total: Family<Reconcile, Counter>,
-    seconds: Family<Controller, Histogram>,
-}
-
-impl Reconciles {
-    fn register(registry: &mut Registry) -> Self {
-        let buckets = || {
-            Histogram::new([
-                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-            ])
-        };
-        let these = Self {
-            total: Family::default(),
-            seconds: Family::new_with_constructor(buckets as fn() -> Histogram),
-        };
-        registry.register(
-            "controller_runtime_reconcile",
-            "Times an object was worked on, per controller and result",
-            these.total.clone(),
-        );
-        registry.register(
-            "controller_runtime_reconcile_time_seconds",
-            "Time that working on an object took, per controller",
-            these.seconds.clone(),
-        );
-        these
-    }
-}
-
-/// Figures of the process, read from `/proc` at each scrape.
+/// Whether this process leads, under client-go's name.
 #[derive(Debug)]
-struct Process;
+struct Leadership {
+    lease: &'static str,
+    leading: watch::Receiver<bool>,
+}
 
-impl Collector for Process {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        if let Some(bytes) = status_bytes("VmRSS:") {
-            let gauge = ConstGauge::new(bytes);
-            let descriptor = encoder.encode_descriptor(
-                "process_resident_memory_bytes",
-                "Resident memory in bytes",
-                None,
-                gauge.metric_type(),
-            )?;
-            gauge.encode(descriptor)?;
-        }
-        if let Some(count) = open_descriptors() {
-            let gauge = ConstGauge::new(count);
-            let descriptor = encoder.encode_descriptor(
-                "process_open_fds",
-                "Open file descriptors",
-                None,
-                gauge.metric_type(),
-            )?;
-            gauge.encode(descriptor)?;
-        }
-        if let Some(seconds) = cpu_seconds() {
-            let counter = ConstCounter::new(seconds);
-            let descriptor = encoder.encode_descriptor(
-                "process_cpu_seconds",
-                "User and system time in seconds",
-                None,
-                counter.metric_type(),
-            )?;
-            counter.encode(descriptor)?;
-        }
-        Ok(())
+impl Collector for Leadership {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let gauge = ConstGauge::new(i64::from(*self.leading.borrow()));
+        let mut descriptor = encoder.encode_descriptor(
+            "leader_election_master_status",
+            "1 while this process holds the lease, 0 while another may",
+            None,
+            gauge.metric_type(),
+        )?;
+        let lease = Lease { name: self.lease };
+        gauge.encode(descriptor.encode_family(&lease)?)
     }
-}
-
-fn status_bytes(field: &str) -> Option<i64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kilobytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field))?
-        .split_whitespace()
-        .next()?;
-    kilobytes.parse::<i64>().ok()?.checked_mul(1024)
-}
-
-fn open_descriptors() -> Option<i64> {
-    i64::try_from(std::fs::read_dir("/proc/self/fd").ok()?.count()).ok()
-}
-
-/// The kernel counts in hundredths of a second on every platform that Linux runs on today.
-fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name, in parentheses, may hold anything, so count from its end.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let user: u32 = fields.next()?.parse().ok()?;
-    let system: u32 = fields.next()?.parse().ok()?;
-    Some((f64::from(user) + f64::from(system)) / 100.0)
 }
 
 #[cfg(test)]
@@ -176,18 +159,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_holds_the_process_and_the_reconciles() {
+    fn the_text_holds_the_process_and_whether_it_leads() {
         let metrics = Metrics::default();
-        metrics.reconciled("extension", "done", Duration::from_millis(7));
-        let text = metrics.text().unwrap();
-        for line in [
-            "controller_runtime_reconcile_total{controller=\"extension\",result=\"done\"} 1",
-            "controller_runtime_reconcile_time_seconds_count{controller=\"extension\"} 1",
+        let (lead, leading) = watch::channel(false);
+        metrics.leadership("lock", leading);
+        let check = |lines: &[&str]| {
+            let text = metrics.text().unwrap();
+            for line in lines {
+                assert!(text.contains(line), "{line} is not in {text}");
+            }
+        };
+        check(&[
+            "leader_election_master_status{name=\"lock\"} 0",
             "process_resident_memory_bytes ",
             "process_open_fds ",
             "process_cpu_seconds_total ",
-        ] {
-            assert!(text.contains(line), "{line} is not in {text}");
-        }
+            "process_start_time_seconds ",
+        ]);
+        lead.send_replace(true);
+        check(&["leader_election_master_status{name=\"lock\"} 1"]);
     }
 }

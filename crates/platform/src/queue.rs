@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hash};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -13,6 +13,9 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+use crate::metrics::work::{QueueMetrics, Running};
 
 /// The first delay after a failure.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
@@ -48,13 +51,17 @@ impl<K> Clone for Queue<K> {
 struct Shared<K> {
     state: Mutex<State<K>>,
     changed: Notify,
+    metrics: OnceLock<QueueMetrics>,
 }
 
 #[derive(Debug)]
 struct State<K> {
     ready: VecDeque<K>,
     waiting: HashSet<K>,
-    running: HashSet<K>,
+    /// With the times at which the work began.
+    running: HashMap<K, Instant>,
+    /// When what waits was added.
+    added: HashMap<K, Instant>,
     /// Added while running: to be worked on once more.
     again: HashSet<K>,
     delayed: HashMap<K, Instant>,
@@ -66,7 +73,8 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
         let state = State {
             ready: VecDeque::new(),
             waiting: HashSet::new(),
-            running: HashSet::new(),
+            running: HashMap::new(),
+            added: HashMap::new(),
             again: HashSet::new(),
             delayed: HashMap::new(),
             failures: HashMap::new(),
@@ -75,8 +83,33 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 changed: Notify::new(),
+                metrics: OnceLock::new(),
             }),
         }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
+    /// Shows what the queue of this controller comes to, from now on.
+    pub fn report_to(&self, metrics: &Metrics, controller: &'static str) {
+        // The metrics are part of the queue, so they must not hold it.
+        let shared = Arc::downgrade(&self.shared);
+        let look = move || {
+            let Some(shared) = shared.upgrade() else {
+                return Running::default();
+            };
+            let state = lock(&shared);
+            let lasted = state.running.values().map(Instant::elapsed);
+            lasted.fold(Running::default(), |running, lasted| Running {
+                total: running.total + lasted,
+                longest: running.longest.max(lasted),
+            })
+        };
+        // A second call changes nothing.
+        let _ = self
+            .shared
+            .metrics
+            .get_or_init(|| metrics.queue(controller, look));
     }
 }
 
@@ -85,7 +118,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     pub fn add(&self, key: K) {
         let mut state = self.state();
         state.delayed.remove(&key);
-        state.push(key);
+        self.push(&mut state, key);
         drop(state);
         self.shared.changed.notify_one();
     }
@@ -97,14 +130,10 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         if !state.waiting.contains(&key) {
             let entry = state.delayed.entry(key).or_insert(due);
             *entry = due.min(*entry);
+            self.measure(QueueMetrics::comes_back);
         }
         drop(state);
         self.shared.changed.notify_one();
-    }
-
-    /// How many keys wait to be worked on at once, for a gauge.
-    pub fn depth(&self) -> usize {
-        self.state().ready.len()
     }
 
     /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for those under way.
@@ -116,12 +145,14 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         Work: Future<Output = Outcome>,
     {
         let mut running = FuturesUnordered::new();
+        self.measure(|metrics| metrics.at_once(concurrency.max(1)));
         loop {
             while running.len() < concurrency.max(1) && !stop.is_cancelled() {
                 let Some(key) = self.take() else { break };
                 let outcome = AssertUnwindSafe(work(key.clone())).catch_unwind();
                 running.push(async move {
                     let outcome = outcome.await.unwrap_or_else(|_| {
+                        self.measure(QueueMetrics::panicked);
                         tracing::error!(?key, "working on this object panicked; will try again");
                         Outcome::Failed
                     });
@@ -132,10 +163,12 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
                 return;
             }
             let due = self.next_due();
+            // What is due while all places are taken waits for a place, not for the clock.
+            let has_place = running.len() < concurrency.max(1) && !stop.is_cancelled();
             tokio::select! {
                 Some((key, outcome)) = running.next(), if !running.is_empty() => self.finished(&key, outcome),
                 () = self.shared.changed.notified() => {}
-                () = sleep_until(due), if !stop.is_cancelled() => {}
+                () = sleep_until(due), if has_place => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
         }
@@ -152,11 +185,16 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
             .collect();
         for key in due {
             state.delayed.remove(&key);
-            state.push(key);
+            self.push(&mut state, key);
         }
         let key = state.ready.pop_front()?;
         state.waiting.remove(&key);
-        state.running.insert(key.clone());
+        state.running.insert(key.clone(), now);
+        let added = state.added.remove(&key).unwrap_or(now);
+        self.measure(|metrics| {
+            metrics.began(now.saturating_duration_since(added));
+            metrics.waiting(state.depth());
+        });
         Some(key)
     }
 
@@ -166,7 +204,9 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
 
     fn finished(&self, key: &K, outcome: Outcome) {
         let mut state = self.state();
-        state.running.remove(key);
+        if let Some(began) = state.running.remove(key) {
+            self.measure(|metrics| metrics.finished(began.elapsed(), outcome));
+        }
         let delay = match outcome {
             Outcome::Done => {
                 state.failures.remove(key);
@@ -184,27 +224,62 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
             }
         };
         if state.again.remove(key) {
+            // Counted when it was added.
             state.push(key.clone());
         } else if let Some(delay) = delay {
             let due = Instant::now() + delay;
             let entry = state.delayed.entry(key.clone()).or_insert(due);
             *entry = due.min(*entry);
+            self.measure(QueueMetrics::comes_back);
+        }
+    }
+
+    fn push(&self, state: &mut State<K>, key: K) {
+        if state.push(key) {
+            self.measure(|metrics| {
+                metrics.added();
+                metrics.waiting(state.depth());
+            });
+        }
+    }
+
+    fn measure(&self, what: impl FnOnce(&QueueMetrics)) {
+        if let Some(metrics) = self.shared.metrics.get() {
+            what(metrics);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // No code panics while it holds the lock, and the state is whole between any two statements.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 
+fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, State<K>> {
+    // No code panics while it holds the lock, and the state is whole between any two statements.
+    shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<K: Clone + Eq + Hash> State<K> {
-    fn push(&mut self, key: K) {
-        if self.running.contains(&key) {
-            self.again.insert(key);
-        } else if self.waiting.insert(key.clone()) {
-            self.ready.push_back(key);
+    /// Returns whether the key did not wait already.
+    fn push(&mut self, key: K) -> bool {
+        let is_new = if self.running.contains_key(&key) {
+            self.again.insert(key.clone())
+        } else {
+            let is_new = self.waiting.insert(key.clone());
+            if is_new {
+                self.ready.push_back(key.clone());
+            }
+            is_new
+        };
+        if is_new {
+            self.added.entry(key).or_insert_with(Instant::now);
         }
+        is_new
+    }
+
+    /// How many keys wait, those too that are still being worked on.
+    fn depth(&self) -> usize {
+        self.ready.len() + self.again.len()
     }
 }
 
@@ -259,6 +334,89 @@ mod tests {
         });
         run.await;
         assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_queue_comes_to_is_reported() {
+        let (queue, stop, metrics) = (Queue::default(), CancellationToken::new(), Metrics::default());
+        queue.report_to(&metrics, "thing");
+        queue.add("a");
+        queue.add("a");
+        queue.add("b");
+        let seen = Mutex::new(Vec::new());
+        queue
+            .run(1, stop.clone(), |key| {
+                let (metrics, stop, seen, queue) = (&metrics, &stop, &seen, &queue);
+                async move {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if key == "a" && seen.lock().unwrap().is_empty() {
+                        queue.add("a");
+                    }
+                    let runs = {
+                        let mut seen = seen.lock().unwrap();
+                        seen.push(metrics.text().unwrap());
+                        seen.len()
+                    };
+                    match (key, runs) {
+                        ("a", 1) => Outcome::After(Duration::from_secs(100)),
+                        ("b", 2) => Outcome::Failed,
+                        (_, 3) => panic!("on purpose"),
+                        _ => {
+                            stop.cancel();
+                            Outcome::Done
+                        }
+                    }
+                }
+            })
+            .await;
+        // While `a` is worked on for the first time, `b` waits, and `a` once more.
+        let seen = seen.into_inner().unwrap();
+        reports(
+            &seen[0],
+            &[
+                ("workqueue_depth", "2"),
+                ("workqueue_adds_total", "3"),
+                ("workqueue_unfinished_work_seconds", "3.0"),
+                ("workqueue_longest_running_processor_seconds", "3.0"),
+                ("controller_runtime_active_workers", "1"),
+                ("controller_runtime_max_concurrent_reconciles", "1"),
+                ("controller_runtime_reconcile_errors_total", "0"),
+            ],
+        );
+        reports(
+            &metrics.text().unwrap(),
+            &[
+                ("workqueue_depth", "0"),
+                ("workqueue_retries_total", "2"),
+                ("workqueue_unfinished_work_seconds", "0.0"),
+                ("workqueue_queue_duration_seconds_count", "4"),
+                ("workqueue_work_duration_seconds_sum", "12.0"),
+                ("success", "1"),
+                ("requeue_after", "1"),
+                ("error", "2"),
+                ("controller_runtime_reconcile_errors_total", "2"),
+                ("controller_runtime_reconcile_panics_total", "1"),
+                ("controller_runtime_reconcile_time_seconds_count", "4"),
+                ("controller_runtime_active_workers", "0"),
+            ],
+        );
+    }
+
+    /// Metrics of the queue and of its controller, and results of the latter.
+    fn reports(text: &str, expected: &[(&str, &str)]) {
+        for (name, value) in expected {
+            let series = if name.starts_with("workqueue") {
+                format!("{name}{{name=\"thing\",controller=\"thing\"}}")
+            } else if name.starts_with("controller") {
+                format!("{name}{{controller=\"thing\"}}")
+            } else {
+                format!("controller_runtime_reconcile_total{{controller=\"thing\",result=\"{name}\"}}")
+            };
+            assert!(
+                text.contains(&format!("{series} {value}\n")),
+                "{series} {value} is not in {text}"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod profile;
 pub mod self_signed;
+mod serving;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 pub use certificate::ReloadingCertificate;
 pub use profile::Profile;
+pub use serving::serving_certificate;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]

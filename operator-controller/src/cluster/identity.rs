@@ -17,6 +17,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
 };
 use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
+use olm_platform::{client::counted, metrics::Metrics};
 
 /// For how long tokens are asked for, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
@@ -102,11 +103,11 @@ pub struct Accounts {
 
 impl Accounts {
     /// `config` says how to reach the API server; its credentials and credentials in its headers are not used. `own` asks
-    /// for the tokens.
+    /// for the tokens. Requests are counted in `metrics`.
     ///
     /// # Errors
     /// The configuration does not make a client.
-    pub fn new(config: &Config, own: Client) -> Result<Self, kube::Error> {
+    pub fn new(config: &Config, own: Client, metrics: &Metrics) -> Result<Self, kube::Error> {
         let mut config = config.clone();
         config.auth_info = AuthInfo::default();
         config
@@ -114,7 +115,7 @@ impl Accounts {
             .retain(|(name, _)| *name == http::header::USER_AGENT);
         Ok(Self {
             own,
-            anonymous: Client::try_from(config)?,
+            anonymous: counted(config, metrics)?,
             known: Mutex::default(),
         })
     }
@@ -320,7 +321,7 @@ mod tests {
             });
             let (own, asked) = crate::cluster::fake::client(move |_, _| (201, answer.clone()));
             let config = Config::new("http://localhost".parse().unwrap());
-            let accounts = Accounts::new(&config, own).unwrap();
+            let accounts = Accounts::new(&config, own, &Metrics::default()).unwrap();
             let account: AccountName = "ns/name".parse().unwrap();
             for _ in 0..2 {
                 accounts.client(&account).await.unwrap();

@@ -21,7 +21,10 @@ use kube::{
     },
 };
 use olm_api::{ClusterObjectSet, names};
-use olm_platform::queue::{Outcome, Queue};
+use olm_platform::{
+    metrics::Metrics,
+    queue::{Outcome, Queue},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -34,6 +37,9 @@ use crate::cluster::{
     permissions::Reviews,
     watch::Watches,
 };
+
+/// The controller's name in metrics, as the reference calls it.
+const CONTROLLER: &str = "clusterobjectset";
 
 /// How long new kinds are waited for before the sets that miss some are looked at, since they come in groups.
 const GATHERING: Duration = Duration::from_millis(500);
@@ -70,7 +76,7 @@ impl Context {
     /// # Errors
     /// The configuration does not make a client.
     pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
-        let accounts = Arc::new(Accounts::new(config, own.clone())?);
+        let accounts = Arc::new(Accounts::new(config, own.clone(), &Metrics::default())?);
         let discovery = Arc::new(Discovery::new(own.clone()));
         Ok(Self::with(own, accounts, discovery, Arc::default(), options))
     }
@@ -105,6 +111,11 @@ impl Context {
             memories: Mutex::default(),
             kinds: AtomicU64::new(0),
         }
+    }
+
+    /// Shows in `metrics` what the work on sets comes to.
+    pub fn report_to(&self, metrics: &Metrics) {
+        self.queue.report_to(metrics, CONTROLLER);
     }
 
     /// The other revisions of the same extension.

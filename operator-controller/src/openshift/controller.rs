@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube::runtime::reflector::Store;
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _, core::PartialObjectMeta};
 use olm_api::ClusterObjectSet;
 use olm_api::conditions::{UPGRADEABLE, whole_seconds};
 use olm_api::names::CLUSTER_OPERATOR;
@@ -22,8 +24,12 @@ use super::version::{ClusterVersionError, MinorVersion};
 const GROUP: &str = "config.openshift.io";
 /// The one object of kind ClusterVersion.
 const CLUSTER_VERSION: &str = "version";
-/// How long to wait after a failure, and how often to look whether somebody else changed the condition.
+/// Where this definition is, the cluster is an OpenShift cluster.
+const DEFINITION: &str = "clusterversions.config.openshift.io";
+/// How often to look whether somebody else changed the condition.
 const PAUSE: Duration = Duration::from_mins(1);
+/// How long to wait after a failure, such as another program's write at the same time.
+const RETRY: Duration = Duration::from_secs(5);
 /// How long changes are gathered, so that many revisions at once lead to one look.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -51,23 +57,70 @@ fn api(action: &'static str) -> impl FnOnce(kube::Error) -> GateError {
     move |source| GateError::Api { action, source }
 }
 
-/// Whether this cluster is an OpenShift cluster.
-pub async fn is_openshift(client: &Client) -> Result<bool, kube::Error> {
-    let groups = client.list_api_groups().await?;
-    Ok(groups.groups.iter().any(|group| group.name == GROUP))
-}
-
 fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", kind), plural)
 }
 
-/// Keeps the condition up to date until `stop` is cancelled. `changed` is notified when a revision changes.
-pub async fn run(
+/// Runs the gate while the cluster serves ClusterVersions, until `stop` is cancelled. `changed` is notified when a
+/// revision changes.
+pub async fn follow(
     client: Client,
     sets: Store<ClusterObjectSet>,
     changed: Arc<Notify>,
     stop: CancellationToken,
 ) {
+    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
+    let config = watcher::Config::default().fields(&format!("metadata.name={DEFINITION}"));
+    let mut events = watcher(definitions, config).default_backoff().boxed();
+    let stages = async {
+        loop {
+            until(&mut events, Presence::Present).await;
+            tracing::info!("OpenShift is here: telling it whether it may be updated");
+            tokio::select! {
+                () = run(&client, &sets, &changed) => {}
+                () = until(&mut events, Presence::Absent) => tracing::info!("OpenShift is gone"),
+            }
+        }
+    };
+    tokio::select! { () = stop.cancelled() => {}, () = stages => {} }
+}
+
+/// Whether a definition is on the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Present,
+    Absent,
+}
+
+/// Waits until the one object that is watched is there, or is not.
+async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unpin), wanted: Presence) {
+    let mut listed = Presence::Absent;
+    while let Some(event) = events.next().await {
+        let found = match event {
+            Ok(Event::Init) => {
+                listed = Presence::Absent;
+                continue;
+            }
+            Ok(Event::InitApply(_)) => {
+                listed = Presence::Present;
+                continue;
+            }
+            Ok(Event::InitDone) => listed,
+            Ok(Event::Apply(_)) => Presence::Present,
+            Ok(Event::Delete(_)) => Presence::Absent,
+            // The watch goes on by itself.
+            Err(_) => continue,
+        };
+        if found == wanted {
+            return;
+        }
+    }
+    // A watch never ends by itself.
+    std::future::pending::<()>().await;
+}
+
+/// Keeps the condition up to date.
+async fn run(client: &Client, sets: &Store<ClusterObjectSet>, changed: &Notify) {
     let versions: Api<DynamicObject> =
         Api::all_with(client.clone(), &resource("ClusterVersion", "clusterversions"));
     let config = watcher::Config::default().fields(&format!("metadata.name={CLUSTER_VERSION}"));
@@ -77,23 +130,24 @@ pub async fn run(
         .boxed();
     let mut cluster: Option<DynamicObject> = None;
     loop {
+        let mut pause = PAUSE;
         if let Some(version) = &cluster
-            && let Err(error) = evaluate(&client, version, &sets).await
+            && let Err(error) = evaluate(client, version, sets).await
         {
+            pause = RETRY;
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "cannot report whether the cluster may be updated"
             );
         }
         tokio::select! {
-            () = stop.cancelled() => return,
             event = events.try_next() => match event {
                 Ok(Some(version)) => cluster = Some(version),
                 Ok(None) => return,
                 Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "watch of ClusterVersion is interrupted"),
             },
             () = changed.notified() => tokio::time::sleep(GATHER).await,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }
@@ -187,9 +241,27 @@ fn set(operator: &mut Value, verdict: &Verdict, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt as _, stream};
     use olm_api::conditions::Status;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_definition_is_seen_to_come_and_go_over_interrupted_watches() {
+        use Event::{Apply, Delete, Init, InitApply, InitDone};
+        let check = async |events: Vec<Result<Event<u8>, ()>>, wanted, seen| {
+            let mut events = stream::iter(events);
+            let found = until(&mut events, wanted).now_or_never().is_some();
+            assert_eq!(found, seen, "{wanted:?}");
+        };
+        let (present, absent) = (Presence::Present, Presence::Absent);
+        check(vec![Ok(Init), Ok(InitDone)], present, false).await;
+        check(vec![Ok(Init), Ok(InitApply(1)), Ok(InitDone)], present, true).await;
+        check(vec![Ok(Init), Ok(InitDone), Err(()), Ok(Apply(1))], present, true).await;
+        check(vec![Ok(Apply(1)), Ok(Delete(1))], absent, true).await;
+        check(vec![Ok(Init), Ok(InitApply(1)), Ok(InitDone)], absent, false).await;
+        check(vec![Err(()), Ok(Init), Ok(InitDone)], absent, true).await;
+    }
 
     #[test]
     fn only_our_condition_is_written_and_its_time_moves_with_its_status() {

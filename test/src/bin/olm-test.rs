@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -33,6 +33,11 @@ enum Verb {
         /// Folder with the images as OCI archives.
         #[arg(long, default_value = "dist")]
         images: PathBuf,
+    },
+    /// Write what is generated from the API: `manifests/crds/*.yaml` and `docs/api.md`.
+    Crds {
+        /// The repository's root.
+        root: PathBuf,
     },
     /// Real bundles without webhooks are installed, upgraded and uninstalled on a throwaway cluster.
     RealBundles {
@@ -70,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
         // It moves threads into the node's network before they become a runtime.
         Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
+        Verb::Crds { root } => write_definitions(&root).map(|()| ExitCode::SUCCESS),
         Verb::RealBundles { dir, packages } => wait_for(async {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
@@ -83,6 +89,14 @@ fn main() -> ExitCode {
         eprintln!("error: {e:#}");
         ExitCode::FAILURE
     })
+}
+
+fn write_definitions(root: &Path) -> Result<()> {
+    for file in olm_api::crd::files() {
+        std::fs::write(root.join("manifests/crds").join(file.name), file.yaml)?;
+    }
+    std::fs::write(root.join("docs/api.md"), olm_api::crd::reference())?;
+    Ok(())
 }
 
 fn wait_for(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {

@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::sync::CancellationToken;
 
 use super::TlsError;
+use crate::metrics::Certificates;
 
 /// How often files are looked at. Secret volumes swap a link, so contents are compared, not events awaited.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -91,11 +92,18 @@ impl Files {
 
     /// Exchanges the certificate when a file's content changes, until told to stop. A pair that does not fit (half of it
     /// replaced so far, say) is logged and tried again; the old one is served meanwhile.
-    pub async fn watch(self, certificate: Arc<ReloadingCertificate>, stop: CancellationToken) {
+    pub(crate) async fn watch(
+        self,
+        certificate: Arc<ReloadingCertificate>,
+        count: Certificates,
+        stop: CancellationToken,
+    ) {
         let mut loaded = self.read().ok();
         loop {
             tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(LOOK_EVERY) => {} }
-            let now = match self.read() {
+            let now = self.read();
+            count.read(&now);
+            let now = match now {
                 Ok(now) => now,
                 Err(error) => {
                     tracing::warn!(
@@ -108,7 +116,11 @@ impl Files {
             if loaded.as_ref() == Some(&now) {
                 continue;
             }
-            match certificate.replace(&now.0, &now.1, &self.certificate.display().to_string()) {
+            let replaced = certificate.replace(&now.0, &now.1, &self.certificate.display().to_string());
+            if replaced.is_err() {
+                count.unusable();
+            }
+            match replaced {
                 Ok(()) => {
                     tracing::info!(file = %self.certificate.display(), "serving a new certificate");
                     loaded = Some(now);

@@ -30,7 +30,6 @@ pub(super) fn constraint(text: &str) -> Result<Constraint, ConstraintError> {
     if text.len() > MAX_LENGTH {
         return Err(ConstraintError::TooLong);
     }
-    let text = rewrite_hyphens(text);
     if text.split("||").count() > MAX_GROUPS {
         return Err(ConstraintError::TooManyGroups);
     }
@@ -38,68 +37,68 @@ pub(super) fn constraint(text: &str) -> Result<Constraint, ConstraintError> {
     Ok(Constraint { groups })
 }
 
-/// Replaces `1.2 - 1.4` by `>= 1.2, <= 1.4`.
-fn rewrite_hyphens(text: &str) -> String {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        if let Some((whole, low, high)) = hyphen_range(rest) {
-            found.push((whole, format!(">= {low}, <= {high} ")));
-            rest = rest.get(whole.len()..).unwrap_or_default();
-        } else {
-            let mut characters = rest.chars();
-            characters.next();
-            rest = characters.as_str();
-        }
-    }
-    found
-        .into_iter()
-        .fold(text.to_owned(), |text, (whole, replacement)| {
-            text.replacen(whole, &replacement, 1)
-        })
+/// What stands between separators.
+enum Item<'a> {
+    Comparison(&'static str, Operator, Numbers<'a>),
+    /// `1.2 - 1.4` means `>=1.2 <=1.4`.
+    Range(Numbers<'a>, Numbers<'a>),
 }
 
-/// A hyphen range at the very beginning of `text`: all of it with the blanks around it, and its two versions.
-fn hyphen_range(text: &str) -> Option<(&str, &str, &str)> {
-    let begin = skip_blanks(text);
-    let (low, rest) = scan(begin)?;
+/// A range at the very beginning of `text`, and what follows it.
+fn hyphen_range(text: &str) -> Option<(Item<'_>, &str)> {
+    let (low, rest) = scan(text)?;
     let hyphen = skip_blanks(rest);
     let after = hyphen.strip_prefix('-')?;
     let begin_of_high = skip_blanks(after);
+    // `1-2` is a version with a pre-release.
     if hyphen.len() == rest.len() || begin_of_high.len() == after.len() {
         return None;
     }
     let (high, rest) = scan(begin_of_high)?;
-    let end = skip_blanks(rest);
-    let whole = text.get(..text.len() - end.len())?;
-    Some((whole, low.written, high.written))
+    Some((Item::Range(low, high), rest))
 }
 
+fn comparison(text: &str) -> Option<(Item<'_>, &str)> {
+    let (sign, operator) = OPERATORS
+        .into_iter()
+        .find(|(sign, _)| text.starts_with(sign))
+        .unwrap_or(("", Operator::Equal));
+    let after_sign = skip_blanks(text.strip_prefix(sign).unwrap_or(text));
+    let (numbers, rest) = scan(after_sign)?;
+    Some((Item::Comparison(sign, operator, numbers), rest))
+}
+
+/// Comparisons and ranges with blanks or a comma between them. After blanks a range stands only behind another range:
+/// behind a comparison it takes a comma.
 fn group(text: &str) -> Result<Group, ConstraintError> {
     let improper = || ConstraintError::Improper(text.to_owned());
     let mut found = Vec::new();
     let mut rest = skip_blanks(text);
+    let mut may_be_range = true;
     loop {
-        let (sign, operator) = OPERATORS
-            .into_iter()
-            .find(|(sign, _)| rest.starts_with(sign))
-            .unwrap_or(("", Operator::Equal));
-        let after_sign = skip_blanks(rest.strip_prefix(sign).unwrap_or(rest));
-        let (numbers, after) = scan(after_sign).ok_or_else(improper)?;
-        found.push((sign, operator, numbers));
+        let range = hyphen_range(rest).filter(|_| may_be_range);
+        let (item, after) = range.or_else(|| comparison(rest)).ok_or_else(improper)?;
+        let was_range = matches!(item, Item::Range(..));
+        found.push(item);
         let next = skip_blanks(after);
         let is_separated = next.len() < after.len();
-        rest = match next.strip_prefix(',') {
-            Some(next) => skip_blanks(next),
+        (rest, may_be_range) = match next.strip_prefix(',') {
+            Some(next) => (skip_blanks(next), true),
             None if next.is_empty() => break,
-            None if is_separated => next,
+            None if is_separated => (next, was_range),
             None => return Err(improper()),
         };
     }
-    let terms: Vec<Term> = found
-        .into_iter()
-        .map(|(sign, operator, numbers)| term(sign, operator, &numbers))
-        .collect::<Result<_, _>>()?;
+    let mut terms = Vec::new();
+    for item in found {
+        match item {
+            Item::Comparison(sign, operator, numbers) => terms.push(term(sign, operator, &numbers)?),
+            Item::Range(low, high) => {
+                terms.push(term(">=", Operator::GreaterOrEqual, &low)?);
+                terms.push(term("<=", Operator::LessOrEqual, &high)?);
+            }
+        }
+    }
     let names_prerelease = terms.iter().any(|term| !term.version.pre.is_empty());
     Ok(Group {
         terms,
@@ -119,6 +118,10 @@ fn term(sign: &str, operator: Operator, numbers: &Numbers<'_>) -> Result<Term, C
         written,
         ..
     } = *numbers;
+    // A single bar is read with the number that it stands in, to tell it from two.
+    if written.contains('|') {
+        return Err(ConstraintError::Version);
+    }
     let prerelease = numbers
         .prerelease
         .map(|prerelease| format!("-{prerelease}"))

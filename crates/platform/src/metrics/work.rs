@@ -1,0 +1,300 @@
+//! What a work queue and the work on it come to, under the names that client-go and controller-runtime gave them, so
+//! that dashboards and alerts for controllers fit.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::queue::Outcome;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Result {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Controller {
+    controller: &'static str,
+}
+
+/// A queue has the name of its controller.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: &'static str,
+    controller: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics of all queues; clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Families {
+    reconciles: Family<Result, Counter>,
+    errors: Family<Controller, Counter>,
+    panics: Family<Controller, Counter>,
+    seconds: Histograms<Controller>,
+    active: Family<Controller, Gauge>,
+    most: Family<Controller, Gauge>,
+    depth: Family<Name, Gauge>,
+    adds: Family<Name, Counter>,
+    retries: Family<Name, Counter>,
+    waited: Histograms<Name>,
+    worked: Histograms<Name>,
+    under_way: UnderWay,
+}
+
+impl Families {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        fn reconcile_seconds() -> Histogram {
+            Histogram::new([
+                0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
+                0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0,
+                20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+            ])
+        }
+        fn queue_seconds() -> Histogram {
+            Histogram::new(exponential_buckets(1e-8, 10.0, 12))
+        }
+        let these = Self {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            panics: Family::default(),
+            seconds: Family::new_with_constructor(reconcile_seconds),
+            active: Family::default(),
+            most: Family::default(),
+            depth: Family::default(),
+            adds: Family::default(),
+            retries: Family::default(),
+            waited: Family::new_with_constructor(queue_seconds),
+            worked: Family::new_with_constructor(queue_seconds),
+            under_way: UnderWay::default(),
+        };
+        registry.register(
+            "controller_runtime_reconcile",
+            "Times an object was worked on, per controller and result",
+            these.reconciles.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_errors",
+            "Times that working on an object failed, per controller",
+            these.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_panics",
+            "Times that working on an object panicked, per controller",
+            these.panics.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "Time that working on an object took, per controller",
+            these.seconds.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "Objects being worked on, per controller",
+            these.active.clone(),
+        );
+        registry.register(
+            "controller_runtime_max_concurrent_reconciles",
+            "Objects that may be worked on at once, per controller",
+            these.most.clone(),
+        );
+        registry.register(
+            "workqueue_depth",
+            "Objects that wait to be worked on",
+            these.depth.clone(),
+        );
+        registry.register(
+            "workqueue_adds",
+            "Objects that were added to the queue",
+            these.adds.clone(),
+        );
+        registry.register(
+            "workqueue_retries",
+            "Objects that are to come back after a time, of failures too",
+            these.retries.clone(),
+        );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Time from an object's addition to the begin of the work on it",
+            these.waited.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "Time that the work on an object took",
+            these.worked.clone(),
+        );
+        registry.register_collector(Box::new(these.under_way.clone()));
+        these
+    }
+
+    /// The metrics of one queue; `look` says what is under way now.
+    pub(super) fn queue(
+        &self,
+        name: &'static str,
+        look: impl Fn() -> Running + Send + Sync + 'static,
+    ) -> QueueMetrics {
+        self.under_way.add(name, look);
+        let controller = Controller { controller: name };
+        let queue = Name {
+            name,
+            controller: name,
+        };
+        let these = QueueMetrics {
+            families: self.clone(),
+            controller,
+            queue,
+        };
+        // Shown from the start, so that a rate over them is right the first time, too.
+        for result in [Outcome::Done, Outcome::After(Duration::ZERO), Outcome::Failed] {
+            let _ = self.reconciles.get_or_create(&these.result(result));
+        }
+        let _ = self.errors.get_or_create(&these.controller);
+        let _ = self.panics.get_or_create(&these.controller);
+        let _ = self.active.get_or_create(&these.controller);
+        let _ = self.depth.get_or_create(&these.queue);
+        let _ = self.adds.get_or_create(&these.queue);
+        let _ = self.retries.get_or_create(&these.queue);
+        these
+    }
+}
+
+/// The metrics of one queue.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueMetrics {
+    families: Families,
+    controller: Controller,
+    queue: Name,
+}
+
+impl QueueMetrics {
+    fn result(&self, outcome: Outcome) -> Result {
+        Result {
+            controller: self.controller.controller,
+            result: match outcome {
+                Outcome::Done => "success",
+                Outcome::After(_) => "requeue_after",
+                Outcome::Failed => "error",
+            },
+        }
+    }
+
+    pub(crate) fn added(&self) {
+        self.families.adds.get_or_create(&self.queue).inc();
+    }
+
+    pub(crate) fn waiting(&self, depth: usize) {
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.families.depth.get_or_create(&self.queue).set(depth);
+    }
+
+    pub(crate) fn began(&self, waited: Duration) {
+        self.families
+            .waited
+            .get_or_create(&self.queue)
+            .observe(waited.as_secs_f64());
+        self.families.active.get_or_create(&self.controller).inc();
+    }
+
+    pub(crate) fn finished(&self, took: Duration, outcome: Outcome) {
+        let these = &self.families;
+        these.active.get_or_create(&self.controller).dec();
+        these
+            .worked
+            .get_or_create(&self.queue)
+            .observe(took.as_secs_f64());
+        these
+            .seconds
+            .get_or_create(&self.controller)
+            .observe(took.as_secs_f64());
+        these.reconciles.get_or_create(&self.result(outcome)).inc();
+        if outcome == Outcome::Failed {
+            these.errors.get_or_create(&self.controller).inc();
+        }
+    }
+
+    pub(crate) fn comes_back(&self) {
+        self.families.retries.get_or_create(&self.queue).inc();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.families.panics.get_or_create(&self.controller).inc();
+    }
+
+    pub(crate) fn at_once(&self, most: usize) {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.families.most.get_or_create(&self.controller).set(most);
+    }
+}
+
+/// For how long the work under way has lasted, in all and at the longest.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Running {
+    pub(crate) total: Duration,
+    pub(crate) longest: Duration,
+}
+
+type Look = Box<dyn Fn() -> Running + Send + Sync>;
+
+/// What is under way, looked at when it is asked for: work that hangs ends nothing that could be counted.
+#[derive(Clone, Default)]
+struct UnderWay(Arc<Mutex<Vec<(&'static str, Look)>>>);
+
+impl fmt::Debug for UnderWay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("UnderWay")
+    }
+}
+
+impl UnderWay {
+    fn add(&self, name: &'static str, look: impl Fn() -> Running + Send + Sync + 'static) {
+        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.push((name, Box::new(look)));
+    }
+
+    fn gauge(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        of: impl Fn(Running) -> Duration,
+    ) -> fmt::Result {
+        let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = ConstGauge::new(0.0).metric_type();
+        let mut descriptor = encoder.encode_descriptor(name, help, None, kind)?;
+        for (queue, look) in queues.iter() {
+            let labels = Name {
+                name: queue,
+                controller: queue,
+            };
+            ConstGauge::new(of(look()).as_secs_f64()).encode(descriptor.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for UnderWay {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.gauge(
+            &mut encoder,
+            "workqueue_unfinished_work_seconds",
+            "Time that the work under way has lasted so far, in all",
+            |running| running.total,
+        )?;
+        self.gauge(
+            &mut encoder,
+            "workqueue_longest_running_processor_seconds",
+            "Time that the longest work under way has lasted so far",
+            |running| running.longest,
+        )
+    }
+}

@@ -1,0 +1,36 @@
+//! The certificate of a manager's HTTPS ports, wherever it comes from.
+
+use std::sync::Arc;
+
+use super::certificate::Files;
+use super::self_signed::SelfSigned;
+use super::{ReloadingCertificate, TlsError};
+use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+
+/// The certificate in the files that flags name, else the one that the manager makes and renews. Either is looked after
+/// until the process ends.
+///
+/// # Errors
+/// When the files hold no usable certificate, or none can be made or kept.
+pub async fn serving_certificate(
+    files: Option<Files>,
+    own: SelfSigned,
+    metrics: &Metrics,
+    shutdown: &Shutdown,
+) -> Result<Arc<ReloadingCertificate>, TlsError> {
+    const TASK: &str = "certificate";
+    if let Some(files) = files {
+        let certificate = files.load()?;
+        let watch = files.watch(
+            Arc::clone(&certificate),
+            metrics.certificates().clone(),
+            shutdown.token(),
+        );
+        shutdown.spawn(TASK, watch);
+        return Ok(certificate);
+    }
+    let certificate = own.load().await?;
+    shutdown.spawn(TASK, own.watch(Arc::clone(&certificate), shutdown.token()));
+    Ok(certificate)
+}
