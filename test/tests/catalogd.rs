@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use olm_api::{ClusterCatalog, Condition, conditions, names};
@@ -135,8 +137,13 @@ impl Replica {
             .context("catalogd does not end")??
     }
 
-    /// Asks this replica for a path below a catalog's address, trusting what it published.
+    /// Asks this replica for a path below a catalog's address.
     async fn get(&self, lab: &Lab, path: &str) -> Result<reqwest::Response> {
+        Ok(self.request(lab, path).await?.send().await?)
+    }
+
+    /// A question to this replica, trusting what it published.
+    async fn request(&self, lab: &Lab, path: &str) -> Result<reqwest::RequestBuilder> {
         let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
         let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
         let pem = map
@@ -146,10 +153,7 @@ impl Replica {
             .context("no authority is published")?;
         let authority = reqwest::Certificate::from_pem(pem.as_bytes())?;
         let client = reqwest::Client::builder().tls_certs_only([authority]).build()?;
-        Ok(client
-            .get(format!("https://{}/catalogs/{path}", self.content))
-            .send()
-            .await?)
+        Ok(client.get(format!("https://{}/catalogs/{path}", self.content)))
     }
 
     async fn names(&self, lab: &Lab, catalog: &str) -> Result<Vec<String>> {
@@ -310,6 +314,19 @@ async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
     await_condition(&lab, "polled", "Serving=True/Available").await?;
     lab.push_catalog("polled:latest", &greeter(&["1.0.0", "1.0.1"]))
         .await?;
+
+    // What happens is told in events of the object.
+    let events: Api<Event> = Api::namespaced(lab.client.clone(), "default");
+    eventually("an event tells of the content", SOON, async || {
+        let found = events.list(&kube::api::ListParams::default()).await?;
+        let told = found.iter().any(|event| {
+            event.reason.as_deref() == Some("Available")
+                && event.note.as_deref() == Some(&format!("Serving {resolved}"))
+                && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("cat")
+        });
+        Ok(told.then_some(()))
+    })
+    .await?;
 
     // A digest is as good as a tag.
     create(&lab, "pinned", json!({ "ref": resolved })).await?;
@@ -511,6 +528,62 @@ async fn no_catalog_waits_for_another() -> Result<()> {
         begin.elapsed() < Duration::from_secs(3),
         "it took {:?}",
         begin.elapsed()
+    );
+    replica.stop().await?;
+    only_who_may_reads_catalogs(&lab).await
+}
+
+/// A token of a new account.
+async fn token(lab: &Lab, name: &str) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
+    let account = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+    accounts.create(&PostParams::default(), &account).await?;
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec::default()),
+        ..TokenRequest::default()
+    };
+    let request = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await?;
+    let status = request.status.context("no status")?;
+    status.token.context("no token")
+}
+
+/// With authentication, a token of the cluster is needed, and the right to read the catalog's content.
+async fn only_who_may_reads_catalogs(lab: &Lab) -> Result<()> {
+    let replica = Replica::start(lab, "one", &["--content-authentication"])?;
+    replica.ready().await?;
+    let (reader, stranger) = (token(lab, "reader").await?, token(lab, "stranger").await?);
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "read-both" },
+        "rules": [{ "apiGroups": [names::GROUP], "resources": ["clustercatalogs/content"],
+                    "resourceNames": ["both"], "verbs": ["get"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "read-both" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read-both" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "reader", "namespace": names::SYSTEM_NAMESPACE }],
+    });
+    lab.apply(&[role, binding])?;
+    let ask = async |catalog: &str, token: Option<&str>| -> Result<u16> {
+        let request = replica.request(lab, &format!("{catalog}/api/v1/all")).await?;
+        let request = token
+            .into_iter()
+            .fold(request, reqwest::RequestBuilder::bearer_auth);
+        Ok(request.send().await?.status().as_u16())
+    };
+    ensure!(ask("both", None).await? == 401);
+    ensure!(ask("both", Some("no token of this cluster")).await? == 401);
+    ensure!(ask("both", Some(&stranger)).await? == 403);
+    // A new binding counts once the API server's authorizer has seen it, and what it said is remembered for a while.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    eventually("the reader may read", Duration::from_secs(60), async || {
+        Ok((ask("both", Some(&reader)).await? == 200).then_some(()))
+    })
+    .await?;
+    ensure!(
+        ask("private", Some(&reader)).await? == 403,
+        "the right is for one catalog"
     );
     replica.stop().await
 }

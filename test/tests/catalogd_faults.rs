@@ -1,0 +1,556 @@
+//! catalogd as processes that are killed, replaced, restarted and run out of disk.
+#![expect(
+    clippy::print_stderr,
+    reason = "figures are for whoever reads the test's output"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use olm_api::{ClusterCatalog, conditions, names};
+use olm_test::cluster::{Cluster, Component, Mode};
+use olm_test::world::{Lab, binary, eventually, kubectl, repository};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::{Value, json};
+
+/// The name that all replicas show a certificate for.
+const HOST: &str = "catalogs.example";
+const SOON: Duration = Duration::from_secs(60);
+/// Enough bytes that unpacking takes a while, few enough for many rounds.
+const FILLER: usize = 6 << 20;
+
+async fn lab() -> Result<Lab> {
+    olm_platform::crypto::install();
+    let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
+    let crds = repository().join("manifests/crds").display().to_string();
+    kubectl(&lab.cluster, &["apply", "--server-side", "-k", &crds], None)?;
+    let namespaces: Api<Namespace> = Api::all(lab.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": names::SYSTEM_NAMESPACE } }))?;
+    namespaces.create(&PostParams::default(), &namespace).await?;
+    Ok(lab)
+}
+
+/// A catalog of one package that says which round it is from, and is as large as asked.
+fn blobs(round: usize, bytes: usize) -> String {
+    let package =
+        |name: &str| json!({ "schema": "olm.package", "name": name, "defaultChannel": "" }).to_string();
+    let mut text = package(&format!("round-{round}"));
+    let mut part = 0;
+    while text.len() < bytes {
+        // Text that does not compress well and is the same every time.
+        let mut state = u32::try_from(part + round * 7919).unwrap_or_default() | 1;
+        let noise: String = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(b'a' + u8::try_from(state >> 24).unwrap_or_default() % 26)
+        })
+        .take(64 << 10)
+        .collect();
+        text.push('\n');
+        text += &json!({ "schema": "test.filler", "package": format!("round-{round}"), "name": format!("{part}"), "noise": noise })
+            .to_string();
+        part += 1;
+    }
+    text
+}
+
+async fn push(lab: &Lab, name: &str, round: usize, bytes: usize) -> Result<String> {
+    lab.push_catalog(&format!("{name}:latest"), &blobs(round, bytes))
+        .await
+}
+
+async fn create(lab: &Lab, name: &str, reference: &str) -> Result<()> {
+    let object = json!({
+        "apiVersion": names::API_VERSION,
+        "kind": names::CLUSTER_CATALOG,
+        "metadata": { "name": name },
+        "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
+    });
+    let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
+    catalogs
+        .create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await?;
+    Ok(())
+}
+
+/// Has the catalog looked at again.
+async fn touch(lab: &Lab, name: &str, number: usize) -> Result<()> {
+    let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
+    let patch = Patch::Merge(json!({ "spec": { "priority": number } }));
+    catalogs.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+async fn settled(lab: &Lab, name: &str, reason: &str) -> Result<ClusterCatalog> {
+    eventually(&format!("{name}: {reason}"), SOON, async || {
+        let catalog = Api::<ClusterCatalog>::all(lab.client.clone()).get(name).await?;
+        let progressing = conditions::find(catalog.conditions(), conditions::PROGRESSING);
+        let found = progressing.is_some_and(|condition| {
+            condition.reason == reason && condition.observed_generation == Some(catalog.generation())
+        });
+        if found {
+            return Ok(Some(catalog));
+        }
+        bail!("{:?}", progressing.map(|condition| &condition.message))
+    })
+    .await
+}
+
+/// catalogd as a process of its own.
+struct Process {
+    child: Option<Child>,
+    arguments: Vec<String>,
+    log: PathBuf,
+    content: String,
+    health: String,
+}
+
+impl Process {
+    fn prepare(lab: &Lab, name: &str, cache: &Path, more: &[&str]) -> Result<Self> {
+        let (content, health) = (free_address()?, free_address()?);
+        let mut arguments = vec![
+            format!("--kubeconfig={}", lab.cluster.kubeconfig().display()),
+            format!("--cache-dir={}", cache.display()),
+            format!("--catalogs-server-addr={content}"),
+            format!("--external-address={HOST}"),
+            format!("--health-probe-bind-address={health}"),
+            format!("--pull-cas-dir={}", lab.authorities().display()),
+            format!("--system-namespace={}", names::SYSTEM_NAMESPACE),
+            "--metrics-bind-address=0".to_owned(),
+            "--log-format=text".to_owned(),
+        ];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        Ok(Self {
+            child: None,
+            arguments,
+            log: lab.folder().join(format!("{name}.log")),
+            content,
+            health,
+        })
+    }
+
+    fn start(&mut self, lab: &Lab) -> Result<()> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let errors = log.try_clone()?;
+        let arguments = self.arguments.clone();
+        let child = lab.cluster.spawn(binary("catalogd")?, |command| {
+            command
+                .args(arguments)
+                .stdout(log)
+                .stderr(errors)
+                .stdin(Stdio::null());
+        })?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    async fn ready(&self) -> Result<()> {
+        eventually("catalogd is ready", SOON, async || {
+            let answer = reqwest::get(format!("http://{}/readyz", self.health)).await?;
+            Ok(answer.status().is_success().then_some(()))
+        })
+        .await
+        .with_context(|| std::fs::read_to_string(&self.log).unwrap_or_default())
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may be gone already; either way nothing is left to do.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    async fn stop(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        let pid = i32::try_from(child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no process")?;
+        kill_process(pid, Signal::TERM)?;
+        eventually("catalogd ends", SOON, async || Ok(child.try_wait()?.map(drop))).await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+/// A client that trusts what catalogd's replicas show.
+async fn client(lab: &Lab) -> Result<reqwest::Client> {
+    let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
+    let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
+    let pem = map
+        .data
+        .unwrap_or_default()
+        .remove("ca.crt")
+        .context("no authority")?;
+    let authority = reqwest::Certificate::from_pem(pem.as_bytes())?;
+    Ok(reqwest::Client::builder()
+        .tls_certs_only([authority])
+        .timeout(Duration::from_secs(20))
+        .resolve(HOST, ([127, 0, 0, 1], 0).into())
+        .build()?)
+}
+
+/// The address of all of a catalog at a replica.
+fn all(content: &str, name: &str) -> String {
+    let port = content.rsplit(':').next().unwrap_or_default();
+    format!("https://{HOST}:{port}/catalogs/{name}/api/v1/all")
+}
+
+/// The round that a replica serves; nothing while it has none.
+async fn served(client: &reqwest::Client, content: &str, name: &str) -> Result<Option<(String, usize)>> {
+    let answer = client.get(all(content, name)).send().await?;
+    if answer.status().is_server_error() || answer.status() == 404 {
+        return Ok(None);
+    }
+    let text = answer.error_for_status()?.text().await?;
+    let first: Value = serde_json::from_str(text.lines().next().unwrap_or_default())?;
+    let round = first["name"].as_str().context("no name")?.to_owned();
+    ensure!(
+        text.lines().all(|line| serde_json::from_str::<Value>(line)
+            .is_ok_and(|blob| blob["name"] == round || blob["package"] == round)),
+        "two rounds are mixed"
+    );
+    Ok(Some((round, text.lines().count())))
+}
+
+/// Everything below a folder, relative to it.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            found.push(path.strip_prefix(folder).unwrap_or(&path).display().to_string());
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether the cache holds one content of the catalog and nothing else.
+async fn tidy(cache: &Path, name: &str) -> Result<()> {
+    eventually("the cache is tidy", SOON, async || {
+        let found = files(cache);
+        let contents = found
+            .iter()
+            .filter(|path| path.starts_with(&format!("catalogs/{name}/")) && path.matches('/').count() == 2)
+            .count();
+        let unfinished = found
+            .iter()
+            .any(|path| path.contains(".new-") || path.starts_with("unpack/"));
+        if contents == 1 && !unfinished {
+            return Ok(Some(()));
+        }
+        bail!("{found:?}")
+    })
+    .await
+}
+
+/// One cluster for all of it; each part takes its catalog away again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()> {
+    let lab = lab().await?;
+    killed_at_any_point(&lab).await?;
+    replaced_under_load(&lab).await?;
+    full_disk(&lab).await
+}
+
+/// Takes the catalog away; a replica that leads has to run.
+async fn remove(lab: &Lab) -> Result<()> {
+    let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
+    catalogs.delete("cat", &DeleteParams::default()).await?;
+    eventually("the catalog is gone", SOON, async || {
+        Ok(catalogs.get_opt("cat").await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// Killed at any point, it serves something whole and leaves nothing behind.
+async fn killed_at_any_point(lab: &Lab) -> Result<()> {
+    let cache = lab.folder().join("cache");
+    let mut process = Process::prepare(lab, "killed", &cache, &[])?;
+    process.start(lab)?;
+    process.ready().await?;
+    let client = client(lab).await?;
+    let reference = push(lab, "cat", 0, FILLER).await?;
+    create(lab, "cat", &reference).await?;
+    settled(lab, "cat", "Succeeded").await?;
+    let whole = served(&client, &process.content, "cat")
+        .await?
+        .context("nothing is served")?;
+    for round in 1..=8 {
+        push(lab, "cat", round, FILLER).await?;
+        touch(lab, "cat", round).await?;
+        tokio::time::sleep(Duration::from_millis(35 * round as u64)).await;
+        process.kill();
+        process.start(lab)?;
+        // What is on the disk is served before anything else happens: the round before, or this one.
+        let first = eventually("something is served", SOON, async || {
+            served(&client, &process.content, "cat").await
+        })
+        .await?;
+        let possible = [format!("round-{}", round - 1), format!("round-{round}")];
+        ensure!(
+            possible.contains(&first.0) && first.1 == whole.1,
+            "{first:?}, not {possible:?}"
+        );
+        settled(lab, "cat", "Succeeded").await?;
+        eventually("the new content is served", SOON, async || {
+            let now = served(&client, &process.content, "cat").await?;
+            Ok(now.filter(|now| *now == (format!("round-{round}"), whole.1)))
+        })
+        .await?;
+        tidy(&cache, "cat").await?;
+    }
+    restart_with_a_warm_disk(lab, &mut process, &client).await?;
+    remove(lab).await?;
+    process.stop().await
+}
+
+/// A restart serves what is on the disk at once, and asks the registry for nothing but what the tag means.
+async fn restart_with_a_warm_disk(lab: &Lab, process: &mut Process, client: &reqwest::Client) -> Result<()> {
+    process.stop().await?;
+    let downloads = || -> Result<usize> {
+        let log = lab
+            .cluster
+            .logs_dir()
+            .join(format!("{}.log", Component::RegistryTls.name()));
+        let text = std::fs::read_to_string(&log).with_context(|| log.display().to_string())?;
+        Ok(text
+            .lines()
+            .filter(|line| line.contains("/blobs/") || line.contains("/manifests/sha256:"))
+            .count())
+    };
+    let before = downloads()?;
+    ensure!(before > 0, "the registry's log does not tell of downloads");
+    let begin = Instant::now();
+    process.start(lab)?;
+    let url = all(&process.content, "cat");
+    eventually("content is served", SOON, async || {
+        let mut answer = client.get(&url).send().await?.error_for_status()?;
+        Ok(answer.chunk().await?)
+    })
+    .await?;
+    let took = begin.elapsed();
+    process.ready().await?;
+    settled(lab, "cat", "Succeeded").await?;
+    eprintln!(
+        "a restart with a warm disk served its first byte after {} ms",
+        took.as_millis()
+    );
+    ensure!(downloads()? == before, "something was downloaded again");
+    Ok(())
+}
+
+/// Asks replicas as a Service would have clients do: any of those in the list, and once another one when that fails.
+struct Load {
+    places: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<(usize, Vec<String>)>>,
+}
+
+impl Load {
+    fn start(client: &reqwest::Client, places: &[&str]) -> Self {
+        let places = Arc::new(Mutex::new(
+            places.iter().map(|&place| place.to_owned()).collect::<Vec<_>>(),
+        ));
+        let stop = Arc::new(AtomicBool::new(false));
+        let tasks = (0..4)
+            .map(|first| {
+                let (client, places, stop) = (client.clone(), Arc::clone(&places), Arc::clone(&stop));
+                tokio::spawn(async move {
+                    let (mut answered, mut lost) = (0, Vec::new());
+                    let mut turn: usize = first;
+                    while !stop.load(Ordering::SeqCst) {
+                        turn += 1;
+                        let mut faults = Vec::new();
+                        for attempt in 0..2 {
+                            let place = {
+                                let places = places.lock().unwrap_or_else(PoisonError::into_inner);
+                                places
+                                    .get((turn + attempt) % places.len().max(1))
+                                    .cloned()
+                                    .unwrap_or_default()
+                            };
+                            match served(&client, &place, "cat").await {
+                                Ok(Some(_)) => {
+                                    faults.clear();
+                                    answered += 1;
+                                    break;
+                                }
+                                Ok(None) => faults.push(format!("{place}: not served")),
+                                Err(error) => faults.push(format!("{place}: {error:#}")),
+                            }
+                        }
+                        if !faults.is_empty() {
+                            lost.push(faults.join(", then "));
+                        }
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    (answered, lost)
+                })
+            })
+            .collect();
+        Self { places, stop, tasks }
+    }
+
+    fn replace(&self, places: &[&str]) {
+        let mut current = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = places.iter().map(|&place| place.to_owned()).collect();
+    }
+
+    async fn end(self) -> Result<(usize, Vec<String>)> {
+        self.stop.store(true, Ordering::SeqCst);
+        let (mut answered, mut lost) = (0, Vec::new());
+        for task in self.tasks {
+            let (more, faults) = task.await?;
+            answered += more;
+            lost.extend(faults);
+        }
+        Ok((answered, lost))
+    }
+}
+
+/// No request is lost when the leader dies, nor while replicas are replaced.
+async fn replaced_under_load(lab: &Lab) -> Result<()> {
+    let elected = ["--leader-elect"];
+    let mut replicas = BTreeMap::new();
+    for name in ["a", "b", "c", "d"] {
+        let cache = lab.folder().join(name);
+        replicas.insert(name, Process::prepare(lab, name, &cache, &elected)?);
+    }
+    let place = |replicas: &BTreeMap<&str, Process>, name: &str| replicas[name].content.clone();
+    let start = async |replicas: &mut BTreeMap<&str, Process>, name: &'static str| -> Result<()> {
+        let process = replicas.get_mut(name).context("no such replica")?;
+        process.start(lab)?;
+        process.ready().await
+    };
+    start(&mut replicas, "a").await?;
+    let reference = push(lab, "cat", 0, 1 << 20).await?;
+    create(lab, "cat", &reference).await?;
+    settled(lab, "cat", "Succeeded").await?;
+    start(&mut replicas, "b").await?;
+    let (a, b, c, d) = (
+        place(&replicas, "a"),
+        place(&replicas, "b"),
+        place(&replicas, "c"),
+        place(&replicas, "d"),
+    );
+    let client = client(lab).await?;
+    let load = Load::start(&client, &[&a, &b]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    // The leader dies: whoever asked it asks the other one.
+    replicas.get_mut("a").context("a")?.kill();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    load.replace(&[&b]);
+    start(&mut replicas, "a").await?;
+    load.replace(&[&a, &b]);
+
+    // A rolling upgrade: a new replica counts once it is ready, and only then an old one is told to go.
+    start(&mut replicas, "c").await?;
+    load.replace(&[&a, &b, &c]);
+    replicas.get_mut("b").context("b")?.stop().await?;
+    load.replace(&[&a, &c]);
+    start(&mut replicas, "d").await?;
+    load.replace(&[&a, &c, &d]);
+    replicas.get_mut("a").context("a")?.stop().await?;
+    load.replace(&[&c, &d]);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (answered, lost) = load.end().await?;
+    eprintln!("{answered} requests answered, {} lost", lost.len());
+    ensure!(lost.is_empty(), "{lost:?}");
+    ensure!(answered > 50, "only {answered} requests were made");
+    drop(replicas);
+    // The lease of the one that was killed has not run out, so nobody leads: this one does not ask who leads.
+    let mut last = Process::prepare(lab, "last", &lab.folder().join("last"), &[])?;
+    last.start(lab)?;
+    remove(lab).await?;
+    last.stop().await
+}
+
+/// A small file system in memory; gone with this value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: PathBuf, size: &str) -> Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&folder)
+            .status()?;
+        ensure!(status.success(), "cannot mount a small file system");
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A full disk costs the new content and nothing else.
+async fn full_disk(lab: &Lab) -> Result<()> {
+    if !geteuid().is_root() {
+        eprintln!("only root may mount a small file system; the full disk is not tried");
+        return Ok(());
+    }
+    let disk = SmallDisk::mount(lab.folder().join("small"), "16m")?;
+    let mut process = Process::prepare(lab, "small", &disk.0, &[])?;
+    process.start(lab)?;
+    process.ready().await?;
+    let client = client(lab).await?;
+    let reference = push(lab, "cat", 0, 1 << 20).await?;
+    create(lab, "cat", &reference).await?;
+    settled(lab, "cat", "Succeeded").await?;
+    for (round, bytes) in [(1, 12 << 20), (2, 40 << 20)] {
+        // Too large for the disk while it is stored, and while it is pulled.
+        push(lab, "cat", round, bytes).await?;
+        touch(lab, "cat", round).await?;
+        let catalog = settled(lab, "cat", "Retrying").await?;
+        let message =
+            conditions::find(catalog.conditions(), conditions::PROGRESSING).map(|c| c.message.clone());
+        ensure!(
+            message
+                .as_ref()
+                .is_some_and(|message| message.contains("No space left on device")),
+            "{message:?}"
+        );
+        let now = served(&client, &process.content, "cat").await?;
+        ensure!(
+            now.is_some_and(|(round, _)| round == "round-0"),
+            "the last good content is gone"
+        );
+    }
+    push(lab, "cat", 3, 1 << 20).await?;
+    touch(lab, "cat", 3).await?;
+    settled(lab, "cat", "Succeeded").await?;
+    let now = served(&client, &process.content, "cat").await?;
+    ensure!(now.is_some_and(|(round, _)| round == "round-3"));
+    tidy(&disk.0, "cat").await?;
+    process.stop().await
+}

@@ -1,0 +1,458 @@
+//! Where images come from, shown against a real registry with TLS and passwords: credentials, authorities, mirrors,
+//! signature policies, proxies.
+#![expect(
+    clippy::unwrap_used,
+    reason = "what cannot be set up or parsed fails the test, wherever it happens"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result, ensure};
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use olm_image::{
+    Access, Credential, Credentials, Digest, ImageBuilder, Images, LayerBuilder, Limits, Options, Pinned,
+    Platform, Policy, Reference, Registries,
+};
+use olm_test::registry::{Registry, Server};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A registry, and clients that do and do not know its authority.
+struct Place {
+    server: Server,
+    authorities: TempDir,
+}
+
+impl Place {
+    async fn start() -> Result<Self> {
+        olm_platform::crypto::install();
+        let server = Server::start().await?;
+        let authorities = TempDir::new()?;
+        std::fs::copy(&server.registry().ca, authorities.path().join("ca.crt"))?;
+        Ok(Self { server, authorities })
+    }
+
+    fn registry(&self) -> &Registry {
+        self.server.registry()
+    }
+
+    fn images(&self) -> Images {
+        images(Some(self.authorities.path().to_owned()))
+    }
+
+    /// Pushes a small image and returns its reference by digest, as the registry with TLS knows it.
+    async fn push(&self, name: &str) -> Result<Pinned> {
+        let mut layer = LayerBuilder::new();
+        layer.bytes("manifests/a.yaml", format!("name: {name}"), 0o644)?;
+        let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
+        let reference = Reference::parse(&format!("{}/{name}", self.registry().tls))?;
+        Ok(self.images().push(&reference, &image, &Access::default()).await?)
+    }
+}
+
+fn images(authorities: Option<PathBuf>) -> Images {
+    Images::new(Options {
+        authorities,
+        ..Options::new("olm-test")
+    })
+}
+
+/// Pulls an image to its last byte; the error is the whole chain of causes.
+async fn pull(images: &Images, reference: &str, access: &Access) -> Result<Digest, String> {
+    let reference = Reference::parse(reference).unwrap();
+    let pinned = images
+        .resolve(&reference, access)
+        .await
+        .map_err(|error| chain(&error))?;
+    let limits = Limits::bundle();
+    images
+        .bundle(&pinned, access, &limits)
+        .await
+        .map_err(|error| chain(error.as_ref()))?;
+    Ok(pinned.digest().clone())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn fails(result: Result<Digest, String>, expected: &str) -> Result<()> {
+    match result {
+        Err(error) if error.contains(expected) => Ok(()),
+        other => anyhow::bail!("wanted {expected:?}, got {other:?}"),
+    }
+}
+
+fn password(registry: &Registry, password: &str) -> Credential {
+    Credential::Password {
+        username: registry.username.clone(),
+        password: password.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_password_opens_what_its_key_covers() -> Result<()> {
+    let place = Place::start().await?;
+    let registry = place.registry();
+    for name in ["team/app:v1", "team/app/deep:v1", "teammate:v1"] {
+        place.push(name).await?;
+    }
+    let with = |entries: &[(String, &str)]| {
+        let mut credentials = Credentials::default();
+        for (key, text) in entries {
+            credentials.insert(key, password(registry, text));
+        }
+        Access {
+            credentials: Arc::new(credentials),
+            ..Access::default()
+        }
+    };
+    let images = place.images();
+    let name = |rest: &str| format!("{}/{rest}", registry.auth);
+    let host = registry.auth.clone();
+    let none = with(&[]);
+    fails(
+        pull(&images, &name("team/app:v1"), &none).await,
+        "refuses anonymous access",
+    )?;
+    let wrong = with(&[(host.clone(), "wrong")]);
+    fails(
+        pull(&images, &name("team/app:v1"), &wrong).await,
+        "refuses the given credentials",
+    )?;
+    let right = with(&[(host.clone(), &registry.password)]);
+    pull(&images, &name("team/app:v1"), &right)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    // The longest key counts, whole path components at a time.
+    let longest = with(&[(host, "wrong"), (name("team/app"), &registry.password)]);
+    for covered in ["team/app:v1", "team/app/deep:v1"] {
+        pull(&images, &name(covered), &longest)
+            .await
+            .map_err(anyhow::Error::msg)?;
+    }
+    fails(
+        pull(&images, &name("teammate:v1"), &longest).await,
+        "refuses the given credentials",
+    )?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_registry_has_to_prove_who_it_is() -> Result<()> {
+    let place = Place::start().await?;
+    let registry = place.registry();
+    place.push("app:v1").await?;
+    let tls = format!("{}/app:v1", registry.tls);
+    let plain = format!("{}/app:v1", registry.address);
+    let stranger = images(None);
+    let verified = Access::default();
+    fails(pull(&stranger, &tls, &verified).await, "cannot reach registry")?;
+    fails(pull(&stranger, &plain, &verified).await, "cannot reach registry")?;
+    pull(&place.images(), &tls, &verified)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    // Not to whom the configuration trusts without a proof.
+    for (reference, address) in [(&tls, &registry.tls), (&plain, &registry.address)] {
+        let text = format!("registry = [{{ location = \"{address}\", insecure = true }}]");
+        let access = configured(&text)?;
+        pull(&stranger, reference, &access)
+            .await
+            .map_err(anyhow::Error::msg)?;
+    }
+    Ok(())
+}
+
+fn configured(text: &str) -> Result<Access> {
+    Ok(Access {
+        registries: Arc::new(Registries::parse([("registries.conf", text)])?),
+        ..Access::default()
+    })
+}
+
+#[tokio::test]
+async fn the_configuration_of_registries_says_where_images_come_from() -> Result<()> {
+    let place = Place::start().await?;
+    let registry = place.registry();
+    let pushed = place.push("copy/app:v1").await?;
+    let images = place.images();
+    // Nobody listens there.
+    let gone = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    let text = format!(
+        r#"
+        [[registry]]
+        prefix = "origin.example/team"
+        location = "{gone}"
+        [[registry.mirror]]
+        location = "{gone}/first"
+        [[registry.mirror]]
+        location = "{tls}/copy"
+        [[registry]]
+        prefix = "digests.example"
+        location = "{gone}"
+        mirror-by-digest-only = true
+        mirror = [{{ location = "{tls}/copy" }}]
+        [[registry]]
+        prefix = "moved.example"
+        location = "{tls}/copy"
+        [[registry]]
+        prefix = "moved.example/blocked"
+        blocked = true
+        "#,
+        tls = registry.tls,
+    );
+    let access = configured(&text)?;
+    for reference in [
+        "origin.example/team/app:v1".to_owned(),
+        "moved.example/app:v1".to_owned(),
+        format!("digests.example/app@{}", pushed.digest()),
+    ] {
+        let digest = pull(&images, &reference, &access)
+            .await
+            .map_err(anyhow::Error::msg)?;
+        ensure!(digest == *pushed.digest(), "{reference}");
+    }
+    let blocked = pull(&images, "moved.example/blocked/app:v1", &access).await;
+    fails(
+        blocked,
+        "the configuration of registries blocks `moved.example/blocked`",
+    )?;
+    ensure!(
+        Reference::parse("app:v1").is_err(),
+        "a short name could be anybody's image"
+    );
+    Ok(())
+}
+
+/// A key pair: the public key in PEM, and what signs.
+fn key() -> Result<(String, EcdsaKeyPair)> {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)?;
+    let der: PublicKeyX509Der<'_> = pair.public_key().as_der()?;
+    let body = STANDARD.encode(der.as_ref());
+    Ok((
+        format!("-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n"),
+        pair,
+    ))
+}
+
+/// Puts a signature beside an image as cosign does: an image at the tag `sha256-HEX.sig` of the same repository.
+async fn sign(registry: &Registry, repository: &str, digest: &Digest, pair: &EcdsaKeyPair) -> Result<()> {
+    let payload = json!({
+        "critical": {
+            "identity": { "docker-reference": format!("{}/{repository}", registry.tls) },
+            "image": { "docker-manifest-digest": digest.to_string() },
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    })
+    .to_string();
+    let signature = pair.sign(&SystemRandom::new(), payload.as_bytes())?;
+    let client = reqwest::Client::new();
+    let base = format!("http://{}/v2/{repository}", registry.address);
+    for blob in ["{}", payload.as_str()] {
+        let begun = client
+            .post(format!("{base}/blobs/uploads/"))
+            .send()
+            .await?
+            .error_for_status()?;
+        let place = begun
+            .headers()
+            .get("location")
+            .context("no place to upload to")?
+            .to_str()?;
+        let query = [("digest", Digest::of(blob.as_bytes()).to_string())];
+        let mut url = reqwest::Url::parse(place)?;
+        url.query_pairs_mut().extend_pairs(&query);
+        client
+            .put(url)
+            .body(blob.to_owned())
+            .send()
+            .await?
+            .error_for_status()?;
+    }
+    let descriptor = |kind: &str, blob: &str| json!({ "mediaType": kind, "digest": Digest::of(blob.as_bytes()).to_string(), "size": blob.len() });
+    let mut layer = descriptor("application/vnd.dev.cosign.simplesigning.v1+json", &payload);
+    layer["annotations"] =
+        json!({ "dev.cosignproject.cosign/signature": STANDARD.encode(signature.as_ref()) });
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": descriptor("application/vnd.oci.image.config.v1+json", "{}"),
+        "layers": [layer],
+    });
+    let tag = format!("{}.sig", digest.to_string().replace(':', "-"));
+    client
+        .put(format!("{base}/manifests/{tag}"))
+        .header("content-type", "application/vnd.oci.image.manifest.v1+json")
+        .body(manifest.to_string())
+        .send()
+        .await?
+        .error_for_status()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
+    let place = Place::start().await?;
+    let registry = place.registry();
+    let (public, pair) = key()?;
+    let (_, stranger) = key()?;
+    let signed = place.push("team/signed:v1").await?;
+    sign(registry, "team/signed", signed.digest(), &pair).await?;
+    let forged = place.push("team/forged:v1").await?;
+    sign(registry, "team/forged", forged.digest(), &stranger).await?;
+    let bare = place.push("team/bare:v1").await?;
+
+    let scope = |rest: &str| format!("{}/{rest}", registry.tls);
+    let requirement = |more: Value| {
+        let mut requirement = json!({ "type": "sigstoreSigned", "keyPath": "/keys/team.pub" });
+        requirement
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!([requirement])
+    };
+    let access = |policy: Value| -> Result<Access> {
+        let policy = Policy::parse(&policy.to_string(), |_| Ok(public.clone().into_bytes()))?;
+        Ok(Access {
+            policy: Arc::new(policy),
+            ..Access::default()
+        })
+    };
+    let team = access(json!({
+        "default": [{ "type": "reject" }],
+        "transports": { "docker": {
+            scope("team"): requirement(json!({})),
+            scope("open"): [{ "type": "insecureAcceptAnything" }],
+            scope("old"): [{ "type": "signedBy", "keyType": "GPGKeys", "keyPath": "/keys/old.gpg" }],
+        } },
+    }))?;
+    let cache = TempDir::new()?;
+    let images = Images::new(Options {
+        authorities: Some(place.authorities.path().to_owned()),
+        bundle_cache: Some(cache.path().to_owned()),
+        ..Options::new("olm-test")
+    });
+    // What was fetched when nobody asked for signatures is no way around them.
+    for name in ["team/signed:v1", "team/bare:v1"] {
+        pull(&images, &scope(name), &Access::default())
+            .await
+            .map_err(anyhow::Error::msg)?;
+    }
+    for reference in [scope("team/signed:v1"), signed.to_string()] {
+        pull(&images, &reference, &team)
+            .await
+            .map_err(anyhow::Error::msg)?;
+    }
+    for reference in [scope("team/bare:v1"), bare.to_string()] {
+        fails(
+            pull(&images, &reference, &team).await,
+            "there is none at tag sha256-",
+        )?;
+    }
+    fails(
+        pull(&images, &scope("team/forged:v1"), &team).await,
+        "it was not made with a key of the policy",
+    )?;
+    for (name, expected) in [
+        ("open/app:v1", None),
+        ("old/app:v1", Some("asks for `signedBy`")),
+        (
+            "other/app:v1",
+            Some("the signature policy rejects it (scope default)"),
+        ),
+    ] {
+        place.push(name).await?;
+        let result = pull(&images, &scope(name), &team).await;
+        match expected {
+            None => drop(result.map_err(anyhow::Error::msg)?),
+            Some(expected) => fails(result, expected)?,
+        }
+    }
+    // A signature about another name does not count.
+    let elsewhere =
+        json!({ "signedIdentity": { "type": "exactRepository", "dockerRepository": "other.example/app" } });
+    let exact = access(json!({ "default": requirement(elsewhere) }))?;
+    fails(pull(&images, &signed.to_string(), &exact).await, "it is about")
+}
+
+/// Set in the process that pulls through the proxy of its environment.
+const CHILD: &str = "OLM_TEST_PROXIED_REFERENCE";
+const CHILD_AUTHORITIES: &str = "OLM_TEST_PROXIED_AUTHORITIES";
+
+#[tokio::test]
+async fn the_proxy_of_the_environment_is_used() -> Result<()> {
+    if let Ok(reference) = std::env::var(CHILD) {
+        olm_platform::crypto::install();
+        let images = images(Some(std::env::var(CHILD_AUTHORITIES)?.into()));
+        return pull(&images, &reference, &Access::default())
+            .await
+            .map(drop)
+            .map_err(anyhow::Error::msg);
+    }
+    let place = Place::start().await?;
+    place.push("app:v1").await?;
+    let proxy = TcpListener::bind("127.0.0.1:0").await?;
+    let address = proxy.local_addr()?;
+    let tunnels = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&tunnels);
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = proxy.accept().await {
+            counter.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(tunnel(stream));
+        }
+    });
+    let run = async |exempt: &str| -> Result<usize> {
+        let before = tunnels.load(Ordering::SeqCst);
+        let output = tokio::process::Command::new(std::env::current_exe()?)
+            .args(["--exact", "the_proxy_of_the_environment_is_used"])
+            .env(CHILD, format!("{}/app:v1", place.registry().tls))
+            .env(CHILD_AUTHORITIES, place.authorities.path())
+            .env("HTTPS_PROXY", format!("http://{address}"))
+            .env("https_proxy", format!("http://{address}"))
+            .env("NO_PROXY", exempt)
+            .env("no_proxy", exempt)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        Ok(tunnels.load(Ordering::SeqCst) - before)
+    };
+    ensure!(run("other.example").await? > 0, "the proxy was not asked");
+    ensure!(
+        run("127.0.0.1").await? == 0,
+        "the proxy was asked for what is exempt from it"
+    );
+    serving.abort();
+    Ok(())
+}
+
+/// Serves one `CONNECT`.
+async fn tunnel(stream: TcpStream) -> Result<()> {
+    let mut client = BufReader::new(stream);
+    let mut target = String::new();
+    let mut line = String::new();
+    while client.read_line(&mut line).await? > 2 {
+        if let Some(rest) = line.strip_prefix("CONNECT ") {
+            target = rest.split(' ').next().unwrap_or_default().to_owned();
+        }
+        line.clear();
+    }
+    let mut server = TcpStream::connect(target).await?;
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    tokio::io::copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}
