@@ -23,6 +23,7 @@ pub mod csv;
 mod dependencies;
 pub mod format;
 mod install_modes;
+pub mod media_type;
 pub mod names;
 pub mod package_manifest;
 mod parse;
@@ -40,5 +41,6 @@ pub use install_modes::{InstallMode, InstallModes, TargetError, TargetNamespaces
 pub use parse::{BundleFiles, ParseError, parse};
 pub use prepare::{Prepared, Refusal, Request, prepare};
 pub use properties::Property;
+pub use render::certificates::UnknownProvider;
 pub use render::{CertificateProvider, DeploymentConfig, Options, RenderError, Rendered, render, render_for};
 pub use validate::{Finding, Rule};

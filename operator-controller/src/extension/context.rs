@@ -1,6 +1,6 @@
 //! What every run over a ClusterExtension needs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
-use olm_bundle::CertificateProvider;
 
 use super::facts::Known;
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
+use crate::certificates::choose::Providers;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, Accounts};
 use crate::cluster::permissions::Reviews;
@@ -63,8 +63,8 @@ pub struct Context {
     pub accounts: Arc<Accounts>,
     /// What accounts may do.
     pub reviews: Arc<Reviews>,
-    /// Who makes certificates for webhooks here, and when that was found out.
-    pub certificates: Mutex<Option<(Instant, Option<CertificateProvider>)>>,
+    /// Who besides ourselves could provide certificates, and when that was found out.
+    pub certificates: Mutex<Option<(Instant, Providers)>>,
     /// What was found out of the cluster itself.
     pub known: Known,
     /// What the last run over each extension saw and did.
@@ -76,6 +76,8 @@ pub struct Context {
 pub struct Memory {
     /// Everything that the newest revision follows from, when it was last found to be the wanted one.
     pub settled: Option<String>,
+    /// The OperatorConditions that its revisions name, when the others were last removed.
+    pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
     /// Whether a change of another extension may lead to another outcome.

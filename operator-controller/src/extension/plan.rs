@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
 use super::context::controller;
@@ -25,7 +26,7 @@ const LABEL_LENGTH: usize = 63;
 /// down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
-const OURS: [&str; 7] = [
+const OURS: [&str; 9] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
     annotation::BUNDLE_VERSION,
@@ -33,6 +34,8 @@ const OURS: [&str; 7] = [
     annotation::BUNDLE_REFERENCE,
     annotation::PROPERTIES,
     annotation::SERVICE_ACCOUNT,
+    annotation::CERTIFICATE_PROVIDER,
+    annotation::OPERATOR_CONDITION,
 ];
 
 /// What a revision is to hold.
@@ -46,6 +49,10 @@ pub struct Wanted<'a> {
     pub bundle: &'a BundleIdentity,
     /// The bundle's properties, a JSON list.
     pub properties: Option<&'a str>,
+    /// Who provides its certificates, when it needs any.
+    pub certificates: Option<CertificateProvider>,
+    /// The name of the OperatorCondition that the operator is told.
+    pub operator_condition: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
@@ -249,7 +256,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
             .spec
             .progress_deadline_minutes
             .filter(|minutes| *minutes > 0),
-        progression_probes: probes(),
+        progression_probes: probes(wanted.groups),
         collision_protection: wanted.adopt,
     };
     let mut set = ClusterObjectSet::new(name, spec);
@@ -273,7 +280,10 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
         ]
         .map(text),
     );
+    let certificates = wanted.certificates.map(|provider| provider.to_string());
     let optional = [
+        (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
+        (annotation::OPERATOR_CONDITION, wanted.operator_condition),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
         (annotation::PROPERTIES, wanted.properties),
     ];
@@ -304,6 +314,7 @@ mod tests {
         extension: ClusterExtension,
         account: AccountName,
         bundle: BundleIdentity,
+        certificates: Option<CertificateProvider>,
         groups: Vec<Group>,
         adopt: CollisionProtection,
     }
@@ -328,6 +339,7 @@ mod tests {
                 extension,
                 account: "ns/acc".parse().unwrap(),
                 bundle,
+                certificates: None,
                 groups,
                 adopt: CollisionProtection::Prevent,
             }
@@ -343,6 +355,8 @@ mod tests {
                 account: &self.account,
                 bundle: &self.bundle,
                 properties: Some("[]"),
+                certificates: self.certificates,
+                operator_condition: Some("pkg.v1"),
                 groups: &self.groups,
                 adopt: self.adopt,
                 system_namespace: "system",
@@ -509,6 +523,21 @@ mod tests {
     }
 
     #[test]
+    fn who_provides_certificates_and_what_the_operator_is_told_stand_on_the_revision() {
+        let mut case = Case::new();
+        let first = case.create(&[]);
+        assert_eq!(first.annotation(annotation::CERTIFICATE_PROVIDER), None);
+        assert_eq!(first.annotation(annotation::OPERATOR_CONDITION), Some("pkg.v1"));
+        case.certificates = Some(CertificateProvider::SelfSigned);
+        let patched = case.patched(&first);
+        assert_eq!(
+            patched.annotation(annotation::CERTIFICATE_PROVIDER),
+            Some("self-signed")
+        );
+        case.keeps(&patched);
+    }
+
+    #[test]
     fn an_archived_or_deleted_revision_is_not_brought_back() {
         let case = Case::new();
         let mut first = case.create(&[]);
@@ -552,6 +581,8 @@ mod tests {
             account: &case.account,
             bundle: &case.bundle,
             properties: None,
+            certificates: None,
+            operator_condition: None,
             groups: &[],
             adopt: CollisionProtection::Prevent,
             system_namespace: "system",

@@ -24,7 +24,9 @@ use super::wishes::Wishes;
 use super::write::Written;
 use super::{account, facts, finalizers, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
+use crate::certificates::layout;
 use crate::cluster::identity::AccountName;
+use crate::conditions::{hold, records};
 use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
@@ -121,6 +123,14 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         }
     };
     let resolution = resolve(context, extension, revisions).await;
+    let resolution = hold::hold(context, extension, revisions, resolution).await;
+    if let Err(error) = records::tidy(context, extension, revisions).await {
+        tracing::debug!(
+            extension = extension.name(),
+            error = &error as &dyn std::error::Error,
+            "cannot remove OperatorConditions of former bundles"
+        );
+    }
     let written = match resolution.target {
         _ if asked.wishes.writes == Writes::Paused => Err(pause(context, extension, revisions).await),
         Ok(target) => revise(context, extension, revisions, &asked, &target)
@@ -193,7 +203,7 @@ async fn revise(
     target: &Target,
 ) -> Result<Option<Started>, Failure> {
     let account = &asked.account;
-    let certificates = render::certificates(context).await?;
+    let certificates = render::certificates(context, revisions).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
     let inputs = format!(
         "{:?} {account} {:?} {pinned} {certificates:?} {:?}",
@@ -205,25 +215,20 @@ async fn revise(
     if disturbed.is_none() && context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
         return Ok(None);
     }
-    let image = match context.bundles.fetch(&pinned).await {
-        Ok(image) => image,
-        // What is there stays as it is.
-        Err(error) if target.origin == Origin::Installed => {
-            tracing::debug!(
-                extension = extension.name(),
-                error = &error as &dyn std::error::Error,
-                "bundle cannot be fetched"
-            );
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
+    let fetched = context.bundles.fetch(&pinned).await;
+    let Some(image) = unless_installed(fetched, extension, target)? else {
+        return Ok(None);
     };
-    let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
+    let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
+    let wishes = (certificates, condition.clone());
+    let prepared = render::render(context.gates, wishes, Arc::clone(extension), image).await?;
     if target.origin == Origin::Catalog {
         facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
     }
+    let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.all_properties_text();
     let objects = prepared.rendered.into_objects();
+    let accounts = records::accounts(&objects);
     let (package, version) = (
         target.bundle.package.as_str(),
         target.bundle.metadata.version.as_str(),
@@ -241,6 +246,8 @@ async fn revise(
         account,
         bundle: &target.bundle,
         properties: properties.as_deref(),
+        certificates,
+        operator_condition: condition.as_deref(),
         groups: &groups,
         adopt: asked.wishes.adopt,
         system_namespace: &context.system_namespace,
@@ -248,11 +255,16 @@ async fn revise(
     let plan = plan(&wanted, revisions, &context.others(extension))?;
     let warnings = match &plan {
         Plan::Create { .. } => {
-            let objects: Vec<_> = groups.iter().flat_map(|group| &group.objects).collect();
+            let objects = || groups.iter().flat_map(|group| &group.objects);
+            let secrets = layout::secrets(certificates, objects());
+            let objects: Vec<_> = objects().chain(&secrets).collect();
             preflight::check(context, extension, account, &asked.wishes, &objects).await?
         }
         Plan::Keep { .. } | Plan::Patch { .. } => None,
     };
+    if condition.is_some() {
+        records::bind(&context.client, extension, &accounts).await?;
+    }
     let written = write::write(&context.client, &context.system_namespace, &plan).await?;
     if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
         let restored = write::restore(&context.client, &context.system_namespace, latest, parcels).await?;
@@ -289,6 +301,25 @@ async fn revise(
                 warnings,
             }))
         }
+    }
+}
+
+/// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.
+fn unless_installed<T>(
+    fetched: Result<T, FetchError>,
+    extension: &ClusterExtension,
+    target: &Target,
+) -> Result<Option<T>, FetchError> {
+    match fetched {
+        Err(error) if target.origin == Origin::Installed => {
+            tracing::debug!(
+                extension = extension.name(),
+                error = &error as &dyn std::error::Error,
+                "bundle cannot be fetched"
+            );
+            Ok(None)
+        }
+        other => other.map(Some),
     }
 }
 
