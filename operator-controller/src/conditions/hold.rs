@@ -81,6 +81,7 @@ pub async fn hold(
         resolution.target = Ok(Target {
             bundle: installed,
             origin: Origin::Installed,
+            declared: Vec::new(),
         });
         resolution.problem = Some(Failure::from(error));
     }
