@@ -15,6 +15,7 @@ use olm_resolve::deprecation::Messages;
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
 use super::failure::{Failure, Severity, StageError, chain};
+use super::pack::Parcel;
 use super::phases::{Marks, phases};
 use super::plan::{Plan, Wanted, plan};
 use super::resolve::{Origin, Target, resolve};
@@ -267,14 +268,7 @@ async fn revise(
     }
     let written = write::write(&context.client, &context.system_namespace, &plan).await?;
     if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
-        let restored = write::restore(&context.client, &context.system_namespace, latest, parcels).await?;
-        if !restored.is_empty() {
-            tracing::warn!(
-                revision = latest.name(),
-                secrets = restored.join(", "),
-                "made lost Secrets again"
-            );
-        }
+        restore(context, latest, parcels).await?;
     }
     let settled = matches!(plan, Plan::Keep { .. }).then_some(inputs);
     context.memorise(extension.name(), |memory| memory.settled = settled);
@@ -304,12 +298,25 @@ async fn revise(
     }
 }
 
+/// Makes the content Secrets of a revision again that are gone.
+async fn restore(context: &Context, set: &ClusterObjectSet, parcels: &[Parcel]) -> Result<(), Failure> {
+    let restored = write::restore(&context.client, &context.system_namespace, set, parcels).await?;
+    if !restored.is_empty() {
+        tracing::warn!(
+            revision = set.name(),
+            secrets = restored.join(", "),
+            "made lost Secrets again"
+        );
+    }
+    Ok(())
+}
+
 /// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.
 fn unless_installed<T>(
     fetched: Result<T, FetchError>,
     extension: &ClusterExtension,
     target: &Target,
-) -> Result<Option<T>, FetchError> {
+) -> Result<Option<T>, Failure> {
     match fetched {
         Err(error) if target.origin == Origin::Installed => {
             tracing::debug!(
@@ -319,7 +326,7 @@ fn unless_installed<T>(
             );
             Ok(None)
         }
-        other => other.map(Some),
+        other => Ok(Some(other?)),
     }
 }
 
