@@ -59,6 +59,16 @@ pub mod annotation {
     pub const REVISION: &str = "olm.operatorframework.io/revision";
     /// `NAMESPACE/NAME` of the account that a revision is applied and taken down under.
     pub const SERVICE_ACCOUNT: &str = "olm.operatorframework.io/service-account";
+    /// Who provides the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
+    /// revisions whose bundle has any.
+    pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
+    /// Name of the Secret for the certificate of this Service, which we make. On Services.
+    pub const SERVING_CERTIFICATE: &str = "olm.operatorframework.io/serving-certificate";
+    /// `NAMESPACE/NAME` of the Secret whose authority is to be trusted by the API server when it calls what this object
+    /// registers; we write it into the object. On webhook configurations, CRDs and APIServices.
+    pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
+    /// Name of the OperatorCondition that the bundle's operator is told. On revisions.
+    pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
     /// Which set of features a CRD was made for.
     pub const GENERATOR: &str = "olm.operatorframework.io/generator";
     /// Which set of features the managers were deployed with.
@@ -103,6 +113,8 @@ pub mod finalizer {
 pub mod field_manager {
     /// Of managed objects.
     pub const OBJECTS: &str = "olm.operatorframework.io";
+    /// Of Secrets with certificates that we make, and of the authorities that we write into objects.
+    pub const CERTIFICATES: &str = "olm.operatorframework.io/certificates";
     /// Of revisions, forced.
     pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
     /// Of dry runs.
@@ -131,6 +143,24 @@ pub mod certificate {
     pub const OPERATOR_CONTROLLER_SECRET: &str = "operator-controller-self-signed";
     /// ConfigMap with operator-controller's authority under `ca.crt`, for those who scrape its metrics.
     pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
+}
+
+/// OperatorConditions, by which operators say whether they may be upgraded (requirement 8.01).
+pub mod operator_condition {
+    /// The API group.
+    pub const GROUP: &str = "operators.coreos.com";
+    /// The API version that is written; OLM classic serves it too.
+    pub const VERSION: &str = "v2";
+    /// The kind.
+    pub const KIND: &str = "OperatorCondition";
+    /// The resource.
+    pub const PLURAL: &str = "operatorconditions";
+    /// The environment variable that tells an operator the name of its OperatorCondition.
+    pub const ENVIRONMENT: &str = "OPERATOR_CONDITION_NAME";
+    /// The ClusterRole that lets an operator write its OperatorCondition; bound by us in the operator's namespace.
+    pub const EDITOR_ROLE: &str = "operator-controller-operator-condition-editor";
+    /// The condition with which an operator holds its upgrade back while it is `False` (requirement 8.03).
+    pub const UPGRADEABLE: &str = "Upgradeable";
 }
 
 /// Types of properties that bundles carry.

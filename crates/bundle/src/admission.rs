@@ -6,7 +6,7 @@ use crate::dependencies::DeclaredIn;
 use crate::install_modes::{InstallMode, InstallModes};
 use crate::parse::object_name;
 
-/// Whether somebody provides certificates for webhooks.
+/// Whether somebody provides certificates for webhooks and aggregated APIs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Webhooks {
     /// Nobody does: bundles with webhooks are refused.
@@ -45,8 +45,11 @@ pub enum Unsupported {
         annotation_keys::CHANNELS
     )]
     NoChannel,
-    /// The bundle brings aggregated APIs.
-    #[error("unsupported bundle: apiServiceDefintions are not supported: {}", .0.join(", "))]
+    /// The bundle brings aggregated APIs and nobody provides their certificates.
+    #[error(
+        "unsupported bundle: apiServiceDefintions are not supported: no certificate provider is configured for {}",
+        .0.join(", ")
+    )]
     ApiServices(Vec<String>),
     /// The bundle brings webhooks and nobody provides their certificates.
     #[error(
@@ -113,12 +116,10 @@ impl Bundle {
         if self.annotations.channels().next().is_none() {
             found.push(Unsupported::NoChannel);
         }
-        if !spec.api_service_definitions.owned.is_empty() {
+        if support.webhooks == Webhooks::Refused && !spec.api_service_definitions.owned.is_empty() {
             let names = spec.api_service_definitions.owned.iter();
             found.push(Unsupported::ApiServices(
-                names
-                    .map(|api| format!("{:?}", api_service_name(&api.name, &api.version, &api.group)))
-                    .collect(),
+                names.map(|api| format!("{:?}", api.api_service_name())).collect(),
             ));
         }
         if support.webhooks == Webhooks::Refused && !spec.webhook_definitions.is_empty() {
@@ -162,14 +163,6 @@ impl Bundle {
                 .map(|(name, version)| Unsupported::DefinitionVersion { name, version }),
         );
         found
-    }
-}
-
-fn api_service_name(name: &str, version: &str, group: &str) -> String {
-    if group.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{version}.{group}")
     }
 }
 

@@ -184,6 +184,37 @@ pub struct ApiDescription {
     /// The kind.
     #[serde(default, deserialize_with = "or_default")]
     pub kind: String,
+    /// The deployment that serves it; only owned aggregated APIs name it.
+    #[serde(default, rename = "deploymentName", deserialize_with = "or_default")]
+    pub deployment_name: String,
+    /// The Service's and the container's port; 443 when absent or zero. Only aggregated APIs name it.
+    #[serde(default, rename = "containerPort", deserialize_with = "or_default")]
+    pub container_port: i32,
+}
+
+/// The port that Services of webhooks and aggregated APIs have when nothing else is said.
+const SERVICE_PORT: i32 = 443;
+
+impl ApiDescription {
+    /// The name of the APIService that registers an aggregated API.
+    #[must_use]
+    pub fn api_service_name(&self) -> String {
+        if self.group.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}.{}", self.version, self.group)
+        }
+    }
+
+    /// The port of the Service in front of an aggregated API.
+    #[must_use]
+    pub fn service_port(&self) -> i32 {
+        if self.container_port == 0 {
+            SERVICE_PORT
+        } else {
+            self.container_port
+        }
+    }
 }
 
 /// What a webhook does.
@@ -267,7 +298,7 @@ impl WebhookDefinition {
     #[must_use]
     pub fn service_port(&self) -> i32 {
         if self.container_port == 0 {
-            443
+            SERVICE_PORT
         } else {
             self.container_port
         }
@@ -275,6 +306,25 @@ impl WebhookDefinition {
 }
 
 impl ClusterServiceVersion {
+    /// Whether the API server calls what the deployment serves, so that it needs a certificate.
+    #[must_use]
+    pub fn is_called(&self, deployment: &str) -> bool {
+        let webhooks = self.spec.webhook_definitions.iter().map(|w| &w.deployment_name);
+        let apis = self
+            .spec
+            .api_service_definitions
+            .owned
+            .iter()
+            .map(|api| &api.deployment_name);
+        webhooks.chain(apis).any(|name| name == deployment)
+    }
+
+    /// Whether anything in the bundle needs a certificate.
+    #[must_use]
+    pub fn needs_certificates(&self) -> bool {
+        !self.spec.webhook_definitions.is_empty() || !self.spec.api_service_definitions.owned.is_empty()
+    }
+
     /// The install modes that are supported; an omitted mode is not (requirement 3.32).
     #[must_use]
     pub fn install_modes(&self) -> InstallModes {

@@ -40,5 +40,6 @@ pub use install_modes::{InstallMode, InstallModes, TargetError, TargetNamespaces
 pub use parse::{BundleFiles, ParseError, parse};
 pub use prepare::{Prepared, Refusal, Request, prepare};
 pub use properties::Property;
+pub use render::certificates::UnknownProvider;
 pub use render::{CertificateProvider, DeploymentConfig, Options, RenderError, Rendered, render, render_for};
 pub use validate::{Finding, Rule};

@@ -17,8 +17,10 @@ pub struct Request<'a> {
     pub install_namespace: &'a str,
     /// `spec.config.inline`.
     pub config: Option<&'a Value>,
-    /// Who provides certificates for webhooks; bundles with webhooks are refused without.
+    /// Who provides certificates for webhooks and aggregated APIs; bundles with any are refused without.
     pub certificates: Option<CertificateProvider>,
+    /// The name of the operator's OperatorCondition, when the operator is to be told.
+    pub operator_condition: Option<&'a str>,
     /// Which install modes may be used.
     pub scopes: Scopes,
     /// Whether the user may change the operator's deployments.
@@ -33,6 +35,7 @@ impl<'a> Request<'a> {
             install_namespace,
             config: None,
             certificates: None,
+            operator_condition: None,
             scopes: Scopes::Any,
             deployment_configuration: DeploymentConfiguration::Allowed,
         }
@@ -122,6 +125,7 @@ pub fn prepare(
         request.install_namespace,
         watched.as_deref(),
         request.certificates,
+        request.operator_condition,
         config.deployment,
     )?;
     Ok(Prepared { bundle, rendered })

@@ -3,6 +3,7 @@
 //! Each submodule makes one sort of object; [`render`] runs them in their order. Everything is made from the bundle and
 //! the [`Options`] alone, so that rendering twice gives the same.
 
+pub mod api_services;
 pub mod certificates;
 pub mod definitions;
 pub mod deployment_config;
@@ -29,8 +30,10 @@ pub struct Options {
     pub install_namespace: String,
     /// The namespaces the operator watches.
     pub targets: TargetNamespaces,
-    /// Who provides certificates for webhooks.
+    /// Who provides certificates for webhooks and aggregated APIs.
     pub certificates: Option<CertificateProvider>,
+    /// The name of the operator's OperatorCondition, when the operator is to be told.
+    pub operator_condition: Option<String>,
     /// What the user changes about the operator's deployments.
     pub deployment_config: Option<DeploymentConfig>,
 }
@@ -117,6 +120,7 @@ pub fn render_for(
     install_namespace: &str,
     watch_namespaces: Option<&[String]>,
     certificates: Option<CertificateProvider>,
+    operator_condition: Option<&str>,
     deployment_config: Option<DeploymentConfig>,
 ) -> Result<Rendered, RenderError> {
     check(bundle)?;
@@ -126,6 +130,7 @@ pub fn render_for(
         install_namespace: install_namespace.to_owned(),
         targets,
         certificates,
+        operator_condition: operator_condition.map(str::to_owned),
         deployment_config,
     };
     generate(bundle, &options)
@@ -153,12 +158,14 @@ fn generate(bundle: &Bundle, options: &Options) -> Result<Rendered, RenderError>
     let mut generated = permissions::service_accounts(bundle, options);
     generated.extend(permissions::roles(bundle, options));
     generated.extend(permissions::cluster_roles(bundle, options));
+    generated.extend(api_services::bindings(bundle, options));
     let mut brought = definitions::custom_resource_definitions(bundle, options)?;
     brought.extend(manifests::additional(bundle, options)?);
     let mut operator = deployments::deployments(bundle, options);
     operator.extend(webhooks::validating(bundle, options));
     operator.extend(webhooks::mutating(bundle, options));
     operator.extend(webhooks::services(bundle, options));
+    operator.extend(api_services::registrations(bundle, options));
     operator.extend(certificates::objects(bundle, options));
     let objects = unify::unify([
         (Origin::Generated, generated),

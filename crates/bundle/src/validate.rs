@@ -34,11 +34,13 @@ pub enum Rule {
     WebhookRules,
     /// Additional objects are of a kind that is supported.
     ObjectKind,
+    /// Aggregated APIs have a group and a version, names of their own, and are served by deployments that exist.
+    ApiServices,
 }
 
 impl Rule {
     /// All rules, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::DeploymentUniqueness,
         Self::DeploymentName,
         Self::DefinitionUniqueness,
@@ -52,6 +54,7 @@ impl Rule {
         Self::ConversionOwned,
         Self::WebhookRules,
         Self::ObjectKind,
+        Self::ApiServices,
     ];
 
     /// Where the bundle breaks this rule.
@@ -71,6 +74,7 @@ impl Rule {
             Self::ConversionOwned => webhooks::conversion_owned(bundle),
             Self::WebhookRules => webhooks::rules(bundle),
             Self::ObjectKind => objects::kinds(bundle),
+            Self::ApiServices => webhooks::api_services(bundle),
         };
         messages
             .into_iter()

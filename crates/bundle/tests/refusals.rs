@@ -252,7 +252,9 @@ fn all_reasons_are_given_at_once() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     assert!(
-        lines[0].contains("apiServiceDefintions are not supported: \"v1.g\""),
+        lines[0].contains(
+            "apiServiceDefintions are not supported: no certificate provider is configured for \"v1.g\""
+        ),
         "{text}"
     );
     assert!(

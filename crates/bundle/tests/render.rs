@@ -254,3 +254,203 @@ fn t_3b_01_and_02_annotations_beat_labels() {
     let bundle = olm_bundle::parse(&files, &labels).expect("a sound bundle");
     assert_eq!(bundle.annotations().default_channel(), Some("edge"));
 }
+
+#[test]
+fn our_own_certificates_are_asked_for_by_annotations() {
+    let objects = rendered(&fixture("sieve"), None, Some(CertificateProvider::SelfSigned));
+    let annotation = |kind: &str, name: &str, key: &str| {
+        find(&objects, kind, name)["metadata"]["annotations"][format!("olm.operatorframework.io/{key}")]
+            .clone()
+    };
+    assert_eq!(
+        annotation("Service", "sieve-service", "serving-certificate"),
+        "sieve-service-cert"
+    );
+    for (kind, name) in [
+        ("ValidatingWebhookConfiguration", "vsieve.kitchen.example.com"),
+        ("MutatingWebhookConfiguration", "msieve.kitchen.example.com"),
+        ("CustomResourceDefinition", "sieves.kitchen.example.com"),
+    ] {
+        assert_eq!(
+            annotation(kind, name, "authority-from"),
+            "kitchen/sieve-service-cert",
+            "{kind}"
+        );
+    }
+    let text = Value::from(objects).to_string();
+    assert!(
+        !text.contains("caBundle") && !text.contains("cert-manager"),
+        "{text}"
+    );
+}
+
+#[test]
+fn providers_are_read_as_they_are_written() {
+    for provider in [
+        CertificateProvider::CertManager,
+        CertificateProvider::OpenShiftServiceCa,
+        CertificateProvider::SelfSigned,
+    ] {
+        assert_eq!(provider.to_string().parse(), Ok(provider));
+    }
+    assert!("nobody".parse::<CertificateProvider>().is_err());
+}
+
+/// The sieve with an aggregated API beside its webhooks.
+fn with_api(deployment: &str) -> BundleFiles {
+    let apis = format!(
+        "apiservicedefinitions:\n    owned:\n      - {{name: sifts, group: flour.example.com, version: v1, kind: Sift, \
+         deploymentName: {deployment}, containerPort: 5443}}\n  webhookdefinitions:"
+    );
+    with(
+        fixture("sieve"),
+        "manifests/csv.yaml",
+        "webhookdefinitions:",
+        &apis,
+    )
+}
+
+#[test]
+fn an_aggregated_api_is_registered_served_and_may_ask_who_calls() {
+    let objects = rendered(&with_api("sieve"), None, Some(CertificateProvider::SelfSigned));
+    let registration = find(&objects, "APIService", "v1.flour.example.com");
+    assert_eq!(
+        registration["spec"],
+        json!({
+            "group": "flour.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 15,
+            "service": {"namespace": "kitchen", "name": "sieve-service", "port": 5443},
+        })
+    );
+    assert_eq!(
+        registration["metadata"]["annotations"]["olm.operatorframework.io/authority-from"],
+        "kitchen/sieve-service-cert"
+    );
+    let ports = find(&objects, "Service", "sieve-service")["spec"]["ports"].clone();
+    assert_eq!(
+        ports[1],
+        json!({"name": "5443", "port": 5443, "targetPort": 5443})
+    );
+    let subjects = json!([{"kind": "ServiceAccount", "name": "default", "namespace": "kitchen"}]);
+    for (kind, name, role) in [
+        (
+            "ClusterRoleBinding",
+            "sieve-service-auth-delegator",
+            "system:auth-delegator",
+        ),
+        (
+            "RoleBinding",
+            "sieve-service-auth-reader",
+            "extension-apiserver-authentication-reader",
+        ),
+    ] {
+        let binding = find(&objects, kind, name);
+        assert_eq!(binding["subjects"], subjects);
+        assert_eq!(binding["roleRef"]["name"], role);
+    }
+}
+
+#[test]
+fn an_aggregated_api_without_its_deployment_is_refused() {
+    let refusal = attempt(&with_api("colander"), None, Some(CertificateProvider::SelfSigned))
+        .expect_err("nothing serves it");
+    assert_eq!(
+        refusal.to_string(),
+        "api service 'v1.flour.example.com' references non-existent deployment 'colander'"
+    );
+    let refusal = attempt(&with_api("sieve"), None, None).expect_err("nobody provides certificates");
+    assert_eq!(refusal.kind(), "api-services");
+}
+
+#[test]
+fn init_containers_read_certificates_where_the_bundle_says_so() {
+    let files = with(
+        fixture("sieve"),
+        "manifests/csv.yaml",
+        "{name: serving, mountPath: /old}",
+        "{name: serving, mountPath: /tmp/k8s-webhook-server/serving-certs}",
+    );
+    let objects = rendered(&files, None, Some(CertificateProvider::SelfSigned));
+    let pod = &find(&objects, "Deployment", "sieve")["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["initContainers"][0]["volumeMounts"],
+        json!([
+            {"name": "webhook-cert", "mountPath": "/tmp/k8s-webhook-server/serving-certs"},
+            {"name": "scratch", "mountPath": "/scratch"},
+        ])
+    );
+    assert_eq!(
+        pod["containers"][0]["volumeMounts"],
+        json!([
+            {"name": "scratch", "mountPath": "/scratch"},
+            {"name": "webhook-cert", "mountPath": "/tmp/k8s-webhook-server/serving-certs"},
+            {"name": "apiservice-cert", "mountPath": "/apiserver.local.config/certificates"},
+        ])
+    );
+}
+
+/// Requirement 8.01.
+#[test]
+fn an_operator_is_told_the_name_of_its_condition() {
+    let render = |name| {
+        let request = Request {
+            operator_condition: name,
+            ..Request::new("kitchen")
+        };
+        let prepared = prepare(&fixture("kettle"), &BTreeMap::new(), &request).expect("a sound bundle");
+        let objects = prepared.rendered.into_objects();
+        let containers =
+            find(&objects, "Deployment", "kettle.operator")["spec"]["template"]["spec"]["containers"].clone();
+        let environments = containers.as_array().expect("containers").iter();
+        environments
+            .map(|container| {
+                container["env"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter(|entry| entry["name"] == "OPERATOR_CONDITION_NAME")
+                    .map(|entry| entry["value"].clone())
+                    .collect::<Vec<_>>()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        render(Some("kettle.v1.2.0")),
+        vec![vec![json!("kettle.v1.2.0")]; 2]
+    );
+    assert_eq!(render(None), vec![Vec::<Value>::new(); 2]);
+}
+
+#[test]
+fn services_have_names_that_services_can_have() {
+    use olm_bundle::render::webhooks::service_name;
+    for (deployment, expected) in [
+        ("sieve.operator", "sieve-operator-service".to_owned()),
+        (&"a".repeat(55), format!("{}-service", "a".repeat(55))),
+        (&"a".repeat(56), format!("{}-service", "a".repeat(55))),
+        (&"a".repeat(70), format!("{}-service", "a".repeat(55))),
+        ("3sieves", "s-3sieves-service".to_owned()),
+    ] {
+        assert_eq!(service_name(deployment), expected);
+        assert!(expected.len() <= 63);
+    }
+}
+
+#[test]
+fn one_volume_is_mounted_at_every_path_that_the_user_names() {
+    let mounts = json!([{"name": "tea", "mountPath": "/one"}, {"name": "tea", "mountPath": "/two"}]);
+    let config = json!({"deploymentConfig": {
+        "volumes": [{"name": "tea", "emptyDir": {}}],
+        "volumeMounts": mounts,
+    }});
+    for existing in ["", "volumeMounts: [{name: tea, mountPath: /old}]"] {
+        let files = with(
+            fixture("kettle"),
+            "manifests/kettle.clusterserviceversion.yaml",
+            "name: sidecar",
+            &format!("name: sidecar\n                    {existing}"),
+        );
+        let objects = rendered(&files, Some(&config), None);
+        let pod = &find(&objects, "Deployment", "kettle.operator")["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][1]["volumeMounts"], mounts, "{existing}");
+    }
+}

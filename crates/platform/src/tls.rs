@@ -1,6 +1,7 @@
 //! TLS: which versions, suites and groups; certificates that change without a restart.
 
 pub mod certificate;
+pub mod issue;
 pub mod profile;
 pub mod self_signed;
 mod serving;

@@ -45,6 +45,8 @@ enum Certificates {
     CertManager,
     /// The service CA operator of `OpenShift`.
     OpenshiftServiceCa,
+    /// operator-controller itself.
+    SelfSigned,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         certificates: arguments.certificates.map(|provider| match provider {
             Certificates::CertManager => CertificateProvider::CertManager,
             Certificates::OpenshiftServiceCa => CertificateProvider::OpenShiftServiceCa,
+            Certificates::SelfSigned => CertificateProvider::SelfSigned,
         }),
         ..Request::new(&arguments.namespace)
     };

@@ -131,6 +131,7 @@ fn generate(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
         install_namespace: text(options, "installNamespace").to_owned(),
         targets: TargetNamespaces::unchecked(texts(&options["targetNamespaces"]).unwrap_or_default()),
         certificates: None,
+        operator_condition: None,
         deployment_config: DeploymentConfig::new(deployment_config).map_err(|error| error.to_string())?,
     };
     match text(case, "generator") {
@@ -266,6 +267,7 @@ fn rendered(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
     let provider = match text(case, "cert_provider") {
         "cert-manager" => Some(CertificateProvider::CertManager),
         "openshift-service-ca" => Some(CertificateProvider::OpenShiftServiceCa),
+        "self-signed" => Some(CertificateProvider::SelfSigned),
         _ => None,
     };
     let config = DeploymentConfig::new(&case["deployment_config"]).map_err(|error| error.to_string())?;
@@ -275,6 +277,7 @@ fn rendered(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
         text(case, "install_namespace"),
         targets.as_deref(),
         provider,
+        None,
         config,
     )
     .map(olm_bundle::Rendered::into_objects)

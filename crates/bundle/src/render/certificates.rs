@@ -1,5 +1,9 @@
-//! Who makes the certificates of webhooks, and what objects have to say so.
+//! Who makes the certificates of webhooks and aggregated APIs, and what objects have to say so.
 
+use std::fmt;
+use std::str::FromStr;
+
+use olm_api::names::annotation;
 use serde_json::{Map, Value, json};
 
 use super::Options;
@@ -15,6 +19,33 @@ pub enum CertificateProvider {
     CertManager,
     /// The service CA operator of OpenShift.
     OpenShiftServiceCa,
+    /// Whoever applies the objects, for each of the operator's Services an authority of its own.
+    SelfSigned,
+}
+
+impl fmt::Display for CertificateProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CertManager => "cert-manager",
+            Self::OpenShiftServiceCa => "openshift-service-ca",
+            Self::SelfSigned => "self-signed",
+        })
+    }
+}
+
+/// A text names no certificate provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown certificate provider {0:?} (known are cert-manager, openshift-service-ca, self-signed)")]
+pub struct UnknownProvider(String);
+
+impl FromStr for CertificateProvider {
+    type Err = UnknownProvider;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let all = [Self::CertManager, Self::OpenShiftServiceCa, Self::SelfSigned];
+        let found = all.into_iter().find(|provider| provider.to_string() == text);
+        found.ok_or_else(|| UnknownProvider(text.to_owned()))
+    }
 }
 
 /// The volume from which webhooks read their certificate, and where it is mounted.
@@ -58,6 +89,10 @@ pub(super) fn inject_authority(
                 "true".to_owned(),
             );
         }
+        CertificateProvider::SelfSigned => {
+            let source = format!("{install_namespace}/{}", certificate_name(deployment));
+            annotate(object, annotation::AUTHORITY_FROM, source);
+        }
     }
 }
 
@@ -72,11 +107,19 @@ pub(super) fn annotate_service(provider: CertificateProvider, service: &mut Valu
                 certificate_name(deployment),
             );
         }
+        CertificateProvider::SelfSigned => {
+            annotate(
+                service,
+                annotation::SERVING_CERTIFICATE,
+                certificate_name(deployment),
+            );
+        }
     }
 }
 
-/// Puts the certificate's Secret into a pod that serves webhooks, in place of whatever the bundle put there.
-pub(super) fn mount_certificates(_: CertificateProvider, pod: &mut Map<String, Value>, deployment: &str) {
+/// Puts the certificate's Secret into a pod that serves webhooks or aggregated APIs, in place of whatever the bundle put
+/// there.
+pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str) {
     let replaced = replaced_volumes(pod);
     let secret = certificate_name(deployment);
     let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
@@ -99,7 +142,7 @@ pub(super) fn mount_certificates(_: CertificateProvider, pod: &mut Map<String, V
             mounts.push(json!({"name": name, "mountPath": path}));
         }
     }
-    // A mount of a volume that is gone would make the pod invalid.
+    // A mount of a volume that is gone would make the pod invalid. At the paths of certificates there are certificates.
     let kept = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0];
     let gone: Vec<String> = replaced
         .into_iter()
@@ -107,6 +150,15 @@ pub(super) fn mount_certificates(_: CertificateProvider, pod: &mut Map<String, V
         .collect();
     for container in containers_mut(pod, "initContainers") {
         if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+            for mount in mounts.iter_mut().filter(|mount| named_one_of(mount, &gone)) {
+                let path = mount.get("mountPath").and_then(Value::as_str);
+                let volume = [WEBHOOK_VOLUME, APISERVER_VOLUME]
+                    .into_iter()
+                    .find(|(_, at)| Some(*at) == path);
+                if let Some((name, path)) = volume {
+                    *mount = json!({"name": name, "mountPath": path});
+                }
+            }
             mounts.retain(|mount| !named_one_of(mount, &gone));
         }
     }
@@ -165,21 +217,18 @@ fn secret_volume(name: &str, secret: &str, [certificate, key]: [&str; 2]) -> Val
     })
 }
 
-/// The provider's own objects: for cert-manager an Issuer and a Certificate for each deployment with webhooks.
+/// The provider's own objects: for cert-manager an Issuer and a Certificate for each deployment that the API server calls.
 #[must_use]
 pub fn objects(bundle: &Bundle, options: &Options) -> Vec<Value> {
     match options.certificates {
         Some(CertificateProvider::CertManager) => {}
-        Some(CertificateProvider::OpenShiftServiceCa) | None => return Vec::new(),
+        Some(CertificateProvider::OpenShiftServiceCa | CertificateProvider::SelfSigned) | None => {
+            return Vec::new();
+        }
     }
-    let webhooks = &bundle.csv.spec.webhook_definitions;
     let deployments = bundle.csv.spec.install.spec.deployments.iter();
     deployments
-        .filter(|deployment| {
-            webhooks
-                .iter()
-                .any(|webhook| webhook.deployment_name == deployment.name)
-        })
+        .filter(|deployment| bundle.csv.is_called(&deployment.name))
         .flat_map(|deployment| issued(&deployment.name, &options.install_namespace))
         .collect()
 }

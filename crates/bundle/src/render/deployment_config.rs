@@ -153,14 +153,20 @@ fn merge(owner: &mut Map<String, Value>, field: &str, additions: &[Value], how: 
         *entry = json!([]);
     }
     let Some(list) = entry.as_array_mut() else { return };
-    // Only what the bundle brought is replaced, never an entry that was just appended.
+    // Only what the bundle brought is replaced, and once only: never an entry that the user has just given.
     let brought = list.len();
+    let mut given = std::collections::BTreeSet::new();
     for addition in additions {
         let same_name = |existing: &Value| existing.get("name") == addition.get("name");
         let head = list.get(..brought).unwrap_or_default();
         let position = match how {
             Merge::ByName => head.iter().position(same_name),
-            Merge::ByLastName => head.iter().rposition(same_name),
+            Merge::ByLastName => {
+                let mut brought = head.iter().enumerate();
+                brought
+                    .rfind(|(index, existing)| same_name(existing) && !given.contains(index))
+                    .map(|(index, _)| index)
+            }
             Merge::Distinct => {
                 if list.contains(addition) {
                     continue;
@@ -168,6 +174,7 @@ fn merge(owner: &mut Map<String, Value>, field: &str, additions: &[Value], how: 
                 None
             }
         };
+        given.extend(position);
         match position.and_then(|position| list.get_mut(position)) {
             Some(existing) => *existing = addition.clone(),
             None => list.push(addition.clone()),

@@ -1,5 +1,6 @@
 //! The operator's Deployments.
 
+use olm_api::names::operator_condition;
 use serde_json::{Map, Value, json};
 
 use super::Options;
@@ -51,15 +52,11 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         if let Some(pod) = child(template, "spec") {
             drop_nulls(pod);
             complete_containers(pod);
-            if let Some(provider) = options.certificates
-                && bundle
-                    .csv
-                    .spec
-                    .webhook_definitions
-                    .iter()
-                    .any(|w| w.deployment_name == strategy.name)
-            {
-                mount_certificates(provider, pod, &strategy.name);
+            if options.certificates.is_some() && bundle.csv.is_called(&strategy.name) {
+                mount_certificates(pod, &strategy.name);
+            }
+            if let Some(name) = &options.operator_condition {
+                tell_condition(pod, name);
             }
         }
     }
@@ -92,6 +89,21 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
     );
     annotations.sort_keys();
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
+}
+
+/// Tells the operator the name of its OperatorCondition (requirement 8.01).
+fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
+    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let environment = container.entry("env").or_insert_with(|| json!([]));
+        let Some(environment) = environment.as_array_mut() else {
+            continue;
+        };
+        environment.retain(|entry| {
+            entry.get("name").and_then(Value::as_str) != Some(operator_condition::ENVIRONMENT)
+        });
+        environment.push(json!({"name": operator_condition::ENVIRONMENT, "value": name}));
+    }
 }
 
 /// Removes fields that are null, which for a pod means the same as leaving them out.

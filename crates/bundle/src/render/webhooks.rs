@@ -1,4 +1,4 @@
-//! Webhook configurations and the Services in front of the operator's webhooks.
+//! Webhook configurations and the Services in front of the operator's webhooks and aggregated APIs.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,28 @@ use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::names::join_name;
 
-/// The name of the Service in front of a deployment's webhooks.
+/// The longest name that a Service may have.
+const MAX_SERVICE_NAME: usize = 63;
+
+/// The name of the Service in front of a deployment's webhooks and aggregated APIs.
+///
+/// Where the reference makes a name that no Service can have (64 characters, or a digit in front), ours is changed as
+/// little as it takes.
 #[must_use]
 pub fn service_name(deployment: &str) -> String {
-    join_name(&deployment.replace('.', "-"), "service")
+    let base = deployment.replace('.', "-");
+    let name = join_name(&base, SERVICE_SUFFIX);
+    let digit = name.starts_with(|first: char| first.is_ascii_digit());
+    if name.len() <= MAX_SERVICE_NAME && !digit {
+        return name;
+    }
+    let base = if digit { format!("s-{base}") } else { base };
+    let length = MAX_SERVICE_NAME - SERVICE_SUFFIX.len() - 1;
+    let base: String = base.chars().take(length).collect();
+    format!("{}-{SERVICE_SUFFIX}", base.trim_end_matches('-'))
 }
+
+const SERVICE_SUFFIX: &str = "service";
 
 /// A ValidatingWebhookConfiguration for each validating webhook.
 #[must_use]
@@ -111,7 +128,7 @@ fn configuration(webhook: &WebhookDefinition, options: &Options, wanted: Webhook
     object
 }
 
-/// A Service for each deployment that serves webhooks.
+/// A Service for each deployment that the API server calls.
 #[must_use]
 pub fn services(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let strategy = &bundle.csv.spec.install.spec.deployments;
@@ -171,6 +188,10 @@ impl TargetPort {
 }
 
 fn ports(bundle: &Bundle, deployment: &str) -> Vec<Value> {
+    let apis = bundle.csv.spec.api_service_definitions.owned.iter();
+    let apis = apis
+        .filter(|api| api.deployment_name == deployment)
+        .map(|api| (api.service_port(), TargetPort::Number(api.service_port().into())));
     let distinct: BTreeSet<(i32, TargetPort)> = bundle
         .csv
         .spec
@@ -181,6 +202,7 @@ fn ports(bundle: &Bundle, deployment: &str) -> Vec<Value> {
             let port = webhook.service_port();
             (port, TargetPort::new(webhook.target_port.as_ref(), port))
         })
+        .chain(apis)
         .collect();
     distinct
         .into_iter()

@@ -1,4 +1,4 @@
-//! Rules about webhooks.
+//! Rules about webhooks and aggregated APIs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::duplicates;
 use crate::bundle::Bundle;
-use crate::csv::{WebhookDefinition, WebhookKind};
+use crate::csv::{ApiDescription, WebhookDefinition, WebhookKind};
 use crate::install_modes::InstallMode;
 use crate::names::subdomain_faults;
 
@@ -77,6 +77,35 @@ pub(super) fn deployments(bundle: &Bundle) -> Vec<String> {
             format!("webhook of type '{kind}' with name '{name}' references non-existent deployment '{deployment}'")
         })
         .collect()
+}
+
+pub(super) fn api_services(bundle: &Bundle) -> Vec<String> {
+    let spec = &bundle.csv.spec;
+    let owned = &spec.api_service_definitions.owned;
+    let present: BTreeSet<&str> = spec
+        .install
+        .spec
+        .deployments
+        .iter()
+        .map(|d| d.name.as_str())
+        .collect();
+    let mut found: Vec<String> = duplicates(owned.iter().map(ApiDescription::api_service_name))
+        .into_iter()
+        .map(|name| format!("duplicate api service '{name}'"))
+        .collect();
+    for api in owned {
+        let name = api.api_service_name();
+        if api.group.is_empty() || api.version.is_empty() {
+            found.push(format!("api service '{name}' has no group or no version"));
+        }
+        if !present.contains(api.deployment_name.as_str()) {
+            found.push(format!(
+                "api service '{name}' references non-existent deployment '{}'",
+                api.deployment_name
+            ));
+        }
+    }
+    found
 }
 
 pub(super) fn uniqueness(bundle: &Bundle) -> Vec<String> {
