@@ -64,6 +64,8 @@ pub mod annotation {
     pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
     /// Name of the Secret for the certificate of this Service, which we make. On Services.
     pub const SERVING_CERTIFICATE: &str = "olm.operatorframework.io/serving-certificate";
+    /// Name of the Service that the certificate is for. On Secrets with certificates that we make.
+    pub const CERTIFICATE_FOR: &str = "olm.operatorframework.io/certificate-for";
     /// `NAMESPACE/NAME` of the Secret whose authority is to be trusted by the API server when it calls what this object
     /// registers; we write it into the object. On webhook configurations, CRDs and APIServices.
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";

@@ -12,6 +12,7 @@
 pub mod args;
 pub mod bundles;
 pub mod catalogs;
+pub mod certificates;
 pub mod cluster;
 pub mod extension;
 pub mod object_set;

@@ -79,10 +79,18 @@ impl Target<'_> {
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
     pub async fn apply(&self, body: &Value, commit: Commit) -> Result<Value, Failure> {
+        self.apply_as(names::field_manager::OBJECTS, body, commit).await
+    }
+
+    /// The same by another field manager.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply_as(&self, manager: &str, body: &Value, commit: Commit) -> Result<Value, Failure> {
         let params = PatchParams {
             dry_run: commit == Commit::DryRun,
             force: true,
-            field_manager: Some(names::field_manager::OBJECTS.to_owned()),
+            field_manager: Some(manager.to_owned()),
             field_validation: None,
         };
         self.send(self.request().patch(self.name, &params, &Patch::Apply(body)))

@@ -8,11 +8,11 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
-use olm_bundle::CertificateProvider;
 
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
+use crate::certificates::choose::Providers;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, Accounts};
 use crate::cluster::permissions::Reviews;
@@ -62,8 +62,8 @@ pub struct Context {
     pub accounts: Arc<Accounts>,
     /// What accounts may do.
     pub reviews: Arc<Reviews>,
-    /// Who makes certificates for webhooks here, and when that was found out.
-    pub certificates: Mutex<Option<(Instant, Option<CertificateProvider>)>>,
+    /// Who besides ourselves could provide certificates, and when that was found out.
+    pub certificates: Mutex<Option<(Instant, Providers)>>,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }

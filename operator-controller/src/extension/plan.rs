@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
 use super::context::controller;
@@ -25,7 +26,7 @@ const LABEL_LENGTH: usize = 63;
 /// down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
-const OURS: [&str; 7] = [
+const OURS: [&str; 8] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
     annotation::BUNDLE_VERSION,
@@ -33,6 +34,7 @@ const OURS: [&str; 7] = [
     annotation::BUNDLE_REFERENCE,
     annotation::PROPERTIES,
     annotation::SERVICE_ACCOUNT,
+    annotation::CERTIFICATE_PROVIDER,
 ];
 
 /// What a revision is to hold.
@@ -46,6 +48,8 @@ pub struct Wanted<'a> {
     pub bundle: &'a BundleIdentity,
     /// The bundle's properties, a JSON list.
     pub properties: Option<&'a str>,
+    /// Who provides its certificates, when it needs any.
+    pub certificates: Option<CertificateProvider>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
@@ -273,7 +277,9 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
         ]
         .map(text),
     );
+    let certificates = wanted.certificates.map(|provider| provider.to_string());
     let optional = [
+        (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
         (annotation::PROPERTIES, wanted.properties),
     ];
@@ -304,6 +310,7 @@ mod tests {
         extension: ClusterExtension,
         account: AccountName,
         bundle: BundleIdentity,
+        certificates: Option<CertificateProvider>,
         groups: Vec<Group>,
         adopt: CollisionProtection,
     }
@@ -328,6 +335,7 @@ mod tests {
                 extension,
                 account: "ns/acc".parse().unwrap(),
                 bundle,
+                certificates: None,
                 groups,
                 adopt: CollisionProtection::Prevent,
             }
@@ -343,6 +351,7 @@ mod tests {
                 account: &self.account,
                 bundle: &self.bundle,
                 properties: Some("[]"),
+                certificates: self.certificates,
                 groups: &self.groups,
                 adopt: self.adopt,
                 system_namespace: "system",
@@ -552,6 +561,7 @@ mod tests {
             account: &case.account,
             bundle: &case.bundle,
             properties: None,
+            certificates: None,
             groups: &[],
             adopt: CollisionProtection::Prevent,
             system_namespace: "system",

@@ -171,7 +171,7 @@ async fn revise(
     target: &Target,
 ) -> Result<Option<Started>, Failure> {
     let account = &asked.account;
-    let certificates = render::certificates(context).await?;
+    let certificates = render::certificates(context, revisions).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
     let inputs = format!(
         "{:?} {account} {:?} {pinned} {certificates:?} {:?}",
@@ -197,6 +197,7 @@ async fn revise(
         Err(error) => return Err(error.into()),
     };
     let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
+    let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.properties_text().map(str::to_owned);
     let objects = prepared.rendered.into_objects();
     let (package, version) = (
@@ -216,6 +217,7 @@ async fn revise(
         account,
         bundle: &target.bundle,
         properties: properties.as_deref(),
+        certificates,
         groups: &groups,
         adopt: asked.wishes.adopt,
         system_namespace: &context.system_namespace,

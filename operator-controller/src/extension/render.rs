@@ -1,6 +1,6 @@
 //! From a bundle's files to the objects that are applied.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use olm_api::ClusterExtension;
@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use super::context::{Context, Gates};
 use super::failure::{Severity, StageError};
+use super::revisions::Revisions;
+use crate::certificates::choose::{self, Providers};
 
-/// How long it counts who makes certificates.
+/// How long it counts who could make certificates.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// Why a bundle has no objects.
@@ -48,52 +50,44 @@ impl StageError for RenderError {
     }
 }
 
-/// Who makes certificates for webhooks here; nobody: bundles with webhooks are refused. Every run asks, so that the answer
-/// is kept for a moment.
-pub async fn certificates(context: &Context) -> Result<Option<CertificateProvider>, RenderError> {
-    let known = *context
-        .certificates
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, provider)) = known.filter(|(at, _)| at.elapsed() < KEPT) {
-        return Ok(provider);
-    }
-    let provider = find_certificates(context).await?;
-    *context
-        .certificates
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), provider));
-    Ok(provider)
+/// Who provides the certificates of the extension's next revision. Every run asks, so that it is kept for a moment who
+/// could.
+pub async fn certificates(
+    context: &Context,
+    revisions: &Revisions,
+) -> Result<CertificateProvider, RenderError> {
+    let known = lock(context)
+        .as_ref()
+        .filter(|(at, _)| at.elapsed() < KEPT)
+        .map(|(_, served)| *served);
+    let served = match known {
+        Some(served) => served,
+        None => {
+            let allowed = Providers {
+                cert_manager: context.gates.cert_manager,
+                service_ca: context.gates.service_ca,
+            };
+            let served = choose::served(&context.discovery, allowed)
+                .await
+                .map_err(RenderError::Discover)?;
+            *lock(context) = Some((Instant::now(), served));
+            served
+        }
+    };
+    Ok(choose::provider(served, revisions.latest()))
 }
 
-async fn find_certificates(context: &Context) -> Result<Option<CertificateProvider>, RenderError> {
-    let Gates {
-        cert_manager,
-        service_ca,
-        ..
-    } = context.gates;
-    if cert_manager && served(context, "cert-manager.io", "v1", "Certificate").await? {
-        return Ok(Some(CertificateProvider::CertManager));
-    }
-    if service_ca && served(context, "config.openshift.io", "v1", "ClusterVersion").await? {
-        return Ok(Some(CertificateProvider::OpenShiftServiceCa));
-    }
-    Ok(None)
-}
-
-async fn served(context: &Context, group: &str, version: &str, kind: &str) -> Result<bool, RenderError> {
+fn lock(context: &Context) -> MutexGuard<'_, Option<(Instant, Providers)>> {
     context
-        .discovery
-        .find(group, version, kind)
-        .await
-        .map(|found| found.is_some())
-        .map_err(RenderError::Discover)
+        .certificates
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Renders a bundle for an extension. Bundles can be large: the work is done beside the others'.
 pub async fn render(
     gates: Gates,
-    certificates: Option<CertificateProvider>,
+    certificates: CertificateProvider,
     extension: Arc<ClusterExtension>,
     image: Arc<olm_image::Bundle>,
 ) -> Result<Prepared, RenderError> {
@@ -111,7 +105,7 @@ pub async fn render(
             .map(Value::Object);
         let request = Request {
             config: config.as_ref(),
-            certificates,
+            certificates: Some(certificates),
             scopes: if gates.single_namespace {
                 Scopes::Any
             } else {

@@ -55,7 +55,7 @@ pub struct Content {
 pub struct ContentPhase {
     /// Its name.
     pub name: String,
-    /// The digest of its objects as they came.
+    /// The digest of its objects as they came; empty for a phase that did not come but was put in front.
     pub digest: String,
     /// Its objects.
     pub objects: Vec<ContentObject>,
@@ -296,6 +296,7 @@ impl Content {
     pub fn observed_phases(&self) -> Vec<ObservedPhase> {
         self.phases
             .iter()
+            .filter(|p| !p.digest.is_empty())
             .map(|p| ObservedPhase {
                 name: p.name.clone(),
                 digest: p.digest.clone(),

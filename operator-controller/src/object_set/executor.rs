@@ -10,8 +10,9 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use kube::Client;
-use olm_api::cluster_object_set::ProgressionProbe;
+use olm_api::{cluster_object_set::ProgressionProbe, names::field_manager};
 use serde_json::Value;
 
 use super::{
@@ -19,14 +20,15 @@ use super::{
     definition,
     engine::{
         Answer, Failure, FailureKind, ObjectId, Observation, Outline, Ownership, Place, ProbeResult, Request,
-        Step, desired,
-        differences::differences,
+        Step, Write, desired,
+        differences::{Differences, differences},
         probe,
         rollout::{Report, Rollout, Settings},
         teardown::{Teardown, TeardownEnd},
     },
     memory::{Known, Memory},
 };
+use crate::certificates::{authority, layout::Layout, secret};
 use crate::cluster::{
     apply::{self, Commit, Target},
     discover::{Discovery, Resource, Scope},
@@ -165,6 +167,8 @@ impl Executor<'_> {
                 Some(answer) => return answer,
                 None => target.read().await,
             },
+            // What it will hold is made when it is applied.
+            Request::DryRun(..) if self.layout().names(place).is_some() => Ok(None),
             Request::DryRun(_, write) => {
                 let object = match self.body(place) {
                     Ok(object) => object,
@@ -173,7 +177,8 @@ impl Executor<'_> {
                 let body = desired::body(object, &self.outline.owner, write);
                 match target.apply(&body, Commit::DryRun).await {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
-                    other => other.map(Some),
+                    Err(failure) => Err(self.cleared(&target, object, failure).await),
+                    Ok(live) => Ok(Some(live)),
                 }
             }
             Request::Apply(_, write) => {
@@ -182,8 +187,16 @@ impl Executor<'_> {
                     Err(failure) => return Answer::Failed(failure),
                 };
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
-                let body = desired::body(object, &self.outline.owner, write);
-                target.apply(&body, Commit::Yes).await.map(Some)
+                match self.layout().names(place) {
+                    Some(names) => self.certify(&target, place, object, names, write).await.map(Some),
+                    None => {
+                        let body = desired::body(object, &self.outline.owner, write);
+                        match target.apply(&body, Commit::Yes).await {
+                            Ok(live) => self.authorize(&target, place, object, live).await.map(Some),
+                            Err(failure) => Err(self.cleared(&target, object, failure).await),
+                        }
+                    }
+                }
             }
             Request::Release(_, guard) => target.release(&self.outline.owner.uid, guard).await,
             Request::Delete(_, guard) => target.delete(guard).await,
@@ -198,6 +211,103 @@ impl Executor<'_> {
                 Answer::Failed(self.confirmed(&id, goal).await)
             }
             Err(failure) => Answer::Failed(failure),
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        static NONE: Layout = Layout::NONE;
+        self.memory
+            .phases
+            .as_ref()
+            .map_or(&NONE, |phases| &phases.certificates)
+    }
+
+    /// Applies a Secret with what is due made anew. Where nothing can be built upon, what callers trust stays trusted.
+    async fn certify(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        skeleton: &Value,
+        names: &[String],
+        write: &Write,
+    ) -> Result<Value, Failure> {
+        let live = target.read().await?;
+        let mut older = String::new();
+        if live.as_ref().and_then(secret::usable).is_none() {
+            for caller in self.layout().callers(place) {
+                let id = self.outline.id(caller);
+                let Ok(resource) = self.resource(&id, Goal::Keep, Instant::now()).await else {
+                    continue;
+                };
+                let at = Target {
+                    client: self.client,
+                    resource: &resource,
+                    namespace: &id.namespace,
+                    name: &id.name,
+                };
+                if let Some(live) = at.read().await? {
+                    older.push_str(&authority::trusted_by(&live));
+                }
+            }
+        }
+        let owner = &self.outline.owner;
+        let body = secret::body(skeleton, owner, write, names, live.as_ref(), &older, today());
+        let body = body.map_err(|error| Failure {
+            kind: FailureKind::Transient,
+            message: olm_platform::log::chain(&error),
+        })?;
+        target
+            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+            .await
+    }
+
+    /// Has an object that was applied trust the authority that it names.
+    async fn authorize(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        wanted: &Value,
+        live: Value,
+    ) -> Result<Value, Failure> {
+        match self.authority(place) {
+            Some(trusted) if !authority::is_trusting(wanted, &live, &trusted) => {
+                let body = authority::trusting(wanted, &live, &trusted);
+                target
+                    .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+                    .await
+            }
+            _ => Ok(live),
+        }
+    }
+
+    /// The authorities that the object at that place has to trust, as far as they are known.
+    fn authority(&self, place: Place) -> Option<String> {
+        self.memory.certificates.trusted(self.layout().secret_of(place)?)
+    }
+
+    /// What follows from a failure to apply: a conflict when authorities that we wrote stood in the way and are gone now.
+    async fn cleared(&self, target: &Target<'_>, wanted: &Value, failure: Failure) -> Failure {
+        if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
+            return failure;
+        }
+        let Ok(Some(live)) = target.read().await else {
+            return failure;
+        };
+        let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
+        let Some(body) = authority::without_leftovers(wanted, &live)
+            .filter(|_| owned.as_deref() == Some(self.outline.owner.owner_name.as_str()))
+        else {
+            return failure;
+        };
+        match target
+            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+            .await
+        {
+            Ok(_) => Failure {
+                kind: FailureKind::Conflict,
+                ..failure
+            },
+            Err(_) => failure,
         }
     }
 
@@ -294,7 +404,7 @@ impl Executor<'_> {
                 probe: ProbeResult::PASSES,
             },
             Goal::Keep => {
-                let found = differences(&desired::wanted(self.body(place)?, &self.outline.owner), live);
+                let found = self.compare(place, live)?;
                 if found.fingerprint != 0 {
                     let id = self.outline.id(place);
                     tracing::debug!(set = self.outline.owner.name, object = %id, paths = ?found.paths, "differs");
@@ -306,6 +416,26 @@ impl Executor<'_> {
                 }
             }
         })
+    }
+
+    /// How a live object differs from what is wanted, with its certificates or authorities.
+    fn compare(&self, place: Place, live: &Value) -> Result<Differences, Failure> {
+        let (wanted, owner) = (self.body(place)?, &self.outline.owner);
+        if let Some(names) = self.layout().names(place) {
+            let seen = secret::look(wanted, owner, names, live, today());
+            if let Some(trusted) = seen.trusted {
+                self.memory.certificates.secret_seen(place, today(), trusted);
+            }
+            return Ok(seen.differences);
+        }
+        let mut found = differences(&desired::wanted(wanted, owner), live);
+        if let Some(trusted) = self.authority(place) {
+            self.memory.certificates.caller_seen(place, &trusted);
+            if !authority::is_trusting(wanted, live, &trusted) {
+                found.add("caBundle");
+            }
+        }
+        Ok(found)
     }
 
     /// The answer that needs no request: a watch shows the object just as it was when it was seen last, or our own write
@@ -346,10 +476,16 @@ impl Executor<'_> {
             (Look::Absent { .. }, None) if goal == Goal::Keep => return Some(Answer::Absent),
             (Look::Unwatched, _) | (Look::There { .. } | Look::Absent { .. }, None) => false,
         };
+        let holds = || self.memory.certificates.is_current(self.layout(), place, today());
         known
-            .filter(|_| current)
+            .filter(|_| current && (goal == Goal::Remove || holds()))
             .map(|known| Answer::Live(Box::new(known.seen.clone())))
     }
+}
+
+/// The day, in UTC.
+fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
 /// What a run wants of the objects.

@@ -8,6 +8,8 @@ use std::{
 
 use olm_api::cluster_object_set::ObservedPhase;
 
+use crate::certificates::{self, layout::Layout};
+
 use super::{
     content::Content,
     engine::{
@@ -35,6 +37,8 @@ pub struct Memory {
     pub phases: Option<Arc<Phases>>,
     /// The objects as they were seen last.
     pub known: HashMap<Place, Known>,
+    /// What was seen of certificates.
+    pub certificates: certificates::known::Known,
     /// The fingerprints of differences that the server left.
     pub accepted: BTreeMap<Place, u64>,
     /// Objects of a set that is taken down of which nothing is left.
@@ -65,6 +69,8 @@ pub struct Phases {
     pub phases: Vec<OutlinePhase>,
     /// Their digests.
     pub observed: Vec<ObservedPhase>,
+    /// Where certificates are.
+    pub certificates: Layout,
     /// The CustomResourceDefinitions.
     pub definitions: Vec<Definition>,
 }
@@ -127,6 +133,7 @@ impl Phases {
         Self {
             phases,
             observed: content.observed_phases(),
+            certificates: Layout::of(content),
             definitions: definitions(content),
         }
     }

@@ -30,6 +30,7 @@ use super::{
     status::{self, Deadline, Facts, Verdict},
     validate,
 };
+use crate::certificates::layout;
 use crate::cluster::{
     identity::AccountName,
     watch::{Coverage, number},
@@ -319,7 +320,14 @@ async fn read(
         }
         Err(error) => return Err(Conclusion::retrying(error.to_string(), Again::Backoff)),
     };
-    content::resolve(&set.spec, &secrets, system_namespace).map_err(|error| match &error {
+    let content = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
+        layout::complete(
+            set.annotation(names::annotation::CERTIFICATE_PROVIDER),
+            &mut content,
+        );
+        content
+    });
+    content.map_err(|error| match &error {
         ContentError::Mutable(_) => {
             Conclusion::new(Verdict::Blocked(error.to_string()), Again::After(RIGHTS))
         }

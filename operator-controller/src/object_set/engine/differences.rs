@@ -12,7 +12,9 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::ownership::our_fields;
+use olm_api::names::field_manager;
+
+use super::ownership::fields_of;
 
 /// How many pairs of list elements are compared before the lists just count as different.
 const MAX_PAIRS: usize = 250_000;
@@ -28,13 +30,28 @@ pub struct Differences {
     pub paths: Vec<String>,
 }
 
+impl Differences {
+    /// Counts another difference.
+    pub fn add(&mut self, path: &str) {
+        let mut hasher = DefaultHasher::new();
+        (self.fingerprint, path).hash(&mut hasher);
+        self.fingerprint = hasher.finish().max(1);
+        self.paths.push(path.to_owned());
+    }
+}
+
 /// Compares a live object with the wanted one.
 pub fn differences(wanted: &Value, live: &Value) -> Differences {
+    differences_by(field_manager::OBJECTS, wanted, live)
+}
+
+/// The same for what another field manager applies.
+pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Differences {
     let api_version = wanted
         .get("apiVersion")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let fields = our_fields(live, api_version);
+    let fields = fields_of(live, api_version, manager);
     let mut found = Found::default();
     let empty = Map::new();
     for (key, value) in wanted.as_object().unwrap_or(&empty) {

@@ -75,13 +75,13 @@ pub enum RevisionMark {
     Revision(i64),
 }
 
-/// The fields that our server-side apply holds, as `managedFields` lists them for `api_version`.
-pub fn our_fields<'a>(live: &'a Value, api_version: &str) -> Option<&'a Value> {
+/// The fields that a manager's server-side apply holds, as `managedFields` lists them for `api_version`.
+pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Option<&'a Value> {
     let entries = live.pointer("/metadata/managedFields")?.as_array()?;
     let ours = entries.iter().find(|entry| {
         let is =
             |key: &str, wanted: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default() == wanted;
-        is("manager", names::field_manager::OBJECTS)
+        is("manager", manager)
             && is("operation", "Apply")
             && is("subresource", "")
             && is("apiVersion", api_version)
@@ -117,10 +117,10 @@ impl Ownership {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let fields = our_fields(
-            live,
-            live.get("apiVersion").and_then(Value::as_str).unwrap_or_default(),
-        );
+        let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let fields = [names::field_manager::OBJECTS, names::field_manager::CERTIFICATES]
+            .into_iter()
+            .find_map(|manager| fields_of(live, api_version, manager));
         let references = metadata
             .get("ownerReferences")
             .and_then(Value::as_array)

@@ -58,9 +58,10 @@ impl Cluster {
         for key in ["uid", "resourceVersion"] {
             metadata.remove(key);
         }
-        let old = super::ownership::our_fields(&before, &id.api_version())
-            .cloned()
-            .unwrap_or(json!({}));
+        let old =
+            super::ownership::fields_of(&before, &id.api_version(), olm_api::names::field_manager::OBJECTS)
+                .cloned()
+                .unwrap_or(json!({}));
         let fields = fields_of(&body);
         remove(&mut next, &old, &fields);
         merge(&mut next, &body);

@@ -1,0 +1,84 @@
+//! Who provides the certificates of a bundle. Chosen when a revision is made: a provider stays with an extension as long as
+//! it can be used, so that nothing is made anew because another one has come.
+
+use olm_api::ClusterObjectSet;
+use olm_api::names::annotation;
+use olm_bundle::CertificateProvider;
+
+use crate::cluster::discover::Discovery;
+
+/// Providers besides ourselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Providers {
+    /// cert-manager.
+    pub cert_manager: bool,
+    /// The service CA operator of OpenShift.
+    pub service_ca: bool,
+}
+
+/// Those of the allowed providers that the cluster has.
+///
+/// # Errors
+/// The cluster could not be asked which kinds it serves.
+pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
+    let has = async |allowed: bool, group: &str, kind: &str| {
+        Ok::<_, kube::Error>(allowed && discovery.find(group, "v1", kind).await?.is_some())
+    };
+    Ok(Providers {
+        cert_manager: has(allowed.cert_manager, "cert-manager.io", "Certificate").await?,
+        service_ca: has(allowed.service_ca, "config.openshift.io", "ClusterVersion").await?,
+    })
+}
+
+/// The provider that the newest revision has, if it can be used; else cert-manager where it is installed; else the service
+/// CA on OpenShift; else ourselves.
+pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> CertificateProvider {
+    let usable = |provider: &CertificateProvider| match provider {
+        CertificateProvider::CertManager => served.cert_manager,
+        CertificateProvider::OpenShiftServiceCa => served.service_ca,
+        CertificateProvider::SelfSigned => true,
+    };
+    let present = latest
+        .and_then(|set| set.annotation(annotation::CERTIFICATE_PROVIDER))
+        .and_then(|name| name.parse().ok());
+    let others = [
+        CertificateProvider::CertManager,
+        CertificateProvider::OpenShiftServiceCa,
+    ];
+    present
+        .into_iter()
+        .chain(others)
+        .find(usable)
+        .unwrap_or(CertificateProvider::SelfSigned)
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_provider_stays_as_long_as_it_can_be_used() {
+        use CertificateProvider::{CertManager, OpenShiftServiceCa, SelfSigned};
+        let check = |served: &str, latest: Option<CertificateProvider>, expected| {
+            let served = Providers {
+                cert_manager: served.contains("cert-manager"),
+                service_ca: served.contains("service-ca"),
+            };
+            let mut set = ClusterObjectSet::new("e-1", ClusterObjectSetSpec::default());
+            set.metadata.annotations = latest
+                .map(|provider| [(annotation::CERTIFICATE_PROVIDER.to_owned(), provider.to_string())].into());
+            assert_eq!(provider(served, Some(&set)), expected, "{served:?} {latest:?}");
+        };
+        check("", None, SelfSigned);
+        check("cert-manager", None, CertManager);
+        check("service-ca", None, OpenShiftServiceCa);
+        check("cert-manager service-ca", None, CertManager);
+        check("cert-manager", Some(SelfSigned), SelfSigned);
+        check("cert-manager service-ca", Some(OpenShiftServiceCa), OpenShiftServiceCa);
+        check("", Some(CertManager), SelfSigned);
+        check("service-ca", Some(CertManager), OpenShiftServiceCa);
+        assert_eq!(provider(Providers::default(), None), SelfSigned);
+    }
+}
