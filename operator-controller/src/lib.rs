@@ -7,13 +7,15 @@
 //!              which objects                   taken down       account
 //! ```
 //!
-//! [`openshift`] stands aside and only looks. [`run`](run::run) wires everything; start reading at [`extension`].
+//! [`certificates`] belongs to both: who provides them is chosen with the bundle, ours are made with its objects.
+//! [`conditions`] lets operators hold their upgrade back. [`openshift`] stands aside and only looks. [`run`](run::run) wires everything; start reading at [`extension`].
 
 pub mod args;
 pub mod bundles;
 pub mod catalogs;
 pub mod certificates;
 pub mod cluster;
+pub mod conditions;
 pub mod extension;
 pub mod object_set;
 pub mod openshift;

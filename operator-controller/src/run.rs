@@ -36,7 +36,7 @@ use crate::extension::context::Context;
 use crate::extension::leftovers;
 use crate::extension::reconcile::reconcile;
 use crate::extension::watch::{Writers, watch};
-use crate::{object_set, openshift};
+use crate::{conditions, object_set, openshift};
 
 /// The metrics port when no flag names one.
 const METRICS_ADDRESS: &str = ":8443";
@@ -180,6 +180,14 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         let _ = context.sets.wait_until_ready().await;
     };
     tokio::select! { () = stop.cancelled() => return, () = ready => {} }
+    if let Err(error) = conditions::definition::ensure(&context.client).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "cannot bring the kind OperatorCondition; will try again when it is needed"
+        );
+    }
+    let listening = conditions::watch::watch(Arc::clone(&context), queue.clone());
+    shutdown.spawn("conditions", until(stop.clone(), listening));
     started.store(true, Ordering::Release);
     if let Err(error) = leftovers::tidy(&context).await {
         tracing::warn!(

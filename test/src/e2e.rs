@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use olm_api::{ClusterExtension, conditions, names};
@@ -31,6 +32,8 @@ const STEPS: &[&str] = &[
     "the extension is upgraded",
     "a broken object is repaired",
     "both managers restart and go on",
+    "an operator holds its own upgrade back",
+    "the API server calls a webhook before and after its certificate is renewed",
     "the extension is removed and nothing is left",
 ];
 
@@ -110,7 +113,9 @@ impl Story {
             Some(2) => self.upgrade().await,
             Some(3) => self.repair().await,
             Some(4) => self.restart().await,
-            Some(5) => self.uninstall().await,
+            Some(5) => self.hold_back().await,
+            Some(6) => self.call_webhook().await,
+            Some(7) => self.uninstall().await,
             _ => bail!("no such step"),
         }
     }
@@ -137,7 +142,10 @@ impl Story {
     async fn install(&mut self) -> Result<()> {
         let catalog = self
             .lab
-            .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
+            .publish_greeter(
+                &[samples::VERSIONS, &[samples::WITH_WEBHOOK]].concat(),
+                samples::OPERATOR_IMAGE,
+            )
             .await?;
         self.lab.apply(&[json!({
             "apiVersion": "olm.operatorframework.io/v1",
@@ -272,6 +280,120 @@ impl Story {
         .await?;
         self.available("greeter", "greeter-operator").await?;
         self.at_version("1.1.0").await
+    }
+
+    async fn hold_back(&mut self) -> Result<()> {
+        let label = |value: &str| {
+            self.lab.kubectl(&[
+                "label",
+                "greetings.samples.olm.example",
+                "grace",
+                "-n",
+                "greeter",
+                "--overwrite",
+                &format!("samples.olm.example/hold-upgrade{value}"),
+            ])
+        };
+        label("=true")?;
+        eventually("the operator says that it is not upgradeable", SOON, async || {
+            let status = self.lab.kubectl(&[
+                "get",
+                "operatorconditions.operators.coreos.com",
+                "greeter.v1.1.0",
+                "-n",
+                "greeter",
+                "-o",
+                "jsonpath={.spec.conditions[?(@.type==\"Upgradeable\")].status}",
+            ])?;
+            Ok((status == "False").then_some(()))
+        })
+        .await?;
+        let patch = json!({ "spec": { "source": { "catalog": {
+            "channels": ["checked"], "version": samples::WITH_WEBHOOK,
+        } } } });
+        self.extensions()
+            .patch("greeter", &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        eventually("the reason is told", SOON, async || {
+            let extension = self.extensions().get("greeter").await?;
+            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING);
+            let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
+            let told =
+                message.contains("held back by the operator") && message.contains("still greeting grace");
+            if told {
+                return Ok(Some(()));
+            }
+            bail!("it says {message:?}")
+        })
+        .await?;
+        let extension = self.extensions().get("greeter").await?;
+        let installed = extension.status.and_then(|status| status.install);
+        ensure!(
+            installed.is_some_and(|install| install.bundle.version == "1.1.0"),
+            "it was upgraded nevertheless"
+        );
+        label("-")?;
+        self.at_version(samples::WITH_WEBHOOK).await?;
+        self.available("greeter", "greeter-operator").await
+    }
+
+    async fn call_webhook(&mut self) -> Result<()> {
+        self.refuses_nobody("with the first certificate").await?;
+        self.greets("Linus", None, "Hello, Linus!", samples::WITH_WEBHOOK)
+            .await?;
+        let secrets = Api::<Secret>::namespaced(self.lab.client.clone(), "greeter");
+        let name = "greeter-operator-service-cert";
+        let data = |secret: Secret, key: &str| {
+            let bytes = secret.data.and_then(|mut data| data.remove(key));
+            String::from_utf8_lossy(&bytes.unwrap_or_default().0).into_owned()
+        };
+        let before = data(secrets.get(name).await?, "ca.crt");
+        ensure!(!before.is_empty(), "the Secret holds no authority");
+        secrets.delete(name, &DeleteParams::default()).await?;
+        let both = eventually("the Secret is made anew", SOON, async || {
+            let now = secrets.get_opt(name).await?.map(|secret| data(secret, "ca.crt"));
+            Ok(now.filter(|now| *now != before && now.ends_with(&before)))
+        })
+        .await?;
+        let configurations = Api::<ValidatingWebhookConfiguration>::all(self.lab.client.clone());
+        eventually("the API server trusts both authorities", SOON, async || {
+            let found = configurations.get("greetings.samples.olm.example").await?;
+            let webhook = found.webhooks.and_then(|list| list.into_iter().next());
+            let bundle = webhook.and_then(|webhook| webhook.client_config.ca_bundle);
+            Ok(bundle.filter(|bundle| bundle.0 == both.as_bytes()).map(drop))
+        })
+        .await?;
+        // The Pod still serves the old certificate; a new Pod serves the new one.
+        self.refuses_nobody("with the old certificate").await?;
+        self.lab.kubectl(&[
+            "delete",
+            "pods",
+            "-n",
+            "greeter",
+            "-l",
+            "app.kubernetes.io/name=greeter",
+            "--wait",
+        ])?;
+        self.available("greeter", "greeter-operator").await?;
+        self.refuses_nobody("with the new certificate").await?;
+        self.greets("Barbara", None, "Hello, Barbara!", samples::WITH_WEBHOOK)
+            .await
+    }
+
+    /// Waits until the webhook answers, and with what it is to answer.
+    async fn refuses_nobody(&self, when: &str) -> Result<()> {
+        let nobody = json!({
+            "apiVersion": "samples.olm.example/v1", "kind": "Greeting",
+            "metadata": { "name": "nobody", "namespace": "greeter" }, "spec": { "name": "Nobody" },
+        });
+        eventually(&format!("nobody is refused {when}"), SOON, async || {
+            match self.lab.apply(std::slice::from_ref(&nobody)) {
+                Err(refused) if format!("{refused:#}").contains("nobody is not greeted") => Ok(Some(())),
+                Err(other) => Err(other),
+                Ok(()) => bail!("nobody was taken"),
+            }
+        })
+        .await
     }
 
     async fn uninstall(&mut self) -> Result<()> {

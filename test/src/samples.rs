@@ -16,11 +16,31 @@ const SALUTATION: &str = "                salutation:
                   description: What stands before the name; `Hello` when absent.
                   maxLength: 100";
 
+/// What version 1.2.0 adds: somebody has to be greeted.
+const WEBHOOKS: &str = "  webhookdefinitions:
+    - type: ValidatingAdmissionWebhook
+      generateName: greetings.samples.olm.example
+      deploymentName: greeter-operator
+      targetPort: 9443
+      webhookPath: /validate
+      admissionReviewVersions: [v1]
+      sideEffects: None
+      failurePolicy: Fail
+      timeoutSeconds: 5
+      rules:
+        - apiGroups: [samples.olm.example]
+          apiVersions: [v1]
+          operations: [CREATE, UPDATE]
+          resources: [greetings]";
+
 /// The image of the sample operator on a real node; a simulated one runs anything.
 pub const OPERATOR_IMAGE: &str = "olmv1/sample-operator:v0.1.0";
 
 /// The versions of the sample operator, in the order of their release.
 pub const VERSIONS: &[&str] = &["1.0.0", "1.0.1", "1.1.0", "2.0.0"];
+
+/// The version with a webhook, in the channel `checked`.
+pub const WITH_WEBHOOK: &str = "1.2.0";
 
 /// A bundle as files: path below the bundle's root → content. `operator_image` is what its Deployment runs.
 pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
@@ -33,7 +53,13 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
             String::new()
         },
     );
+    let webhooks = if version == WITH_WEBHOOK {
+        format!("{WEBHOOKS}\n")
+    } else {
+        String::new()
+    };
     let csv = CSV
+        .replace("@WEBHOOKS@\n", &webhooks)
         .replace("@VERSION@", version)
         .replace("@IMAGE@", operator_image);
     BTreeMap::from([
@@ -92,6 +118,21 @@ const CHANNELS: &[(&str, &[Entry])] = &[
                 version: "1.1.0",
                 replaces: Some("1.0.1"),
                 skips: &["1.0.0"],
+            },
+        ],
+    ),
+    (
+        "checked",
+        &[
+            Entry {
+                version: "1.1.0",
+                replaces: None,
+                skips: &[],
+            },
+            Entry {
+                version: WITH_WEBHOOK,
+                replaces: Some("1.1.0"),
+                skips: &[],
             },
         ],
     ),
@@ -172,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_placeholder_is_filled() {
-        for version in VERSIONS {
+        for version in VERSIONS.iter().chain([&WITH_WEBHOOK]) {
             for (path, content) in bundle(version, "registry.example/operator:1") {
                 let text = String::from_utf8(content).unwrap();
                 assert!(

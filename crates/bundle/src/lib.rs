@@ -23,6 +23,7 @@ pub mod csv;
 mod dependencies;
 pub mod format;
 mod install_modes;
+pub mod media_type;
 pub mod names;
 pub mod package_manifest;
 mod parse;

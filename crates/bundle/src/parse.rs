@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::annotations::{Annotations, REGISTRY_V1};
 use crate::bundle::Bundle;
 use crate::dependencies::{self, DependencyError};
+use crate::media_type::Format;
 use crate::properties::{self, PropertyError};
 
 /// The files of a bundle: path relative to the bundle's root, with `/` between the parts, to content.
@@ -34,8 +35,8 @@ pub enum ParseError {
     #[error("{ANNOTATIONS} is not a mapping of annotations")]
     NoAnnotations,
     /// The bundle is of another format (T-3B-03).
-    #[error("bundle media type {0:?} is not supported, only {REGISTRY_V1:?} is")]
-    MediaType(String),
+    #[error("{0} are not supported, only bundles of media type {REGISTRY_V1:?} are")]
+    MediaType(Format),
     /// `manifests` has directories.
     #[error(
         "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: \
@@ -156,11 +157,13 @@ fn read_annotations(
     labels: &BTreeMap<String, String>,
 ) -> Result<Annotations, ParseError> {
     let document = read_optional(files, ANNOTATIONS).map_err(ParseError::Annotations)?;
-    let document = document.ok_or(ParseError::Missing(ANNOTATIONS))?;
-    let annotations = Annotations::new(&document, labels).ok_or(ParseError::NoAnnotations)?;
-    match annotations.media_type() {
-        Some(other) if other != REGISTRY_V1 => Err(ParseError::MediaType(other.to_owned())),
-        _ => Ok(annotations),
+    let absent = document.is_none();
+    let annotations =
+        Annotations::new(&document.unwrap_or_default(), labels).ok_or(ParseError::NoAnnotations)?;
+    match Format::of(annotations.media_type()) {
+        Format::RegistryV1 if absent => Err(ParseError::Missing(ANNOTATIONS)),
+        Format::RegistryV1 => Ok(annotations),
+        other => Err(ParseError::MediaType(other)),
     }
 }
 

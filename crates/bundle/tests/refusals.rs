@@ -73,14 +73,29 @@ fn t_3a_01_each_fault_of_a_bundle_has_its_own_message() {
     );
 }
 
-/// T-3B-03: a bundle of another format.
+/// T-3B-03: a bundle of another format, whether its annotations or only its labels say so.
 #[test]
 fn t_3b_03_another_media_type_is_refused() {
-    check(
-        &with(fixture("kettle"), ANNOTATIONS, "registry+v1", "helm"),
-        "media-type",
-        "bundle media type \"helm\" is not supported, only \"registry+v1\" is",
-    );
+    for (media_type, name) in [
+        ("helm+v0", "Helm charts"),
+        ("application/vnd.cncf.helm.config.v1+json", "Helm charts"),
+        ("plain+v0", "bundles of plain manifests"),
+        ("registry+v2", "bundles of media type \"registry+v2\""),
+    ] {
+        let message = format!("{name} are not supported, only bundles of media type \"registry+v1\" are");
+        check(
+            &with(fixture("kettle"), ANNOTATIONS, "registry+v1", media_type),
+            "media-type",
+            &message,
+        );
+        let label = "operators.operatorframework.io.bundle.mediatype.v1".to_owned();
+        let refusal = prepare(
+            &BundleFiles::new(),
+            &BTreeMap::from([(label, media_type.to_owned())]),
+            &Request::new("kitchen"),
+        );
+        assert_eq!(refusal.err().map(|refusal| refusal.to_string()), Some(message));
+    }
 }
 
 #[test]

@@ -110,6 +110,7 @@ const ORDER: &[(&str, &[(&str, &str)])] = &[
             ("console.openshift.io", "ConsoleCLIDownload"),
             ("console.openshift.io", "ConsoleLink"),
             ("console.openshift.io", "ConsolePlugin"),
+            (API_SERVICE.0, API_SERVICE.1),
         ],
     ),
     (
@@ -122,6 +123,8 @@ const ORDER: &[(&str, &[(&str, &str)])] = &[
 ];
 
 const DEPLOY: &str = "deploy";
+/// Group and kind by which aggregated APIs are registered.
+const API_SERVICE: (&str, &str) = ("apiregistration.k8s.io", "APIService");
 
 /// What the objects of a bundle are marked with.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +138,7 @@ pub struct Marks<'a> {
 }
 
 /// Cleans the objects, marks them and sorts them into phases; a phase of more than 50 is split (`deploy`, `deploy-2`).
+/// Where that makes too many phases, the objects fill them one after the other, in the same order.
 pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, PhasesError> {
     let total = objects.len();
     let mut sorted: BTreeMap<usize, BTreeMap<ObjectId, Vec<Value>>> = BTreeMap::new();
@@ -165,12 +169,32 @@ pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, Phase
         }
     }
     if groups.len() > PHASES {
+        groups = packed(groups);
+    }
+    if groups.len() > PHASES {
         return Err(PhasesError::TooMany {
             objects: total,
             phases: groups.len(),
         });
     }
     Ok(groups)
+}
+
+/// The same objects in as few phases as can hold them, each named after the first phase that it holds objects of.
+fn packed(groups: Vec<Group>) -> Vec<Group> {
+    let mut full: Vec<Group> = Vec::new();
+    for Group { name, objects } in groups {
+        for object in objects {
+            match full.last_mut() {
+                Some(last) if last.objects.len() < PHASE_OBJECTS => last.objects.push(object),
+                _ => full.push(Group {
+                    name: name.clone(),
+                    objects: vec![object],
+                }),
+            }
+        }
+    }
+    full
 }
 
 fn position(id: &ObjectId) -> usize {
@@ -225,8 +249,11 @@ fn not_an_object(value: &Value) -> PhasesError {
     PhasesError::NotAnObject(value.to_string().chars().take(100).collect())
 }
 
-/// When objects of the kinds that need time count as ready.
-pub fn probes() -> Vec<ProgressionProbe> {
+/// When objects of the kinds that need time count as ready. Aggregated APIs are asked about only where there are any, so
+/// that other revisions stay as they are.
+pub fn probes(groups: &[Group]) -> Vec<ProgressionProbe> {
+    let api = |object: &Value| object.get("kind").and_then(Value::as_str) == Some(API_SERVICE.1);
+    let apis = groups.iter().flat_map(|group| &group.objects).any(api);
     let condition = |condition_type: &str| Assertion {
         assertion_type: AssertionType::ConditionEqual,
         condition_equal: Some(ConditionEqual {
@@ -274,6 +301,7 @@ pub fn probes() -> Vec<ProgressionProbe> {
         ("apps", "Deployment", vec![updated, condition("Available")]),
     ]
     .into_iter()
+    .chain(apis.then(|| (API_SERVICE.0, API_SERVICE.1, vec![condition("Available")])))
     .map(|(group, kind, assertions)| ProgressionProbe {
         selector: ProbeSelector {
             selector_type: SelectorType::GroupKind,
@@ -407,8 +435,60 @@ mod tests {
     }
 
     #[test]
+    fn a_thousand_objects_fit_whatever_their_kinds_and_one_more_does_not() {
+        let object = |kind: &str, i: usize| {
+            let (api_version, kind) = match kind {
+                "ClusterRole" => ("rbac.authorization.k8s.io/v1", kind),
+                kind => ("v1", kind),
+            };
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("{kind}-{i}").to_lowercase()}})
+        };
+        let some = |kinds: &[(&str, usize)]| -> Vec<Value> {
+            kinds
+                .iter()
+                .flat_map(|(kind, count)| (0..*count).map(|i| object(kind, i)))
+                .collect()
+        };
+        let all = [
+            ("ServiceAccount", 1),
+            ("ConfigMap", 501),
+            ("ClusterRole", 251),
+            ("Service", 247),
+        ];
+        let groups = phases(some(&all), MARKS).unwrap();
+        assert_eq!(groups.len(), 20);
+        assert_eq!(
+            groups.iter().map(|group| group.objects.len()).sum::<usize>(),
+            1000
+        );
+        let names: std::collections::BTreeSet<&str> =
+            groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names.len(), 20, "{names:?}");
+        let kinds: Vec<&Value> = groups
+            .iter()
+            .flat_map(|group| &group.objects)
+            .map(|object| &object["kind"])
+            .collect();
+        assert_eq!(
+            (kinds[0], kinds[501], kinds[502]),
+            (
+                &json!("ServiceAccount"),
+                &json!("ConfigMap"),
+                &json!("ClusterRole")
+            )
+        );
+        let more = phases(some(&[("ConfigMap", 501), ("ClusterRole", 500)]), MARKS).unwrap_err();
+        assert!(more.to_string().contains("1001 objects"), "{more}");
+    }
+
+    #[test]
     fn every_probe_fits_the_schema() {
-        let probes = probes();
+        let group = |kind: &str| Group {
+            name: "publish".to_owned(),
+            objects: vec![json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": kind})],
+        };
+        assert_eq!(probes(&[group("APIService")]).len(), 8);
+        let probes = probes(&[group("Other")]);
         assert_eq!(probes.len(), 7);
         assert!(
             probes

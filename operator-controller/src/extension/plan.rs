@@ -26,7 +26,7 @@ const LABEL_LENGTH: usize = 63;
 /// down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
     annotation::BUNDLE_VERSION,
@@ -35,6 +35,7 @@ const OURS: [&str; 8] = [
     annotation::PROPERTIES,
     annotation::SERVICE_ACCOUNT,
     annotation::CERTIFICATE_PROVIDER,
+    annotation::OPERATOR_CONDITION,
 ];
 
 /// What a revision is to hold.
@@ -50,6 +51,8 @@ pub struct Wanted<'a> {
     pub properties: Option<&'a str>,
     /// Who provides its certificates, when it needs any.
     pub certificates: Option<CertificateProvider>,
+    /// The name of the OperatorCondition that the operator is told.
+    pub operator_condition: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
@@ -253,7 +256,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
             .spec
             .progress_deadline_minutes
             .filter(|minutes| *minutes > 0),
-        progression_probes: probes(),
+        progression_probes: probes(wanted.groups),
         collision_protection: wanted.adopt,
     };
     let mut set = ClusterObjectSet::new(name, spec);
@@ -280,6 +283,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
     let certificates = wanted.certificates.map(|provider| provider.to_string());
     let optional = [
         (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
+        (annotation::OPERATOR_CONDITION, wanted.operator_condition),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
         (annotation::PROPERTIES, wanted.properties),
     ];
@@ -352,6 +356,7 @@ mod tests {
                 bundle: &self.bundle,
                 properties: Some("[]"),
                 certificates: self.certificates,
+                operator_condition: Some("pkg.v1"),
                 groups: &self.groups,
                 adopt: self.adopt,
                 system_namespace: "system",
@@ -518,6 +523,24 @@ mod tests {
     }
 
     #[test]
+    fn who_provides_certificates_and_what_the_operator_is_told_stand_on_the_revision() {
+        let mut case = Case::new();
+        let mut first = case.create(&[]);
+        assert_eq!(first.annotation(annotation::CERTIFICATE_PROVIDER), None);
+        assert_eq!(first.annotation(annotation::OPERATOR_CONDITION), Some("pkg.v1"));
+        case.certificates = Some(CertificateProvider::SelfSigned);
+        let Plan::Patch(patch) = case.plan(std::slice::from_ref(&first)) else {
+            panic!()
+        };
+        first = *patch;
+        assert_eq!(
+            first.annotation(annotation::CERTIFICATE_PROVIDER),
+            Some("self-signed")
+        );
+        assert_eq!(case.plan(&[first]), Plan::Keep);
+    }
+
+    #[test]
     fn an_archived_or_deleted_revision_is_not_brought_back() {
         let case = Case::new();
         let mut first = case.create(&[]);
@@ -562,6 +585,7 @@ mod tests {
             bundle: &case.bundle,
             properties: None,
             certificates: None,
+            operator_condition: None,
             groups: &[],
             adopt: CollisionProtection::Prevent,
             system_namespace: "system",

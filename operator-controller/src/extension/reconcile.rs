@@ -25,6 +25,7 @@ use super::write::Written;
 use super::{account, finalizers, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
+use crate::conditions::{hold, records};
 use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
@@ -100,6 +101,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         }
     };
     let resolution = resolve(context, extension, revisions).await;
+    let resolution = hold::hold(context, extension, revisions, resolution).await;
     let written = match resolution.target {
         _ if asked.wishes.writes == Writes::Paused => Err(pause(context, extension, revisions).await),
         Ok(target) => revise(context, extension, revisions, &asked, &target)
@@ -196,10 +198,21 @@ async fn revise(
         }
         Err(error) => return Err(error.into()),
     };
-    let prepared = render::render(context.gates, certificates, Arc::clone(extension), image).await?;
+    let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
+    let prepared = render::render(
+        context.gates,
+        certificates,
+        condition.clone(),
+        Arc::clone(extension),
+        image,
+    )
+    .await?;
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.properties_text().map(str::to_owned);
     let objects = prepared.rendered.into_objects();
+    if condition.is_some() {
+        records::bind(&context.client, extension, &records::accounts(&objects)).await?;
+    }
     let (package, version) = (
         target.bundle.package.as_str(),
         target.bundle.metadata.version.as_str(),
@@ -218,6 +231,7 @@ async fn revise(
         bundle: &target.bundle,
         properties: properties.as_deref(),
         certificates,
+        operator_condition: condition.as_deref(),
         groups: &groups,
         adopt: asked.wishes.adopt,
         system_namespace: &context.system_namespace,

@@ -88,6 +88,7 @@ fn lock(context: &Context) -> MutexGuard<'_, Option<(Instant, Providers)>> {
 pub async fn render(
     gates: Gates,
     certificates: CertificateProvider,
+    operator_condition: Option<String>,
     extension: Arc<ClusterExtension>,
     image: Arc<olm_image::Bundle>,
 ) -> Result<Prepared, RenderError> {
@@ -106,6 +107,7 @@ pub async fn render(
         let request = Request {
             config: config.as_ref(),
             certificates: Some(certificates),
+            operator_condition: operator_condition.as_deref(),
             scopes: if gates.single_namespace {
                 Scopes::Any
             } else {

@@ -16,6 +16,7 @@ use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
 use super::{finalizers, write};
 use crate::object_set::policy::{Policy, Uninstall};
+use crate::conditions::records;
 use crate::object_set::records::{ORPHAN, has_finalizer};
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.
@@ -68,6 +69,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             return Ok(Outcome::After(Duration::from_secs(1)));
         }
         remove_secrets(context, extension.name()).await?;
+        records::remove(&context.client, extension).await?;
         finalizers::write(&context.client, extension, &rest).await?;
         context.forget(extension.name());
         return Ok(Outcome::Done);

@@ -1,34 +1,49 @@
 //! The sample operator: keeps a ConfigMap with a greeting for every `Greeting`, and says so in its status.
 //!
 //! Small, but real: it runs as a Pod, watches a custom resource, writes objects and status. `WATCH_NAMESPACE` names the
-//! one namespace to watch (empty: all), `OPERATOR_VERSION` what it calls itself.
+//! one namespace to watch (empty: all), `OPERATOR_VERSION` what it calls itself. Where it has a certificate it refuses
+//! Greetings of nobody by a webhook. While a Greeting is labelled `samples.olm.example/hold-upgrade=true`, it says in the
+//! OperatorCondition that `OPERATOR_CONDITION_NAME` names that it must not be upgraded.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use futures::StreamExt as _;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::controller::Action;
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
+use olm_api::names::operator_condition;
+use olm_platform::listener::{self, Limits, Transport};
+use olm_platform::tls::{Profile, ReloadingCertificate, server_config};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 const MANAGER: &str = "greeter-operator";
+/// Where certificates for webhooks are mounted.
+const CERTIFICATES: &str = "/tmp/k8s-webhook-server/serving-certs";
+const WEBHOOK_PORT: u16 = 9443;
+/// The label on a Greeting during which the operator must not be upgraded.
+const HOLD: &str = "samples.olm.example/hold-upgrade=true";
 
 struct Operator {
     client: Client,
     kind: ApiResource,
+    greetings: Api<DynamicObject>,
     version: String,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().json().init();
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| anyhow::anyhow!("another crypto provider is installed already"))?;
+    olm_platform::crypto::install();
     let client = Client::try_default().await?;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("samples.olm.example", "v1", "Greeting"));
     let version = std::env::var("OPERATOR_VERSION").unwrap_or_else(|_| "unknown".to_owned());
@@ -36,10 +51,14 @@ async fn main() -> anyhow::Result<()> {
         Ok(namespace) if !namespace.is_empty() => Api::namespaced_with(client.clone(), &namespace, &kind),
         _ => Api::<DynamicObject>::all_with(client.clone(), &kind),
     };
+    if Path::new(CERTIFICATES).is_dir() {
+        tokio::spawn(serve_webhook(certificate()?));
+    }
     info!(version, "greeting whoever asks for it");
     let operator = Arc::new(Operator {
         client,
         kind: kind.clone(),
+        greetings: greetings.clone(),
         version,
     });
     Controller::new_with(greetings, watcher::Config::default(), kind)
@@ -57,7 +76,76 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The certificate in the mounted Secret, read again every second.
+fn certificate() -> anyhow::Result<Arc<ReloadingCertificate>> {
+    let read = || -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+        let file = |name: &str| {
+            let path = Path::new(CERTIFICATES).join(name);
+            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        Ok((file("tls.crt")?, file("tls.key")?))
+    };
+    let (chain, key) = read()?;
+    let serving = Arc::new(ReloadingCertificate::new(&chain, &key, CERTIFICATES)?);
+    let renewed = Arc::clone(&serving);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let replaced = read().and_then(|(chain, key)| Ok(renewed.replace(&chain, &key, CERTIFICATES)?));
+            if let Err(error) = replaced {
+                warn!(error = format!("{error:#}"), "keeping the old certificate");
+            }
+        }
+    });
+    Ok(serving)
+}
+
+async fn serve_webhook(certificate: Arc<ReloadingCertificate>) {
+    let config = match server_config(&Profile::default(), certificate) {
+        Ok(config) => Arc::new(config),
+        Err(error) => return warn!(%error, "no webhook"),
+    };
+    let listener = match TcpListener::bind(("0.0.0.0", WEBHOOK_PORT)).await {
+        Ok(listener) => listener,
+        Err(error) => return warn!(%error, "no webhook"),
+    };
+    info!("a webhook checks greetings");
+    let stop = CancellationToken::new();
+    listener::serve(
+        listener,
+        Transport::Tls(config),
+        Limits::default(),
+        stop,
+        |request, _| async move {
+            let body = request.into_body().collect().await;
+            let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let answer = review(&serde_json::from_slice(&body).unwrap_or_default());
+            Response::new(Full::new(answer.to_string().into_bytes().into()))
+        },
+    )
+    .await;
+}
+
+/// Nobody is not greeted.
+fn review(review: &Value) -> Value {
+    let name = review
+        .pointer("/request/object/spec/name")
+        .and_then(Value::as_str);
+    let allowed = name.is_some_and(|name| !name.eq_ignore_ascii_case("nobody"));
+    info!(name, allowed, "checked a greeting");
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": review.pointer("/request/uid"),
+            "allowed": allowed,
+            "status": {"message": "nobody is not greeted"},
+        },
+    })
+}
+
 async fn greet(greeting: Arc<DynamicObject>, operator: Arc<Operator>) -> Result<Action, kube::Error> {
+    say_whether_upgradeable(&operator).await?;
     let (namespace, name) = (greeting.namespace().unwrap_or_default(), greeting.name_any());
     let text = |field: &str| {
         greeting
@@ -102,4 +190,38 @@ async fn greet(greeting: Arc<DynamicObject>, operator: Arc<Operator>) -> Result<
         .patch_status(&name, &parameters, &Patch::Apply(&status))
         .await?;
     Ok(Action::await_change())
+}
+
+async fn say_whether_upgradeable(operator: &Operator) -> Result<(), kube::Error> {
+    let Ok(condition) = std::env::var(operator_condition::ENVIRONMENT) else {
+        return Ok(());
+    };
+    let holding = operator
+        .greetings
+        .list_metadata(&ListParams::default().labels(HOLD))
+        .await?;
+    let (status, reason, message) = match holding.items.first() {
+        Some(greeting) => (
+            "False",
+            "Greeting",
+            format!(
+                "still greeting {}",
+                greeting.metadata.name.as_deref().unwrap_or_default()
+            ),
+        ),
+        None => ("True", "Idle", "nothing is under way".to_owned()),
+    };
+    let kind = GroupVersionKind::gvk(
+        operator_condition::GROUP,
+        operator_condition::VERSION,
+        operator_condition::KIND,
+    );
+    let patch = json!({"spec": {"conditions": [{
+        "type": operator_condition::UPGRADEABLE, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": jiff::Timestamp::now().to_string(),
+    }]}});
+    Api::<DynamicObject>::default_namespaced_with(operator.client.clone(), &ApiResource::from_gvk(&kind))
+        .patch(&condition, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
 }

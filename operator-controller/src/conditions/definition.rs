@@ -1,0 +1,126 @@
+//! The kind OperatorCondition, brought where nobody else has.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use kube::core::ApiResource;
+use kube::{Client, Error};
+use olm_api::names::{field_manager, operator_condition as names};
+use serde_json::{Value, json};
+
+/// The kind, for clients.
+pub fn resource() -> ApiResource {
+    ApiResource {
+        group: names::GROUP.to_owned(),
+        version: names::VERSION.to_owned(),
+        api_version: format!("{}/{}", names::GROUP, names::VERSION),
+        kind: names::KIND.to_owned(),
+        plural: names::PLURAL.to_owned(),
+    }
+}
+
+fn name() -> String {
+    format!("{}.{}", names::PLURAL, names::GROUP)
+}
+
+/// Brings the kind if the cluster lacks it; a definition that is there is left alone.
+///
+/// # Errors
+/// The cluster could not be asked, or did not take it.
+pub async fn ensure(client: &Client) -> Result<(), Error> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    if definitions.get_metadata_opt(&name()).await?.is_some() {
+        return Ok(());
+    }
+    let definition = serde_json::from_value(definition()).map_err(Error::SerdeError)?;
+    let params = PostParams {
+        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PostParams::default()
+    };
+    match definitions.create(&params, &definition).await {
+        Ok(_) => {
+            tracing::info!(definition = name(), "brought the kind OperatorCondition");
+            Ok(())
+        }
+        Err(Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Both versions hold the same, so that nothing is lost between them (requirement 8.02).
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name()},
+        "spec": {
+            "group": names::GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names::KIND,
+                "listKind": "OperatorConditionList",
+                "plural": names::PLURAL,
+                "singular": "operatorcondition",
+                "shortNames": ["condition"],
+                "categories": ["olm"],
+            },
+            "versions": [version("v1", Storage::No), version("v2", Storage::Yes)],
+        },
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    Yes,
+    No,
+}
+
+fn version(name: &str, storage: Storage) -> Value {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    json!({
+        "name": name,
+        "served": true,
+        "storage": storage == Storage::Yes,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {
+            "type": "object",
+            "description": "By this object an operator tells what cannot be seen from its other objects.",
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "spec": {
+                    "type": "object",
+                    "properties": {
+                        "conditions": list("What the operator says."),
+                        "overrides": list("What an administrator says instead."),
+                        "deployments": texts,
+                        "serviceAccounts": texts,
+                    },
+                },
+                "status": {
+                    "type": "object",
+                    "properties": {"conditions": list("What the operator says, by version v1.")},
+                },
+            },
+        }},
+    })
+}
+
+fn list(description: &str) -> Value {
+    json!({
+        "type": "array",
+        "description": description,
+        "items": {
+            "type": "object",
+            "required": ["type", "status"],
+            "properties": {
+                "type": {"type": "string", "maxLength": 316},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "maxLength": 1024},
+                "message": {"type": "string", "maxLength": 32768},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+            },
+        },
+    })
+}

@@ -1,0 +1,114 @@
+//! What an OperatorCondition says about upgrades. Pure.
+
+use olm_api::names::operator_condition::UPGRADEABLE;
+use serde_json::Value;
+
+/// What an operator says about its upgrade.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Nothing, or that it may be upgraded.
+    Upgradeable,
+    /// It must not be upgraded now.
+    Held {
+        /// The operator's reason.
+        reason: String,
+        /// The operator's message.
+        message: String,
+    },
+}
+
+/// What a live OperatorCondition says. An administrator's override in it comes first; conditions in `status` count as far
+/// as `spec` says nothing (requirement 8.02).
+pub fn word(object: &Value) -> Word {
+    let said = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
+        .into_iter()
+        .find_map(|list| condition(object.pointer(list)?));
+    match said {
+        Some(condition) if text(condition, "status") == "False" => Word::Held {
+            reason: text(condition, "reason").to_owned(),
+            message: text(condition, "message").to_owned(),
+        },
+        _ => Word::Upgradeable,
+    }
+}
+
+fn condition(list: &Value) -> Option<&Value> {
+    let mut conditions = list.as_array()?.iter();
+    conditions.find(|condition| text(condition, "type") == UPGRADEABLE)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(object: &Value, held_for: Option<&str>) {
+        let reason = match word(object) {
+            Word::Upgradeable => None,
+            Word::Held { reason, .. } => Some(reason),
+        };
+        assert_eq!(reason.as_deref(), held_for, "{object}");
+    }
+
+    fn upgradeable(status: &str, reason: &str) -> Value {
+        json!([{"type": "Other", "status": "False", "reason": "x"}, {"type": "Upgradeable", "status": status, "reason": reason}])
+    }
+
+    #[test]
+    fn t_8_01_an_operator_that_is_not_upgradeable_holds_its_upgrade_back() {
+        let object = json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorCondition",
+            "metadata": {"name": "my-operator", "namespace": "operators"},
+            "spec": {"conditions": [{
+                "type": "Upgradeable", "status": "False", "reason": "migration",
+                "message": "The Operator is performing a migration.", "lastTransitionTime": "2020-08-24T23:15:55Z",
+            }]},
+        });
+        assert_eq!(
+            word(&object),
+            Word::Held {
+                reason: "migration".to_owned(),
+                message: "The Operator is performing a migration.".to_owned(),
+            }
+        );
+        let mut over = object;
+        over["spec"]["conditions"][0]["status"] = json!("True");
+        assert_eq!(word(&over), Word::Upgradeable);
+    }
+
+    #[test]
+    fn what_is_not_said_holds_nothing_back() {
+        check(&json!({}), None);
+        check(&json!({"spec": {"conditions": []}}), None);
+        check(
+            &json!({"spec": {"conditions": [{"type": "Other", "status": "False"}]}}),
+            None,
+        );
+        check(
+            &json!({"spec": {"conditions": upgradeable("Unknown", "r")}}),
+            None,
+        );
+        check(&json!({"spec": {"conditions": "nonsense"}}), None);
+    }
+
+    #[test]
+    fn an_override_comes_first_and_the_status_last() {
+        let (no, yes) = (upgradeable("False", "r"), upgradeable("True", "r"));
+        check(&json!({"status": {"conditions": no}}), Some("r"));
+        check(
+            &json!({"spec": {"conditions": yes}, "status": {"conditions": no}}),
+            None,
+        );
+        check(&json!({"spec": {"conditions": no, "overrides": yes}}), None);
+        check(
+            &json!({"spec": {"conditions": yes, "overrides": upgradeable("False", "by hand")}}),
+            Some("by hand"),
+        );
+    }
+}

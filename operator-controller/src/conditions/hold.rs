@@ -1,0 +1,136 @@
+//! An upgrade waits until the installed operator lets it happen (requirement 8.03).
+
+use kube::Error;
+use olm_api::ClusterExtension;
+use olm_api::conditions::reason;
+use olm_api::names::user;
+use serde_json::Value;
+
+use super::gate::{Word, word};
+use super::records::conditions;
+use crate::extension::context::Context;
+use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::resolve::{Origin, Resolution, Target};
+use crate::extension::revisions::{BundleIdentity, Revisions};
+
+/// Why an upgrade waits.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// The operator says so.
+    #[error(
+        "upgrade from {from} to {to} is held back by the operator: OperatorCondition {namespace}/{from} says \
+         Upgradeable=False{reason}{message}; it goes on when the operator says otherwise, or with the annotation \
+         {override_annotation}: \"true\"",
+        override_annotation = user::UPGRADEABLE_OVERRIDE
+    )]
+    Held {
+        /// The installed bundle.
+        from: String,
+        /// The one that is to take its place.
+        to: String,
+        /// Where the operator runs.
+        namespace: String,
+        /// The operator's reason in parentheses.
+        reason: String,
+        /// The operator's message after a colon.
+        message: String,
+    },
+    /// It is not known what the operator says.
+    #[error(
+        "cannot read OperatorCondition {namespace}/{name}, by which the operator could hold its upgrade back"
+    )]
+    Read {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: Error,
+    },
+}
+
+impl StageError for HoldError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Held { .. } => Severity::Waiting,
+            Self::Read { .. } => Severity::Transient,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
+    }
+}
+
+/// Where another bundle is to take the place of the installed one and the installed operator holds that back, the
+/// installed one stays the target, and the reason is told.
+pub async fn hold(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    mut resolution: Resolution,
+) -> Resolution {
+    let Ok(target) = &resolution.target else {
+        return resolution;
+    };
+    let Some(installed) = replaced(extension, revisions, target) else {
+        return resolution;
+    };
+    if let Err(error) = ask(context, extension, &installed, target).await {
+        resolution.target = Ok(Target {
+            bundle: installed,
+            origin: Origin::Installed,
+        });
+        resolution.problem = Some(Failure::from(error));
+    }
+    resolution
+}
+
+/// The installed bundle that the target is about to replace; `None` when it replaces none, is on its way already, or is
+/// wanted whatever the operator says.
+fn replaced(extension: &ClusterExtension, revisions: &Revisions, target: &Target) -> Option<BundleIdentity> {
+    let of = |set| BundleIdentity::of(set);
+    let installed = revisions.installed().map(of)?;
+    let newest = revisions.newest_active().map(of)?;
+    let is_there = [&installed, &newest]
+        .iter()
+        .any(|bundle| bundle.metadata == target.bundle.metadata);
+    let wanted_anyway = extension.annotation(user::UPGRADEABLE_OVERRIDE) == Some("true");
+    (!is_there && !wanted_anyway).then_some(installed)
+}
+
+async fn ask(
+    context: &Context,
+    extension: &ClusterExtension,
+    installed: &BundleIdentity,
+    target: &Target,
+) -> Result<(), HoldError> {
+    let (namespace, name) = (&extension.spec.namespace, &installed.metadata.name);
+    let found = match conditions(&context.client, namespace).get_opt(name).await {
+        // Without the right to look nothing was ever made.
+        Err(Error::Api(status)) if status.code == 403 => None,
+        other => other.map_err(|source| HoldError::Read {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            source,
+        })?,
+    };
+    let said = found.map(|object| word(&serde_json::to_value(&object).unwrap_or(Value::Null)));
+    match said {
+        Some(Word::Held { reason, message }) => {
+            let shown = |text: String, before: &str, after: &str| match text.as_str() {
+                "" => String::new(),
+                text => format!("{before}{text}{after}"),
+            };
+            Err(HoldError::Held {
+                from: name.clone(),
+                to: target.bundle.metadata.name.clone(),
+                namespace: namespace.clone(),
+                reason: shown(reason, " (", ")"),
+                message: shown(message, ": ", ""),
+            })
+        }
+        Some(Word::Upgradeable) | None => Ok(()),
+    }
+}

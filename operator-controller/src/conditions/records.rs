@@ -1,0 +1,319 @@
+//! The OperatorCondition of a bundle and the binding that lets its operator write it: our own records.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::{Client, Error};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use serde_json::{Value, json};
+
+use super::definition;
+use crate::cluster::identity::is_name;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::revisions::{BundleIdentity, Revisions};
+
+/// A record could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {what} for the operator")]
+pub struct RecordError {
+    what: String,
+    #[source]
+    source: Error,
+}
+
+impl StageError for RecordError {
+    fn severity(&self) -> Severity {
+        Severity::Transient
+    }
+}
+
+/// The OperatorConditions of a namespace.
+pub fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &definition::resource())
+}
+
+/// The name that the operator of a bundle is told, given the newest revision: content of a bundle that is there already
+/// stays as it is.
+fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) -> Option<&'a str> {
+    match latest {
+        Some(set) if BundleIdentity::of(set).metadata == bundle.metadata => {
+            set.annotation(annotation::OPERATOR_CONDITION)
+        }
+        _ => Some(bundle.metadata.name.as_str()).filter(|name| is_name(name)),
+    }
+}
+
+/// Has the OperatorCondition of a bundle there and gives its name; nothing when its operator is not told of any.
+///
+/// # Errors
+/// The cluster could not be asked.
+pub async fn prepare(
+    client: &Client,
+    extension: &ClusterExtension,
+    latest: Option<&ClusterObjectSet>,
+    bundle: &BundleIdentity,
+) -> Result<Option<String>, RecordError> {
+    let Some(name) = name(latest, bundle) else {
+        return Ok(None);
+    };
+    let told = latest.and_then(|set| set.annotation(annotation::OPERATOR_CONDITION)) == Some(name);
+    match ensure(client, extension, name).await {
+        Ok(()) => Ok(Some(name.to_owned())),
+        // Never in the way of an installation.
+        Err(Error::Api(status)) if told || matches!(status.code, 400..=499) => {
+            tracing::warn!(
+                extension = extension.name(),
+                condition = name,
+                error = status.message,
+                "no OperatorCondition can be kept"
+            );
+            Ok(told.then(|| name.to_owned()))
+        }
+        Err(source) => Err(RecordError {
+            what: format!("OperatorCondition {}/{name}", extension.spec.namespace),
+            source,
+        }),
+    }
+}
+
+/// One that exists is somebody's word: it is left alone.
+async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Result<(), Error> {
+    let conditions = conditions(client, &extension.spec.namespace);
+    match conditions.get_metadata_opt(name).await {
+        Ok(Some(_)) => return Ok(()),
+        Ok(None) => {}
+        Err(error) => return Err(error),
+    }
+    definition::ensure(client).await?;
+    let mut object = DynamicObject::new(name, &definition::resource());
+    object.metadata = serde_json::from_value(metadata(extension, name)).map_err(Error::SerdeError)?;
+    object.data = json!({"spec": {}});
+    let params = PostParams {
+        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PostParams::default()
+    };
+    match conditions.create(&params, &object).await {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.code == 409 => Ok(()),
+        // The kind was brought just now.
+        Err(Error::Api(status))
+            if status.code == 404 && status.details.as_ref().is_none_or(|d| d.name.is_empty()) =>
+        {
+            Err(Error::Api(Box::new(
+                kube::core::Status::failure("the kind is not served yet", "ServiceUnavailable")
+                    .with_code(503),
+            )))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn metadata(extension: &ClusterExtension, name: &str) -> Value {
+    json!({
+        "name": name,
+        "namespace": extension.spec.namespace,
+        "labels": {
+            label::OWNER_KIND: CLUSTER_EXTENSION,
+            label::OWNER_NAME: extension.name(),
+            label::MANAGED_BY: label::MANAGED_BY_OLM,
+        },
+        "ownerReferences": [{
+            "apiVersion": API_VERSION,
+            "kind": CLUSTER_EXTENSION,
+            "name": extension.name(),
+            "uid": extension.metadata.uid,
+            "controller": true,
+        }],
+    })
+}
+
+fn binding_name(extension: &ClusterExtension) -> String {
+    format!("olm-operator-condition-{}", extension.name())
+}
+
+/// The accounts that the operator's Deployments run as.
+pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
+    let deployments = objects
+        .iter()
+        .filter(|object| object.get("kind").and_then(Value::as_str) == Some("Deployment"));
+    let account = |object: &Value| {
+        let named = object.pointer("/spec/template/spec/serviceAccountName");
+        let named = named.and_then(Value::as_str).filter(|name| !name.is_empty());
+        named.unwrap_or("default").to_owned()
+    };
+    deployments.map(account).collect()
+}
+
+/// Lets the operator's accounts write OperatorConditions in their namespace.
+///
+/// # Errors
+/// The binding could not be written.
+pub async fn bind(
+    client: &Client,
+    extension: &ClusterExtension,
+    accounts: &BTreeSet<String>,
+) -> Result<(), RecordError> {
+    let namespace = &extension.spec.namespace;
+    let name = binding_name(extension);
+    let subjects: Vec<Value> = accounts
+        .iter()
+        .map(|account| json!({"kind": "ServiceAccount", "name": account, "namespace": namespace}))
+        .collect();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(extension, &name),
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": operator_condition::EDITOR_ROLE,
+        },
+        "subjects": subjects,
+    });
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let params = PatchParams::apply(field_manager::OPERATOR_CONTROLLER).force();
+    bindings
+        .patch(&name, &params, &Patch::Apply(&binding))
+        .await
+        .map(drop)
+        .map_err(|source| RecordError {
+            what: format!("RoleBinding {namespace}/{name}"),
+            source,
+        })
+}
+
+/// Removes the OperatorConditions of bundles that are gone.
+///
+/// # Errors
+/// They could not be listed or removed.
+pub async fn tidy(client: &Client, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), Error> {
+    let needed: BTreeSet<&str> = revisions
+        .all()
+        .iter()
+        .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
+        .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
+        .collect();
+    let conditions = conditions(client, &extension.spec.namespace);
+    for object in listed(&conditions, extension).await? {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        if needed.contains(name.as_str()) {
+            continue;
+        }
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: object.metadata.uid.clone(),
+                resource_version: object.metadata.resource_version.clone(),
+            }),
+            ..DeleteParams::default()
+        };
+        unless_gone(conditions.delete(&name, &params).await)?;
+    }
+    Ok(())
+}
+
+/// Removes everything of an extension that is being deleted. It would be collected; but who sees the extension gone is to
+/// find nothing of it.
+///
+/// # Errors
+/// Something could not be removed.
+pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(), Error> {
+    let namespace = &extension.spec.namespace;
+    let conditions = conditions(client, namespace);
+    for object in listed(&conditions, extension).await? {
+        let name = object.metadata.name.unwrap_or_default();
+        unless_gone(conditions.delete(&name, &DeleteParams::default()).await)?;
+    }
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let name = binding_name(extension);
+    unless_gone(bindings.delete(&name, &DeleteParams::default()).await)
+}
+
+/// The OperatorConditions that are the extension's: the label alone is anybody's to write.
+async fn listed(
+    conditions: &Api<DynamicObject>,
+    extension: &ClusterExtension,
+) -> Result<Vec<kube::core::PartialObjectMeta<DynamicObject>>, Error> {
+    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    let found = match conditions.list_metadata(&labelled).await {
+        Ok(list) => list.items,
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let ours = |object: &kube::core::PartialObjectMeta<DynamicObject>| {
+        let mut owners = object.metadata.owner_references.iter().flatten();
+        owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
+    };
+    Ok(found.into_iter().filter(ours).collect())
+}
+
+/// What is gone, has changed since, or is not ours to remove needs no removal now.
+fn unless_gone<T>(result: Result<T, Error>) -> Result<(), Error> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 409) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
+    use super::*;
+
+    fn bundle(version: &str) -> BundleIdentity {
+        let mut bundle = BundleIdentity::default();
+        bundle.metadata.name = format!("op.v{version}");
+        bundle.metadata.version = version.to_owned();
+        bundle
+    }
+
+    fn revision(version: &str, condition: Option<&str>) -> ClusterObjectSet {
+        let mut set = ClusterObjectSet::new("e-1", ClusterObjectSetSpec::default());
+        let bundle = bundle(version).metadata;
+        let mut annotations = std::collections::BTreeMap::from([
+            (annotation::BUNDLE_NAME.to_owned(), bundle.name),
+            (annotation::BUNDLE_VERSION.to_owned(), bundle.version),
+        ]);
+        annotations
+            .extend(condition.map(|name| (annotation::OPERATOR_CONDITION.to_owned(), name.to_owned())));
+        set.metadata.annotations = Some(annotations);
+        set
+    }
+
+    #[test]
+    fn an_operator_is_told_from_the_first_revision_of_its_bundle_on_or_never() {
+        let check = |latest: Option<&ClusterObjectSet>, version: &str, expected: Option<&str>| {
+            assert_eq!(name(latest, &bundle(version)), expected);
+        };
+        check(None, "1", Some("op.v1"));
+        // Taken over: what runs is not restarted for it.
+        check(Some(&revision("1", None)), "1", None);
+        check(Some(&revision("1", None)), "2", Some("op.v2"));
+        check(Some(&revision("1", Some("op.v1"))), "1", Some("op.v1"));
+        check(Some(&revision("2", Some("op.v2"))), "1", Some("op.v1"));
+        let mut odd = bundle("1");
+        odd.metadata.name = "Not A Name".to_owned();
+        assert_eq!(name(None, &odd), None);
+    }
+
+    #[test]
+    fn the_accounts_are_those_of_the_deployments() {
+        let deployment = |spec: Value| json!({"kind": "Deployment", "spec": {"template": {"spec": spec}}});
+        let objects = [
+            json!({"kind": "ServiceAccount", "metadata": {"name": "x"}}),
+            deployment(json!({"serviceAccountName": "a"})),
+            deployment(json!({})),
+            deployment(json!({"serviceAccountName": "a"})),
+        ];
+        assert_eq!(
+            accounts(&objects).into_iter().collect::<Vec<_>>(),
+            ["a", "default"]
+        );
+    }
+}
