@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::definition;
 use crate::cluster::identity::is_name;
+use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
@@ -187,21 +188,29 @@ pub async fn bind(
         })
 }
 
-/// Removes the OperatorConditions of bundles that are gone.
+/// Removes the OperatorConditions of bundles that are gone, when bundles have come or gone.
 ///
 /// # Errors
 /// They could not be listed or removed.
-pub async fn tidy(client: &Client, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), Error> {
-    let needed: BTreeSet<&str> = revisions
+pub async fn tidy(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+) -> Result<(), Error> {
+    let needed: BTreeSet<String> = revisions
         .all()
         .iter()
         .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
         .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
+        .map(str::to_owned)
         .collect();
-    let conditions = conditions(client, &extension.spec.namespace);
+    if needed.is_empty() || context.remember(extension.name()).operator_conditions.as_ref() == Some(&needed) {
+        return Ok(());
+    }
+    let conditions = conditions(&context.client, &extension.spec.namespace);
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
-        if needed.contains(name.as_str()) {
+        if needed.contains(&name) {
             continue;
         }
         let params = DeleteParams {
@@ -213,6 +222,9 @@ pub async fn tidy(client: &Client, extension: &ClusterExtension, revisions: &Rev
         };
         unless_gone(conditions.delete(&name, &params).await)?;
     }
+    context.memorise(extension.name(), |memory| {
+        memory.operator_conditions = Some(needed)
+    });
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What every run over a ClusterExtension needs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -73,6 +73,8 @@ pub struct Context {
 pub struct Memory {
     /// Everything that the newest revision follows from, when it was last found to be the wanted one.
     pub settled: Option<String>,
+    /// The OperatorConditions that its revisions name, when the others were last removed.
+    pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
 }

@@ -102,6 +102,13 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
     };
     let resolution = resolve(context, extension, revisions).await;
     let resolution = hold::hold(context, extension, revisions, resolution).await;
+    if let Err(error) = records::tidy(context, extension, revisions).await {
+        tracing::debug!(
+            extension = extension.name(),
+            error = &error as &dyn std::error::Error,
+            "cannot remove OperatorConditions of former bundles"
+        );
+    }
     let written = match resolution.target {
         _ if asked.wishes.writes == Writes::Paused => Err(pause(context, extension, revisions).await),
         Ok(target) => revise(context, extension, revisions, &asked, &target)

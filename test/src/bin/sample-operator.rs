@@ -120,7 +120,7 @@ async fn serve_webhook(certificate: Arc<ReloadingCertificate>) {
             let body = request.into_body().collect().await;
             let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let answer = review(&serde_json::from_slice(&body).unwrap_or_default());
-            Response::new(Full::new(answer.to_string().into_bytes().into()))
+            Response::new(Full::new(std::io::Cursor::new(answer.to_string().into_bytes())))
         },
     )
     .await;
