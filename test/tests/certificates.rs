@@ -1,69 +1,24 @@
 //! What operators get besides the objects of their bundle, on real parts: certificates that the API server trusts where
 //! nobody else provides them, and an OperatorCondition by which they hold their upgrade back.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams};
+use olm_api::conditions;
 use olm_api::names::{annotation, field_manager, user};
-use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use olm_test::e2e::everything;
+use olm_test::extensions::{
+    SOON, await_progressing, await_version, catalog, extensions, merge, patch_source, revisions,
+};
 use olm_test::samples;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(90);
 const SECRET: &str = "greeter-operator-service-cert";
 const CONFIGURATION: &str = "greetings.samples.olm.example";
-
-async fn installed(world: &World, version: &str) -> Result<()> {
-    world
-        .eventually(&format!("{version} is installed"), SOON, async || {
-            let extension = Api::<ClusterExtension>::all(world.client.clone())
-                .get("greeter")
-                .await?;
-            let status = extension.status.clone().unwrap_or_default();
-            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
-                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
-            if settled
-                && status
-                    .install
-                    .as_ref()
-                    .is_some_and(|install| install.bundle.version == version)
-            {
-                return Ok(Some(()));
-            }
-            bail!("status is {}", serde_json::to_string(&status)?)
-        })
-        .await
-}
-
-async fn told(world: &World, part: &str) -> Result<()> {
-    world
-        .eventually(&format!("the status tells {part:?}"), SOON, async || {
-            let extension = Api::<ClusterExtension>::all(world.client.clone())
-                .get("greeter")
-                .await?;
-            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING);
-            let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
-            if message.contains(part) {
-                return Ok(Some(()));
-            }
-            bail!("it tells {message:?}")
-        })
-        .await
-}
-
-async fn change(world: &World, patch: Value) -> Result<()> {
-    Api::<ClusterExtension>::all(world.client.clone())
-        .patch("greeter", &PatchParams::default(), &Patch::Merge(&patch))
-        .await?;
-    Ok(())
-}
 
 fn text(secret: &Secret, key: &str) -> String {
     let bytes = secret.data.as_ref().and_then(|data| data.get(key));
@@ -108,10 +63,7 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
     let mut world = World::start(Options::default()).await?;
     let versions = ["1.1.0", samples::WITH_WEBHOOK];
     let reference = world.publish_greeter(&versions, samples::OPERATOR_IMAGE).await?;
-    world.apply(&[json!({
-        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": {"name": "samples"},
-        "spec": {"source": {"type": "Image", "image": {"ref": reference}}},
-    })])?;
+    world.apply(&[catalog("samples", &reference)])?;
     let path = world.folder().join("greeter.yaml");
     let text = std::fs::read_to_string(olm_test::world::repository().join("manifests/samples/greeter.yaml"))?;
     let (rights, extension) = text.split_at(
@@ -128,12 +80,12 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
             .replace("1.0.x", "1.1.0"),
     )?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    installed(&world, "1.1.0").await?;
+    await_version(&world, "greeter", "1.1.0").await?;
 
     upgrade_waits_for_the_operator(&world).await?;
     certificates_are_kept(&mut world).await?;
 
-    Api::<ClusterExtension>::all(world.client.clone())
+    extensions(&world)
         .delete("greeter", &DeleteParams::default())
         .await?;
     world
@@ -172,21 +124,20 @@ async fn upgrade_waits_for_the_operator(world: &World) -> Result<()> {
     );
 
     world.apply(&[condition("False")])?;
-    let upgrade = json!({"spec": {"source": {"catalog": {"version": samples::WITH_WEBHOOK}}}});
-    change(world, upgrade).await?;
-    told(
+    patch_source(world, "greeter", json!({"version": samples::WITH_WEBHOOK})).await?;
+    await_progressing(
         world,
+        "greeter",
+        conditions::reason::RETRYING,
         "upgrade from greeter.v1.1.0 to greeter.v1.2.0 is held back by the operator: OperatorCondition \
          greeter/greeter.v1.1.0 says Upgradeable=False (migration): The Operator is performing a migration.; it goes on",
     )
     .await?;
-    let sets = Api::<ClusterObjectSet>::all(world.client.clone())
-        .list(&kube::api::ListParams::default())
-        .await?;
+    let sets = revisions(world).list(&ListParams::default()).await?;
     ensure!(sets.items.len() == 1, "a revision was made nevertheless");
 
     world.apply(&[condition("True")])?;
-    installed(world, samples::WITH_WEBHOOK).await?;
+    await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
     world
         .eventually("only the new bundle has an OperatorCondition", SOON, async || {
             let names = world.kubectl(&[
@@ -209,27 +160,26 @@ async fn upgrade_waits_for_the_operator(world: &World) -> Result<()> {
     let mut word = condition("False");
     word["metadata"]["name"] = json!("greeter.v1.2.0");
     world.apply(&[word])?;
-    let back = json!({"spec": {"source": {"catalog": {
-        "version": "1.1.0", "upgradeConstraintPolicy": "SelfCertified",
-    }}}});
-    change(world, back).await?;
-    told(
+    let back = json!({"version": "1.1.0", "upgradeConstraintPolicy": "SelfCertified"});
+    patch_source(world, "greeter", back).await?;
+    await_progressing(
         world,
+        "greeter",
+        conditions::reason::RETRYING,
         "upgrade from greeter.v1.2.0 to greeter.v1.1.0 is held back",
     )
     .await?;
-    change(
+    merge(
         world,
+        "greeter",
         json!({"metadata": {"annotations": {user::UPGRADEABLE_OVERRIDE: "true"}}}),
     )
     .await?;
-    installed(world, "1.1.0").await?;
-    change(
-        world,
-        json!({"spec": {"source": {"catalog": {"version": samples::WITH_WEBHOOK}}}}),
-    )
-    .await?;
-    installed(world, samples::WITH_WEBHOOK).await
+    await_version(world, "greeter", "1.1.0").await?;
+    patch_source(world, "greeter", json!({"version": samples::WITH_WEBHOOK})).await?;
+    await_version(world, "greeter", samples::WITH_WEBHOOK)
+        .await
+        .map(drop)
 }
 
 async fn certificates_are_kept(world: &mut World) -> Result<()> {
@@ -242,10 +192,7 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
             .all(|entry| entry.manager.as_deref() == Some(field_manager::CERTIFICATES)),
         "written by {managers:?}"
     );
-    let sets = Api::<ClusterObjectSet>::all(world.client.clone())
-        .list(&kube::api::ListParams::default())
-        .await?
-        .items;
+    let sets = revisions(world).list(&ListParams::default()).await?.items;
     let newest = sets
         .iter()
         .max_by_key(|set| set.spec.revision)

@@ -21,22 +21,32 @@ pub struct Layout {
     callers: BTreeMap<Place, Place>,
 }
 
+/// The Secrets for the certificates that objects ask for, without their data; none when they are not ours to make.
+pub fn secrets<'a>(
+    provider: Option<CertificateProvider>,
+    objects: impl Iterator<Item = &'a Value>,
+) -> Vec<Value> {
+    if provider != Some(CertificateProvider::SelfSigned) {
+        return Vec::new();
+    }
+    let found: BTreeMap<ObjectId, Value> = objects
+        .filter_map(skeleton)
+        .map(|secret| (ObjectId::of(&secret), secret))
+        .collect();
+    found.into_values().collect()
+}
+
 /// Puts the Secrets with the certificates in front of a revision's content when `provider`, the annotation of the
 /// ClusterObjectSet, says that they are ours to make.
 pub fn complete(provider: Option<&str>, content: &mut Content) {
-    if provider != Some(CertificateProvider::SelfSigned.to_string().as_str()) {
-        return;
-    }
-    let services = content.phases.iter().flat_map(|phase| &phase.objects);
-    let secrets: BTreeMap<ObjectId, Value> = services
-        .filter_map(|service| skeleton(&service.object))
-        .map(|secret| (ObjectId::of(&secret), secret))
-        .collect();
+    let provider = provider.and_then(|name| name.parse().ok());
+    let objects = content.phases.iter().flat_map(|phase| &phase.objects);
+    let secrets = secrets(provider, objects.map(|object| &object.object));
     if secrets.is_empty() {
         return;
     }
     let objects = secrets
-        .into_values()
+        .into_iter()
         .map(|object| ContentObject {
             object,
             collision_protection: CollisionProtection::Prevent,

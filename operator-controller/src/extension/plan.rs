@@ -525,19 +525,16 @@ mod tests {
     #[test]
     fn who_provides_certificates_and_what_the_operator_is_told_stand_on_the_revision() {
         let mut case = Case::new();
-        let mut first = case.create(&[]);
+        let first = case.create(&[]);
         assert_eq!(first.annotation(annotation::CERTIFICATE_PROVIDER), None);
         assert_eq!(first.annotation(annotation::OPERATOR_CONDITION), Some("pkg.v1"));
         case.certificates = Some(CertificateProvider::SelfSigned);
-        let Plan::Patch(patch) = case.plan(std::slice::from_ref(&first)) else {
-            panic!()
-        };
-        first = *patch;
+        let patched = case.patched(&first);
         assert_eq!(
-            first.annotation(annotation::CERTIFICATE_PROVIDER),
+            patched.annotation(annotation::CERTIFICATE_PROVIDER),
             Some("self-signed")
         );
-        assert_eq!(case.plan(&[first]), Plan::Keep);
+        case.keeps(&patched);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::wishes::Wishes;
 use super::write::Written;
 use super::{account, finalizers, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
+use crate::certificates::layout;
 use crate::cluster::identity::AccountName;
 use crate::conditions::{hold, records};
 use crate::object_set::engine::rollout::Writes;
@@ -217,9 +218,7 @@ async fn revise(
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.properties_text().map(str::to_owned);
     let objects = prepared.rendered.into_objects();
-    if condition.is_some() {
-        records::bind(&context.client, extension, &records::accounts(&objects)).await?;
-    }
+    let accounts = records::accounts(&objects);
     let (package, version) = (
         target.bundle.package.as_str(),
         target.bundle.metadata.version.as_str(),
@@ -246,11 +245,16 @@ async fn revise(
     let plan = plan(&wanted, revisions, &context.others(extension))?;
     let warnings = match &plan {
         Plan::Create { .. } => {
-            let objects: Vec<_> = groups.iter().flat_map(|group| &group.objects).collect();
+            let objects = || groups.iter().flat_map(|group| &group.objects);
+            let secrets = layout::secrets(certificates, objects());
+            let objects: Vec<_> = objects().chain(&secrets).collect();
             preflight::check(context, extension, account, &asked.wishes, &objects).await?
         }
         Plan::Keep { .. } | Plan::Patch { .. } => None,
     };
+    if condition.is_some() {
+        records::bind(&context.client, extension, &accounts).await?;
+    }
     let written = write::write(&context.client, &context.system_namespace, &plan).await?;
     if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
         let restored = write::restore(&context.client, &context.system_namespace, latest, parcels).await?;

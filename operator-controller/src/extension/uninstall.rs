@@ -15,8 +15,8 @@ use super::context::{Context, controller};
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
 use super::{finalizers, write};
-use crate::object_set::policy::{Policy, Uninstall};
 use crate::conditions::records;
+use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.

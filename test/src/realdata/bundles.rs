@@ -38,8 +38,12 @@ pub fn run(dir: &Path) -> Vec<(String, Result<String, String>)> {
             let case = format!("bundles/{package}/{version}");
             let path = root.join(&package).join(&version);
             let without = guarded(&path, None);
-            let certified = matches!(&without, Ok(reason) if reason == "webhooks" || reason == "api-services");
-            outcomes.push((case.clone(), guarded(&path, Some(CertificateProvider::SelfSigned))));
+            let certified =
+                matches!(&without, Ok(reason) if reason == "webhooks" || reason == "api-services");
+            outcomes.push((
+                case.clone(),
+                guarded(&path, Some(CertificateProvider::SelfSigned)),
+            ));
             if certified {
                 let outcome = guarded(&path, Some(CertificateProvider::CertManager));
                 outcomes.push((format!("{case} with cert-manager"), outcome));
@@ -85,7 +89,8 @@ fn examine(path: &Path, certificates: Option<CertificateProvider>) -> Result<Str
                 reasons.insert("rendered");
             }
             (Err(refusal), Err(_)) => {
-                let uncertified = certificates.is_none() && matches!(refusal.kind(), "webhooks" | "api-services");
+                let uncertified =
+                    certificates.is_none() && matches!(refusal.kind(), "webhooks" | "api-services");
                 if !uncertified && !TRUE_REASONS.contains(&refusal.kind()) {
                     return Err(format!("{mode}: refused as {}: {refusal}", refusal.kind()));
                 }
