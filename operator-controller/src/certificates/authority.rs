@@ -105,11 +105,10 @@ pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
                 .collect();
             body.insert("webhooks".to_owned(), list.into());
         }
+        Some(Registers::Conversion) if wanted.pointer(CONVERSION).is_none() => {}
         Some(Registers::Conversion) => {
-            if wanted.pointer(CONVERSION).is_some() {
-                let conversion = json!({"conversion": {"webhook": {"clientConfig": bundle}}});
-                body.insert("spec".to_owned(), conversion);
-            }
+            let conversion = json!({"conversion": {"webhook": {"clientConfig": bundle}}});
+            body.insert("spec".to_owned(), conversion);
         }
         Some(Registers::Api) => {
             body.insert("spec".to_owned(), bundle);

@@ -76,7 +76,11 @@ mod tests {
         check("service-ca", None, OpenShiftServiceCa);
         check("cert-manager service-ca", None, CertManager);
         check("cert-manager", Some(SelfSigned), SelfSigned);
-        check("cert-manager service-ca", Some(OpenShiftServiceCa), OpenShiftServiceCa);
+        check(
+            "cert-manager service-ca",
+            Some(OpenShiftServiceCa),
+            OpenShiftServiceCa,
+        );
         check("", Some(CertManager), SelfSigned);
         check("service-ca", Some(CertManager), OpenShiftServiceCa);
         assert_eq!(provider(Providers::default(), None), SelfSigned);

@@ -223,7 +223,7 @@ pub async fn tidy(
         unless_gone(conditions.delete(&name, &params).await)?;
     }
     context.memorise(extension.name(), |memory| {
-        memory.operator_conditions = Some(needed)
+        memory.operator_conditions = Some(needed);
     });
     Ok(())
 }

@@ -193,28 +193,13 @@ async fn revise(
     if disturbed.is_none() && context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
         return Ok(None);
     }
-    let image = match context.bundles.fetch(&pinned).await {
-        Ok(image) => image,
-        // What is there stays as it is.
-        Err(error) if target.origin == Origin::Installed => {
-            tracing::debug!(
-                extension = extension.name(),
-                error = &error as &dyn std::error::Error,
-                "bundle cannot be fetched"
-            );
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
+    let fetched = context.bundles.fetch(&pinned).await;
+    let Some(image) = unless_installed(fetched, extension, target)? else {
+        return Ok(None);
     };
     let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
-    let prepared = render::render(
-        context.gates,
-        certificates,
-        condition.clone(),
-        Arc::clone(extension),
-        image,
-    )
-    .await?;
+    let wishes = (certificates, condition.clone());
+    let prepared = render::render(context.gates, wishes, Arc::clone(extension), image).await?;
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.properties_text().map(str::to_owned);
     let objects = prepared.rendered.into_objects();
@@ -291,6 +276,25 @@ async fn revise(
                 warnings,
             }))
         }
+    }
+}
+
+/// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.
+fn unless_installed<T>(
+    fetched: Result<T, FetchError>,
+    extension: &ClusterExtension,
+    target: &Target,
+) -> Result<Option<T>, FetchError> {
+    match fetched {
+        Err(error) if target.origin == Origin::Installed => {
+            tracing::debug!(
+                extension = extension.name(),
+                error = &error as &dyn std::error::Error,
+                "bundle cannot be fetched"
+            );
+            Ok(None)
+        }
+        other => other.map(Some),
     }
 }
 

@@ -60,19 +60,18 @@ pub async fn certificates(
         .as_ref()
         .filter(|(at, _)| at.elapsed() < KEPT)
         .map(|(_, served)| *served);
-    let served = match known {
-        Some(served) => served,
-        None => {
-            let allowed = Providers {
-                cert_manager: context.gates.cert_manager,
-                service_ca: context.gates.service_ca,
-            };
-            let served = choose::served(&context.discovery, allowed)
-                .await
-                .map_err(RenderError::Discover)?;
-            *lock(context) = Some((Instant::now(), served));
-            served
-        }
+    let served = if let Some(served) = known {
+        served
+    } else {
+        let allowed = Providers {
+            cert_manager: context.gates.cert_manager,
+            service_ca: context.gates.service_ca,
+        };
+        let served = choose::served(&context.discovery, allowed)
+            .await
+            .map_err(RenderError::Discover)?;
+        *lock(context) = Some((Instant::now(), served));
+        served
     };
     Ok(choose::provider(served, revisions.latest()))
 }
@@ -87,8 +86,7 @@ fn lock(context: &Context) -> MutexGuard<'_, Option<(Instant, Providers)>> {
 /// Renders a bundle for an extension. Bundles can be large: the work is done beside the others'.
 pub async fn render(
     gates: Gates,
-    certificates: CertificateProvider,
-    operator_condition: Option<String>,
+    (certificates, operator_condition): (CertificateProvider, Option<String>),
     extension: Arc<ClusterExtension>,
     image: Arc<olm_image::Bundle>,
 ) -> Result<Prepared, RenderError> {

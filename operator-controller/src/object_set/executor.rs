@@ -187,16 +187,7 @@ impl Executor<'_> {
                     Err(failure) => return Answer::Failed(failure),
                 };
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
-                match self.layout().names(place) {
-                    Some(names) => self.certify(&target, place, object, names, write).await.map(Some),
-                    None => {
-                        let body = desired::body(object, &self.outline.owner, write);
-                        match target.apply(&body, Commit::Yes).await {
-                            Ok(live) => self.authorize(&target, place, object, live).await.map(Some),
-                            Err(failure) => Err(self.cleared(&target, object, failure).await),
-                        }
-                    }
-                }
+                self.apply(&target, place, object, write).await.map(Some)
             }
             Request::Release(_, guard) => target.release(&self.outline.owner.uid, guard).await,
             Request::Delete(_, guard) => target.delete(guard).await,
@@ -220,6 +211,24 @@ impl Executor<'_> {
             .phases
             .as_ref()
             .map_or(&NONE, |phases| &phases.certificates)
+    }
+
+    /// Applies an object with its certificates or authorities.
+    async fn apply(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        object: &Value,
+        write: &Write,
+    ) -> Result<Value, Failure> {
+        if let Some(names) = self.layout().names(place) {
+            return self.certify(target, place, object, names, write).await;
+        }
+        let body = desired::body(object, &self.outline.owner, write);
+        match target.apply(&body, Commit::Yes).await {
+            Ok(live) => self.authorize(target, place, object, live).await,
+            Err(failure) => Err(self.cleared(target, object, failure).await),
+        }
     }
 
     /// Applies a Secret with what is due made anew. Where nothing can be built upon, what callers trust stays trusted.

@@ -320,14 +320,14 @@ async fn read(
         }
         Err(error) => return Err(Conclusion::retrying(error.to_string(), Again::Backoff)),
     };
-    let content = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
+    let resolved = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
         layout::complete(
             set.annotation(names::annotation::CERTIFICATE_PROVIDER),
             &mut content,
         );
         content
     });
-    content.map_err(|error| match &error {
+    resolved.map_err(|error| match &error {
         ContentError::Mutable(_) => {
             Conclusion::new(Verdict::Blocked(error.to_string()), Again::After(RIGHTS))
         }

@@ -211,11 +211,11 @@ pub fn issue(
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().map_err(TlsError::Generate)?;
-    // The issuer is described by what never changes, its name and key usages, and by its key.
+    // The signer is described by what never changes, its name and key usages, and by its key.
     let authority_pem = authority_key.serialize_pem();
-    let issuer = Issuer::new(authority_params(), authority_key);
+    let signer = Issuer::new(authority_params(), authority_key);
     let certificate = lasting(params, today, expires)
-        .signed_by(&key, &issuer)
+        .signed_by(&key, &signer)
         .map_err(TlsError::Generate)?;
     Ok(Issued {
         authorities,
