@@ -284,7 +284,7 @@ fn unless_installed<T>(
     fetched: Result<T, FetchError>,
     extension: &ClusterExtension,
     target: &Target,
-) -> Result<Option<T>, FetchError> {
+) -> Result<Option<T>, Failure> {
     match fetched {
         Err(error) if target.origin == Origin::Installed => {
             tracing::debug!(
@@ -294,7 +294,7 @@ fn unless_installed<T>(
             );
             Ok(None)
         }
-        other => other.map(Some),
+        other => Ok(other.map(Some)?),
     }
 }
 
