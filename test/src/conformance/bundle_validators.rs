@@ -134,7 +134,7 @@ fn recorded(problem: &Value) -> String {
 /// The words of a text, sorted: lists inside texts have no order.
 fn words(text: &str) -> String {
     let mut words: Vec<&str> = text
-        .split([' ', ',', '[', ']', '\n'])
+        .split([' ', ',', '[', ']', '(', ')', '\n'])
         .filter(|word| !word.is_empty())
         .collect();
     words.sort_unstable();
