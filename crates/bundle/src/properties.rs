@@ -91,10 +91,20 @@ impl Bundle {
         all
     }
 
-    /// [`Bundle::all_properties`] as the JSON text that revisions carry; `None` when there are none.
+    /// [`Bundle::all_properties`] and those that the catalog tells beside, as the JSON text that revisions carry; `None`
+    /// when there are none.
     #[must_use]
-    pub fn all_properties_text(&self) -> Option<String> {
-        let all = self.all_properties();
+    pub fn recorded_properties(&self, told: &[(String, Value)]) -> Option<String> {
+        let mut all = self.all_properties();
+        for (kind, value) in told {
+            let property = Property {
+                kind: kind.clone(),
+                value: value.clone(),
+            };
+            if !all.contains(&property) {
+                all.push(property);
+            }
+        }
         (!all.is_empty()).then(|| crate::names::go_json(&all))
     }
 }

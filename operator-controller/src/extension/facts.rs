@@ -38,6 +38,8 @@ const FRESH: Duration = Duration::from_mins(5);
 const MOST_APIS: usize = 200;
 /// How many nodes one answer tells of.
 const NODES: u32 = 500;
+/// Types of properties that require something.
+const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
 /// The label that says a node's architecture.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
@@ -225,9 +227,7 @@ fn dependents(extension: &ClusterExtension) -> Result<Dependents, FactsError> {
 fn somebody_requires(context: &Context) -> bool {
     let requires = |set: &Arc<ClusterObjectSet>| {
         let text = set.annotation(annotation::PROPERTIES).unwrap_or_default();
-        [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT]
-            .iter()
-            .any(|kind| text.contains(kind))
+        REQUIRED.iter().any(|kind| text.contains(kind))
     };
     context.sets.state().iter().any(requires)
 }
@@ -257,11 +257,25 @@ struct Recorded<'a> {
     value: &'a RawValue,
 }
 
+/// The properties that a revision records.
+fn recorded(set: &ClusterObjectSet) -> Vec<Recorded<'_>> {
+    let text = set.annotation(annotation::PROPERTIES).unwrap_or("[]");
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// What a revision records that its bundle requires: the types and values of properties.
+pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
+    let requires = |property: &Recorded<'_>| REQUIRED.contains(&property.kind.as_str());
+    let value = |property: Recorded<'_>| {
+        let value = serde_json::from_str(property.value.get()).unwrap_or_default();
+        (property.kind, value)
+    };
+    recorded(set).into_iter().filter(requires).map(value).collect()
+}
+
 fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
     let bundle = BundleIdentity::of(set);
-    let text = set.annotation(annotation::PROPERTIES).unwrap_or("[]");
-    let recorded: Vec<Recorded<'_>> = serde_json::from_str(text).unwrap_or_default();
-    let mut properties: Vec<Property> = recorded
+    let mut properties: Vec<Property> = recorded(set)
         .into_iter()
         .map(|property| Property::new(property.kind, property.value.get()))
         .collect();

@@ -227,7 +227,7 @@ async fn revise(
         facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
     }
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
-    let properties = prepared.bundle.all_properties_text();
+    let properties = prepared.bundle.recorded_properties(&target.declared);
     let objects = prepared.rendered.into_objects();
     let accounts = records::accounts(&objects);
     let (package, version) = (

@@ -166,10 +166,11 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 .is_some_and(|newest| while_unresolved(&catalogs, &request, &newest) == Kept::Yes);
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => {
+                    let declared_before = revisions.newest_active().map(facts::declared).unwrap_or_default();
                     let target = Ok(Target {
                         bundle,
                         origin: Origin::Installed,
-                        declared: Vec::new(),
+                        declared: declared_before,
                     });
                     Resolution {
                         target,
