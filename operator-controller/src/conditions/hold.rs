@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::gate::{Word, word};
 use super::records::conditions;
 use crate::extension::context::Context;
+use crate::extension::facts;
 use crate::extension::failure::{Failure, Severity, StageError};
 use crate::extension::resolve::{Origin, Resolution, Target};
 use crate::extension::revisions::{BundleIdentity, Revisions};
@@ -81,7 +82,7 @@ pub async fn hold(
         resolution.target = Ok(Target {
             bundle: installed,
             origin: Origin::Installed,
-            declared: Vec::new(),
+            declared: revisions.installed().map(facts::declared).unwrap_or_default(),
         });
         resolution.problem = Some(Failure::from(error));
     }
