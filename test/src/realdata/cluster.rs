@@ -380,6 +380,8 @@ fn extension(package: &Package) -> Value {
         "spec": {
             "namespace": package.namespace(),
             "serviceAccount": { "name": ACCOUNT },
+            // Real operators change their definitions in ways that the check refuses; here it is the API server's word that counts.
+            "install": { "preflight": { "crdUpgradeSafety": { "enforcement": "None" } } },
             "source": {
                 "sourceType": "Catalog",
                 "catalog": {
