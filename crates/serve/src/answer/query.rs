@@ -104,6 +104,8 @@ pub(crate) enum BadQuery {
     Encoding,
     #[error("`limit` has to be a number from 1 to {0}")]
     Limit(usize),
+    #[error("`{0}` may be given once and not without a value")]
+    Once(String),
     #[error("`cursor` is not one that a page ended with")]
     Cursor,
 }
@@ -147,7 +149,11 @@ pub(crate) fn parse_limit(limit: &str, most: usize) -> Result<usize, BadQuery> {
         .ok_or(BadQuery::Limit(most))
 }
 
-/// The values of these parameters, and no others.
+/// The parameters that the reference does not know; they are not taken as lightly as its own.
+const STRICT: [&str; 2] = ["limit", "cursor"];
+
+/// The values of these parameters, and no others. Of the ones that are no page's the first value counts, and an empty one
+/// is as good as none.
 pub(crate) fn parameters<const N: usize>(
     query: Option<&str>,
     known: [&str; N],
@@ -165,6 +171,9 @@ pub(crate) fn parameters<const N: usize>(
         let (key, value) = (decode(key)?, decode(value)?);
         let slot = known.iter().zip(&mut values).find(|(name, _)| **name == key);
         match slot {
+            Some((_, slot)) if STRICT.contains(&key.as_str()) && (slot.is_some() || value.is_empty()) => {
+                return Err(BadQuery::Once(key));
+            }
             Some((_, slot)) => slot.get_or_insert(value),
             None => return Err(BadQuery::Unknown(key)),
         };
@@ -251,6 +260,9 @@ mod tests {
             "limit=99999999999999999999",
         ] {
             assert_eq!(parse(Some(query)), Err(BadQuery::Limit(MOST)), "{query}");
+        }
+        for query in ["limit=", "cursor", "limit=1&limit=1", "name=a&limit=2&limit="] {
+            assert!(matches!(parse(Some(query)), Err(BadQuery::Once(_))), "{query}");
         }
         for query in [
             "cursor=x",
