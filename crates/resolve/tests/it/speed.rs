@@ -26,7 +26,7 @@ fn large() -> Shelf {
 }
 
 #[test]
-fn five_thousand_bundles_are_chosen_from_without_a_quadratic_step() {
+fn five_thousand_bundles_take_less_than_ten_milliseconds() {
     let shelves = [large()];
     let packages = [shelves[0].package(ReleaseField::Counts)];
     assert_eq!(packages[0].candidates().len(), 5000);
@@ -57,7 +57,7 @@ fn five_thousand_bundles_are_chosen_from_without_a_quadratic_step() {
     };
     // The fastest of several runs: the machine has other work.
     let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_millis(10), "{took:?}");
     println!("one of 5,000 bundles resolved in {took:?}");
 }
 
@@ -83,7 +83,7 @@ fn demanding() -> Shelf {
 }
 
 #[test]
-fn five_thousand_constraints_are_searched_without_a_quadratic_step() {
+fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds() {
     let shelves = [demanding()];
     let served = std::collections::HashSet::new();
     let facts = Facts {
@@ -109,7 +109,7 @@ fn five_thousand_constraints_are_searched_without_a_quadratic_step() {
     let first = once();
     // The fastest of several runs: the machine has other work.
     let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_millis(50), "{took:?}");
     println!(
         "one of 5,000 bundles with constraints resolved in {took:?}, in {first:?} when the constraints are yet to be read"
     );
