@@ -29,6 +29,8 @@ const PACKAGES: std::ops::RangeInclusive<usize> = 10..=24;
 const VERSIONS: usize = 3;
 /// How long everything that is under way together may take.
 const LIMIT: Duration = Duration::from_secs(180);
+/// What a condition says of a change to a definition that is not safe.
+const REFUSAL: &str = "validating upgrade for CRD";
 const ACCOUNT: &str = "installer";
 const CATALOG: &str = "real";
 
@@ -142,6 +144,9 @@ impl Story {
             for (at, round) in &steps {
                 self.ask_for(*at, *round).await?;
             }
+            for (at, round) in &steps {
+                self.insist(*at, *round, report).await?;
+            }
             let upgraded = self.await_versions(steps.clone(), report).await?;
             there.retain(|at| upgraded.contains(at) || !steps.iter().any(|(step, _)| step == at));
         }
@@ -188,9 +193,48 @@ impl Story {
     async fn ask_for(&self, at: usize, version: usize) -> Result<()> {
         let package = self.packages.get(at).context("no such package")?;
         let bundle = package.bundles.get(version).context("no such version")?;
-        let patch = json!({ "spec": { "source": { "catalog": { "version": bundle.version.to_string() } } } });
+        let version = bundle.version.to_string();
+        self.patch(
+            &package.name,
+            json!({ "install": null, "source": { "catalog": { "version": version } } }),
+        )
+        .await
+    }
+
+    /// Real operators change their definitions in ways that the check of CRD upgrades refuses, which shows in the
+    /// condition; then the upgrade goes on without the check.
+    async fn insist(&self, at: usize, version: usize, report: &mut Report) -> Result<()> {
+        let package = self.packages.get(at).context("no such package")?;
+        let bundle = package.bundles.get(version).context("no such version")?;
+        let before = version.checked_sub(1).and_then(|at| package.bundles.get(at));
+        let refused = before.is_some_and(|before| choose::is_refused(before, bundle));
+        if !refused {
+            return Ok(());
+        }
+        let told = eventually("the upgrade is refused", LIMIT, async || {
+            let extension = self.extensions().get(&package.name).await?;
+            match conditions::find(extension.conditions(), conditions::PROGRESSING) {
+                Some(found) if found.message.contains(REFUSAL) => Ok(Some(())),
+                _ => bail!("status is {}", serde_json::to_string(&extension.status)?),
+            }
+        })
+        .await;
+        report.case(
+            &format!("{} is not upgraded to {} unasked", package.name, bundle.version),
+            told,
+        )?;
+        let none = json!({ "crdUpgradeSafety": { "enforcement": "None" } });
+        self.patch(&package.name, json!({ "install": { "preflight": none } }))
+            .await
+    }
+
+    async fn patch(&self, name: &str, spec: Value) -> Result<()> {
         self.extensions()
-            .patch(&package.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .patch(
+                name,
+                &PatchParams::default(),
+                &Patch::Merge(&json!({ "spec": spec })),
+            )
             .await?;
         Ok(())
     }
@@ -380,8 +424,6 @@ fn extension(package: &Package) -> Value {
         "spec": {
             "namespace": package.namespace(),
             "serviceAccount": { "name": ACCOUNT },
-            // Real operators change their definitions in ways that the check refuses; here it is the API server's word that counts.
-            "install": { "preflight": { "crdUpgradeSafety": { "enforcement": "None" } } },
             "source": {
                 "sourceType": "Catalog",
                 "catalog": {

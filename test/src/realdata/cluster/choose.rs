@@ -7,6 +7,7 @@ use anyhow::Result;
 use kube::core::GroupVersionKind;
 use kube::discovery::Discovery;
 use olm_bundle::{BundleFiles, InstallMode, Prepared, Request, prepare};
+use olm_preflight::crd_upgrade::{Policy, check_all, definition_name, weigh};
 use olm_version::{BuildMetadata, Version, VersionRelease};
 use serde_json::{Value, json};
 
@@ -258,6 +259,16 @@ pub(super) async fn choose(
         }
     }
     Ok(chosen)
+}
+
+/// Whether the check of CRD upgrades refuses to go from one bundle to the other.
+pub(super) fn is_refused(before: &Bundle, bundle: &Bundle) -> bool {
+    let policy = Policy::default();
+    let found = check_all(&bundle.objects, &policy, |name| {
+        let named = |object: &&Value| definition_name(object) == Some(name);
+        Ok(before.objects.iter().find(named))
+    });
+    !weigh(found, &policy).0.is_empty()
 }
 
 /// Whether a custom resource definition loses the version that objects are stored in: no API server takes that.
