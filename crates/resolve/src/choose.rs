@@ -7,7 +7,7 @@ use olm_version::masterminds::Constraint;
 use crate::catalog::Selected;
 use crate::channels;
 use crate::hindrance::Held;
-use crate::judge::Judge;
+use crate::judge::{Judge, Verdict};
 use crate::package::Candidate;
 use crate::range::{Fit, fit};
 use crate::refusal::{Reason, Refusal};
@@ -65,6 +65,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) catalog: Selected<'a>,
     pub(crate) candidate: &'a Candidate,
     pub(crate) edge: Option<Edge>,
+    /// Never [`Verdict::Held`].
+    pub(crate) verdict: Verdict,
 }
 
 /// What is not deprecated before what is; then the highest version and release; what has no readable version last.
@@ -107,6 +109,7 @@ fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<I
             catalog: *catalog,
             candidate,
             edge,
+            verdict: Verdict::Fits,
         })
     })
 }
@@ -119,8 +122,8 @@ pub(crate) fn all_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<C
     choices
 }
 
-/// The bundle of a catalog that passes every filter, can be there and ranks highest. Beside it the bundles that rank
-/// higher and cannot be there, highest first.
+/// The bundle of a catalog that passes every filter, can be there and ranks highest; where none fits the cluster wholly,
+/// the highest that can be there all the same. Beside it the bundles that rank higher and are passed over, highest first.
 pub(crate) fn best_of<'a: 'j, 'j>(
     catalog: &Selected<'a>,
     context: &Context<'_>,
@@ -137,14 +140,26 @@ pub(crate) fn best_of<'a: 'j, 'j>(
         });
         return (best, Vec::new());
     };
-    let mut held = Vec::new();
+    let (mut held, mut second) = (Vec::new(), None);
     for choice in all_of(catalog, context) {
-        // What is installed is not left because of what became of others.
         let is_installed = context
             .installed
             .is_some_and(|installed| installed.name == choice.candidate.name);
-        if is_installed || judge.admits(choice.candidate) {
-            return (Some(choice), held);
+        // What is installed is not left because of what became of others.
+        let verdict = if is_installed {
+            judge.ground(choice.candidate).max(Verdict::Doubtful)
+        } else {
+            judge.admits(choice.candidate)
+        };
+        match verdict {
+            Verdict::Fits => return (Some(choice), held),
+            Verdict::Doubtful => {
+                second.get_or_insert((choice, held.len()));
+            }
+            Verdict::Held => {}
+        }
+        if is_installed {
+            break;
         }
         if held.len() < TOLD {
             held.push(Held {
@@ -154,12 +169,22 @@ pub(crate) fn best_of<'a: 'j, 'j>(
             });
         }
     }
-    (None, held)
+    let second = second.map(|(choice, above)| {
+        held.truncate(above);
+        Choice {
+            verdict: Verdict::Doubtful,
+            ..choice
+        }
+    });
+    (second, held)
 }
 
-/// The one catalog whose bundle is taken: what is not deprecated anywhere first, then the highest priority
-/// (requirement 5.10). The error holds the contenders: none, or all that share the highest priority.
+/// The one catalog whose bundle is taken: what fits the cluster wholly first, then what is not deprecated, then the
+/// highest priority (requirement 5.10). The error holds the contenders: none, or all that share the highest priority.
 pub(crate) fn between(mut choices: Vec<Choice<'_>>) -> Result<Choice<'_>, Vec<Choice<'_>>> {
+    if choices.iter().any(|choice| choice.verdict == Verdict::Fits) {
+        choices.retain(|choice| choice.verdict == Verdict::Fits);
+    }
     if choices.iter().any(|choice| !choice.candidate.is_deprecated) {
         choices.retain(|choice| !choice.candidate.is_deprecated);
     }

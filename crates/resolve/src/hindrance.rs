@@ -1,11 +1,11 @@
-//! Why a bundle that fits a request is not installed on this cluster.
+//! Why a bundle that fits a request is not installed on this cluster, or not as gladly as another.
 
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
 use crate::package::Candidate;
 
-/// One reason why a bundle is not installed on this cluster; its text says what is missing.
+/// One reason against a bundle on this cluster; its text says what is missing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Hindrance {
     /// The cluster is too old for it.
@@ -19,7 +19,7 @@ pub enum Hindrance {
     /// Nobody knows which version it needs.
     #[error("its minKubeVersion {} is no version", quoted(.0))]
     UnreadableKubernetes(String),
-    /// No node can run it.
+    /// No node is of an architecture that it names.
     #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]
     Architecture {
         /// What it runs on.
@@ -56,7 +56,7 @@ pub enum Hindrance {
     },
 }
 
-/// A bundle that fits a request and is not installed on this cluster.
+/// A bundle that fits a request and is passed over on this cluster.
 #[derive(Clone, Debug)]
 pub struct Held<'a> {
     /// The bundle.
@@ -68,6 +68,16 @@ pub struct Held<'a> {
 }
 
 impl Hindrance {
+    /// Whether the bundle is not installed at all because of it. What the cluster lacks of the APIs and processors that
+    /// a bundle names is told instead, and another bundle is preferred: such a bundle may do without, and whoever asks
+    /// for it gets it.
+    pub fn forbids(&self) -> bool {
+        !matches!(
+            self,
+            Self::Architecture { .. } | Self::NativeApi(_) | Self::UnreadableKubernetes(_)
+        )
+    }
+
     /// What would help if it were installed.
     pub fn wanted(&self) -> &[Wanted] {
         match self {

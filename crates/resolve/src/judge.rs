@@ -19,6 +19,17 @@ pub struct Neighbour {
     pub requirements: Vec<Requirement>,
 }
 
+/// Whether a bundle can be there, from worse to better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    /// It cannot.
+    Held,
+    /// It can, but names something that the cluster lacks.
+    Doubtful,
+    /// It can.
+    Fits,
+}
+
 /// Whether other extensions are kept from being broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dependents {
@@ -89,24 +100,34 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the bundle can be there. Asked of thousands, it says nothing else.
-    pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> bool {
-        if let Some(platform) = &candidate.platform
-            && !platform
-                .hindrances(self.facts.ground, self.facts.served)
-                .is_empty()
-        {
-            return false;
-        }
-        if candidate.requirements.is_empty() && self.sensitive.is_empty() {
-            return true;
+    pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> Verdict {
+        let verdict = self.ground(candidate);
+        if verdict == Verdict::Held || (candidate.requirements.is_empty() && self.sensitive.is_empty()) {
+            return verdict;
         }
         self.present.look_at(Some(candidate.subject()));
         let holds = |requirement: &Requirement| requirement.holds(&self.present) == Ok(true);
-        candidate
+        let is_admitted = candidate
             .requirements
             .iter()
             .all(|one| one.read().is_ok_and(holds))
-            && self.sensitive.iter().all(|(_, requirement)| holds(requirement))
+            && self.sensitive.iter().all(|(_, requirement)| holds(requirement));
+        if is_admitted { verdict } else { Verdict::Held }
+    }
+
+    /// What the cluster itself says about the bundle.
+    pub(crate) fn ground(&self, candidate: &Candidate) -> Verdict {
+        let Some(platform) = &candidate.platform else {
+            return Verdict::Fits;
+        };
+        let found = platform.hindrances(self.facts.ground, self.facts.served);
+        if found.iter().any(Hindrance::forbids) {
+            Verdict::Held
+        } else if found.is_empty() {
+            Verdict::Fits
+        } else {
+            Verdict::Doubtful
+        }
     }
 
     /// Why the bundle cannot be there; nothing when it can.

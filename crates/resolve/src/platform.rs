@@ -98,6 +98,11 @@ impl Platform {
         Self::new(metadata.min_kube_version.as_deref(), apis.collect(), labels)
     }
 
+    /// Whether the cluster lacks what the bundle cannot do without: it is too old.
+    pub(crate) fn is_forbidden(&self, ground: Ground<'_>, served: &HashSet<Gvk>) -> bool {
+        self.hindrances(ground, served).iter().any(Hindrance::forbids)
+    }
+
     /// What of it the cluster does not have. What is not known of the cluster hinders nobody.
     pub fn hindrances(&self, ground: Ground<'_>, served: &HashSet<Gvk>) -> Vec<Hindrance> {
         let mut found = Vec::new();

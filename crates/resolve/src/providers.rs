@@ -62,7 +62,7 @@ pub fn providers<'a>(
     let mut provides = |candidate: &Candidate| {
         let platform = candidate.platform.as_ref();
         let can_be_there =
-            platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty());
+            !platform.is_some_and(|platform| platform.is_forbidden(facts.ground, facts.served));
         can_be_there && wanted.is_provided_by(candidate.subject(), &mut budget) == Ok(true)
     };
     offers

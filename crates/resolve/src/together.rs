@@ -44,7 +44,7 @@ pub fn options<'a>(
             let platform = choice.candidate.platform.as_ref();
             !is_installed
                 && choice.candidate.version.is_ok()
-                && platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty())
+                && !platform.is_some_and(|platform| platform.is_forbidden(facts.ground, facts.served))
         });
         found.extend(
             choices

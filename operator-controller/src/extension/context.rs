@@ -8,6 +8,7 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
+use olm_resolve::Platform;
 
 use super::facts::Known;
 use super::revisions::{Others, Revisions};
@@ -76,6 +77,8 @@ pub struct Context {
 pub struct Memory {
     /// Everything that the newest revision follows from, when it was last found to be the wanted one.
     pub settled: Option<String>,
+    /// What the bundle that is to be there asks of the cluster itself.
+    pub platform: Option<Arc<Platform>>,
     /// The OperatorConditions that its revisions name, when the others were last removed.
     pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.

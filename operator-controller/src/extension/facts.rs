@@ -196,6 +196,12 @@ async fn find_out(
             .apis
             .extend(required.flat_map(Requirement::apis).cloned());
     }
+    ask(context, questions, &mut gathered).await?;
+    Ok(gathered)
+}
+
+/// Asks the cluster itself.
+async fn ask(context: &Context, questions: Questions, gathered: &mut Gathered) -> Result<(), FactsError> {
     let asked = Instant::now();
     for api in questions.apis {
         let found = context
@@ -212,7 +218,7 @@ async fn find_out(
     if questions.architectures {
         gathered.architectures = architectures(&context.known, &context.client).await;
     }
-    Ok(gathered)
+    Ok(())
 }
 
 fn dependents(extension: &ClusterExtension) -> Result<Dependents, FactsError> {
@@ -362,18 +368,7 @@ pub async fn admit(
             fault: Box::new(fault),
         })?);
     }
-    let csv = bundle.csv();
-    let apis = csv.spec.native_apis.iter().map(|api| Gvk {
-        group: api.group.clone(),
-        version: api.version.clone(),
-        kind: api.kind.clone(),
-    });
-    let labels = csv
-        .metadata
-        .labels
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()));
-    let platform = Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels);
+    let platform = platform(bundle);
     if requirements.is_empty() && platform.is_none() {
         return Ok(());
     }
@@ -397,12 +392,41 @@ pub async fn admit(
     let mut found: Vec<Hindrance> = platform
         .map(|platform| platform.hindrances(facts.ground, facts.served))
         .unwrap_or_default();
+    found.retain(Hindrance::forbids);
     found.extend(unmet(&requirements, &subject, &facts));
     if found.is_empty() {
         Ok(())
     } else {
         Err(FactsError::Held(listed(&found)))
     }
+}
+
+/// What a bundle's own files ask of the cluster itself; nothing when they ask for nothing.
+pub fn platform(bundle: &Bundle) -> Option<Platform> {
+    let csv = bundle.csv();
+    let apis = csv.spec.native_apis.iter().map(|api| Gvk {
+        group: api.group.clone(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+    });
+    let labels = csv
+        .metadata
+        .labels
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels)
+}
+
+/// What an installed bundle names and the cluster lacks; nothing when it lacks nothing, or cannot be asked now.
+pub async fn doubts(context: &Context, extension: &ClusterExtension) -> Option<String> {
+    let platform = context.remember(extension.name()).platform?;
+    let mut questions = Questions::default();
+    questions.platform(Some(&platform));
+    let mut gathered = Gathered::default();
+    ask(context, questions, &mut gathered).await.ok()?;
+    let facts = gathered.facts();
+    let found = platform.hindrances(facts.ground, facts.served);
+    (!found.is_empty()).then(|| format!("The bundle may not work on this cluster: {}", listed(&found)))
 }
 
 /// Why an extension may not be uninstalled: others depend on it. Nothing when it may.

@@ -79,11 +79,18 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         Timestamp::now(),
     );
     if let Some(held) = &work.held {
-        tell_held(&mut next, held);
+        tell(&mut next, held, |why| why == reason::SUCCEEDED);
+    }
+    let doubts = match &work.progress {
+        Progress::Applied { .. } => facts::doubts(&context, &extension).await,
+        Progress::Failed(_) => None,
+    };
+    if let Some(doubts) = &doubts {
+        tell(&mut next, doubts, |_| true);
     }
     let outcome = match again(&context, &name, &work) {
         // Somebody else may bring what is missing without anybody telling.
-        Outcome::Done if work.held.is_some() => Outcome::After(HELD),
+        Outcome::Done if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
     };
     told(
@@ -94,12 +101,13 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     )
 }
 
-/// Says which newer bundle is held back although all is well with the installed one.
-fn tell_held(status: &mut ClusterExtensionStatus, held: &str) {
+/// Adds to what `Progressing` says, where it is for one of the given reasons: which newer bundle is held back although
+/// all is well with the installed one, or what that one lacks.
+fn tell(status: &mut ClusterExtensionStatus, more: &str, tells: impl Fn(&str) -> bool) {
     let mut conditions = status.conditions.iter_mut();
-    let progressing = conditions.find(|c| c.type_ == PROGRESSING && c.reason == reason::SUCCEEDED);
-    if let Some(progressing) = progressing.filter(|c| !c.message.ends_with(held)) {
-        progressing.message = bounded_message(&format!("{}\n{held}", progressing.message));
+    let progressing = conditions.find(|c| c.type_ == PROGRESSING && tells(&c.reason));
+    if let Some(progressing) = progressing.filter(|c| !c.message.contains(more)) {
+        progressing.message = bounded_message(&format!("{}\n{more}", progressing.message));
     }
 }
 
@@ -223,6 +231,8 @@ async fn revise(
     let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
     let wishes = (certificates, condition.clone());
     let prepared = render::render(context.gates, wishes, Arc::clone(extension), image).await?;
+    let platform = facts::platform(&prepared.bundle).map(Arc::new);
+    context.memorise(extension.name(), |memory| memory.platform = platform);
     if target.origin == Origin::Catalog {
         facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
     }

@@ -480,24 +480,62 @@ fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
     };
     nodes(&["amd64", "arm64"]).gives(&arm, "red", None, "red.v1.0.0");
     nodes(&[]).gives(&arm, "red", None, "red.v1.0.0");
-    nodes(&["amd64"]).refused(
-        &arm,
-        "red",
-        &["it runs on arm64 only, and the cluster's nodes are of amd64"],
-    );
+    // Whoever asks for it gets it.
+    nodes(&["amd64"]).gives(&arm, "red", None, "red.v1.0.0");
+}
 
-    let native = json!({"nativeAPIs": [{"group": "example.com", "version": "v1", "kind": "Native"}]});
-    let native = book("red").bundle("1.0.0", &[metadata(native)]).package();
-    Cluster::default().refused(
-        &native,
-        "red",
-        &["it needs the API \"example.com/v1 Native\" of the cluster"],
-    );
+#[test]
+fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_choice() {
+    let metadata = |value: Value| json!({"type": "olm.csv.metadata", "value": value});
+    let native = |kind: &str| {
+        metadata(json!({"nativeAPIs": [{"group": "example.com", "version": "v1", "kind": kind}]}))
+    };
+    let plain = Cluster::default();
     let serving = Cluster {
         served: HashSet::from([gvk("Native", "v1")]),
         ..Cluster::default()
     };
-    serving.gives(&native, "red", None, "red.v1.0.0");
+
+    let some = book("red").bundle("1.0.0", &[]).bundle("2.0.0", &[native("Native")]);
+    let some = some.package();
+    serving.gives(&some, "red", None, "red.v2.0.0");
+    plain.gives(&some, "red", None, "red.v1.0.0");
+    plain.resolution(&some, "red", Some("1.0.0"), |found| {
+        let found = found.unwrap();
+        assert_eq!(found.bundle.name, "red.v1.0.0");
+        assert_eq!(
+            found.held[0].hindrances[0].to_string(),
+            "it needs the API \"example.com/v1 Native\" of the cluster, which does not serve it"
+        );
+    });
+
+    // Where every bundle lacks something it is as if none did: the newest, and from what is installed to the newest.
+    let all = book("red")
+        .bundle("1.0.0", &[native("Native")])
+        .bundle("2.0.0", &[native("Native")])
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package();
+    plain.gives(&all, "red", None, "red.v2.0.0");
+    plain.gives(&all, "red", Some("1.0.0"), "red.v2.0.0");
+    plain.resolution(&all, "red", None, |found| assert!(found.unwrap().held.is_empty()));
+
+    // What is forbidden is never chosen, and is told of.
+    let new = metadata(json!({"minKubeVersion": "1.36.0"}));
+    let mixed = book("red").bundle("1.0.0", &[native("Native")]).bundle("2.0.0", &[new]);
+    let mixed = mixed.package();
+    let old = Cluster {
+        kubernetes: "1.30.0".parse().ok(),
+        ..Cluster::default()
+    };
+    old.resolution(&mixed, "red", None, |found| {
+        let found = found.unwrap();
+        assert_eq!(found.bundle.name, "red.v1.0.0");
+        assert_eq!(found.held.len(), 1);
+        assert_eq!(found.held[0].bundle.name, "red.v2.0.0");
+    });
+    // What is no version forbids nothing.
+    let unreadable = book("red").bundle("1.0.0", &[metadata(json!({"minKubeVersion": "latest"}))]);
+    old.gives(&unreadable.package(), "red", None, "red.v1.0.0");
 }
 
 /// The providers of `example.com/v1 Green`, as `CATALOG PACKAGE CHANNEL BUNDLE`, best first.
