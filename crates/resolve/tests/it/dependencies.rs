@@ -496,8 +496,11 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
         ..Cluster::default()
     };
 
-    let some = book("red").bundle("1.0.0", &[]).bundle("2.0.0", &[native("Native")]);
-    let some = some.package();
+    let some = book("red")
+        .bundle("1.0.0", &[])
+        .bundle("2.0.0", &[native("Native")])
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package();
     serving.gives(&some, "red", None, "red.v2.0.0");
     plain.gives(&some, "red", None, "red.v1.0.0");
     plain.resolution(&some, "red", Some("1.0.0"), |found| {
@@ -521,7 +524,9 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
 
     // What is forbidden is never chosen, and is told of.
     let new = metadata(json!({"minKubeVersion": "1.36.0"}));
-    let mixed = book("red").bundle("1.0.0", &[native("Native")]).bundle("2.0.0", &[new]);
+    let mixed = book("red")
+        .bundle("1.0.0", &[native("Native")])
+        .bundle("2.0.0", &[new]);
     let mixed = mixed.package();
     let old = Cluster {
         kubernetes: "1.30.0".parse().ok(),
