@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
@@ -28,11 +28,24 @@ pub enum Catalogs {
     Generated(Vec<u64>),
 }
 
-/// Measures with these catalogs, and prints the figures. What is served is asked of the last of them.
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The catalogs. What is served is asked of the last of them, which stays beside the extensions.
+    pub catalogs: Catalogs,
+    /// How many cores catalogd may use while it is asked, one measurement for each.
+    pub cores: Vec<usize>,
+    /// How many extensions are applied at once.
+    pub extensions: usize,
+    /// How long the requests of managers that have nothing to do are counted.
+    pub quiet: Duration,
+}
+
+/// Measures, and prints the figures.
 ///
 /// # Errors
 /// When something cannot be started, or does not come to its end in time.
-pub async fn run(catalogs: &Catalogs) -> Result<()> {
+pub async fn run(plan: &Plan) -> Result<()> {
     let begin = Instant::now();
     let mut figures = Figures::new(&process::machine()?);
     dependencies::measure(&mut figures)?;
@@ -49,7 +62,7 @@ pub async fn run(catalogs: &Catalogs) -> Result<()> {
         );
     }
     let mut asked = None;
-    match catalogs {
+    match &plan.catalogs {
         Catalogs::Given(path) => {
             let blobs =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -64,8 +77,13 @@ pub async fn run(catalogs: &Catalogs) -> Result<()> {
         }
     }
     let asked = asked.context("there is no catalog to measure with")?;
-    serving::measure(&world, &asked, &mut figures).await?;
-    extensions::measure(&world, &mut figures).await?;
+    let pid = world.catalogd.pid().context("catalogd does not run")?;
+    for cores in &plan.cores {
+        process::confine(pid, *cores)?;
+        serving::measure(&world, &asked, *cores, &mut figures).await?;
+    }
+    process::confine(pid, std::thread::available_parallelism()?.get())?;
+    extensions::measure(&world, plan, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
     writeln!(std::io::stdout(), "{}", figures.text)?;
     Ok(())

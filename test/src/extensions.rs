@@ -23,6 +23,23 @@ pub fn catalog(name: &str, reference: &str) -> Value {
     })
 }
 
+/// A namespace, an account in it, and the right of that account to do everything.
+pub fn administrator(namespace: &str, account: &str) -> [Value; 3] {
+    [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": account, "namespace": namespace },
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{namespace}-{account}") },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": namespace }],
+        }),
+    ]
+}
+
 /// All ClusterExtensions.
 pub fn extensions(world: &World) -> Api<ClusterExtension> {
     Api::all(world.client.clone())
@@ -47,6 +64,13 @@ pub fn installed_version(extension: &ClusterExtension) -> Option<&str> {
     )
 }
 
+/// Whether something is installed and nothing is under way.
+pub fn is_settled(extension: &ClusterExtension) -> bool {
+    conditions::is_true(extension.conditions(), conditions::INSTALLED)
+        && conditions::find(extension.conditions(), conditions::PROGRESSING)
+            .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED)
+}
+
 /// Waits until this version is installed and nothing is under way any longer.
 ///
 /// # Errors
@@ -55,12 +79,7 @@ pub async fn await_version(world: &World, name: &str, version: &str) -> Result<C
     world
         .eventually(&format!("{name} is at {version}"), SOON, async || {
             let extension = extensions(world).get(name).await?;
-            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
-                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
-            let there = installed_version(&extension) == Some(version)
-                && conditions::is_true(extension.conditions(), conditions::INSTALLED)
-                && settled;
-            if there {
+            if installed_version(&extension) == Some(version) && is_settled(&extension) {
                 return Ok(Some(extension));
             }
             anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?)

@@ -1,41 +1,81 @@
-//! Many extensions at once.
+//! One extension, many at once, and a big one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams, PostParams};
 use olm_api::{ClusterCatalog, ClusterExtension, conditions};
 use serde_json::{Value, json};
 
-use super::{Figures, process, requests};
+use super::{Figures, Plan, process, requests};
+use crate::extensions::{administrator, catalog, is_settled};
 use crate::world::{World, eventually};
 
-const COUNT: usize = 50;
-const LIMIT: Duration = Duration::from_secs(90);
-/// How long nothing is done after everything is installed.
-const QUIET: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(240);
 /// The account that each extension is installed by, in its own namespace.
 pub(super) const ACCOUNT: &str = "bench-installer";
+const CATALOG: &str = "bench-extensions";
+/// Installed alone, beside whatever catalogs there are.
+const ALONE: &str = "bench-alone";
+/// Installed alone, with many objects.
+const BIG: &str = "bench-big";
+/// How many objects `BIG` has beside those of every bundle.
+const OBJECTS: usize = 497;
 
 fn name(at: usize) -> String {
-    format!("bench-{at:02}")
+    format!("bench-{at:03}")
 }
 
-/// Installs tiny bundles all at once; counts time, memory and requests.
-pub(super) async fn measure(world: &World, figures: &mut Figures) -> Result<()> {
-    prepare(world).await?;
-    let pid = world
-        .operator_controller
-        .pid()
-        .context("operator-controller does not run")?;
+/// Installs one extension, many at once and a big one, leaves them alone for a while, and removes them.
+pub(super) async fn measure(world: &World, plan: &Plan, figures: &mut Figures) -> Result<()> {
+    let count = plan.extensions;
+    let many: Vec<String> = (0..count).map(name).collect();
+    prepare(world, &many).await?;
+    let beside = Api::<ClusterCatalog>::all(world.client.clone())
+        .list(&ListParams::default())
+        .await?
+        .items
+        .len()
+        .saturating_sub(1);
+    installed(
+        &format!("one extension beside {beside} other catalogs"),
+        &[ALONE.to_owned()],
+        world,
+        figures,
+    )
+    .await?;
+    installed(&format!("{count} extensions at once"), &many, world, figures).await?;
+    installed(
+        &format!("one extension with {} objects", OBJECTS + 3),
+        &[BIG.to_owned()],
+        world,
+        figures,
+    )
+    .await?;
+    // Whatever is still on its way comes to its end.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    quiet(world, plan.quiet, figures).await?;
+    let all: Vec<String> = [ALONE.to_owned(), BIG.to_owned()]
+        .into_iter()
+        .chain(many)
+        .collect();
+    removed(world, &all, figures).await
+}
+
+/// Creates extensions and waits until all of them are installed and nothing is under way.
+async fn installed(what: &str, names: &[String], world: &World, figures: &mut Figures) -> Result<()> {
+    let pid = pid(world)?;
     process::forget_peak(pid)?;
+    let used = process::used(pid)?;
     let log = world.cluster.audit_log();
     let start = requests::end(log)?;
     let extensions = Api::<ClusterExtension>::all(world.client.clone());
-    let wanted: Vec<ClusterExtension> = (0..COUNT)
-        .map(|at| serde_json::from_value(extension(at)))
+    let wanted: Vec<ClusterExtension> = names
+        .iter()
+        .map(|name| serde_json::from_value(extension(name)))
         .collect::<Result<_, _>>()?;
     let begin = Instant::now();
     let parameters = PostParams::default();
@@ -44,76 +84,26 @@ pub(super) async fn measure(world: &World, figures: &mut Figures) -> Result<()> 
         .map(|extension| extensions.create(&parameters, extension));
     futures::future::try_join_all(creations).await?;
     let created = begin.elapsed();
-    let times = installed(&extensions, world, begin).await?;
-    let seconds = |at: usize| times.get(at).map_or(0.0, Duration::as_secs_f64);
-    figures.add(
-        &format!("{COUNT} extensions at once: time to installed"),
-        &format!(
-            "all {:.1} s, half {:.1} s, first {:.1} s (created after {:.1} s)",
-            seconds(COUNT - 1),
-            seconds(COUNT / 2),
-            seconds(0),
-            created.as_secs_f64()
-        ),
-    );
-    figures.add(
-        &format!("{COUNT} extensions: peak memory of operator-controller"),
-        &process::mebibytes(process::peak(pid)?),
-    );
-    for (who, verbs) in requests::since(log, start)? {
-        figures.add(
-            &format!("{COUNT} extensions: API requests of {who}"),
-            &requests::describe(&verbs),
-        );
-    }
-    // Whatever is still on its way comes to its end.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let start = requests::end(log)?;
-    tokio::time::sleep(QUIET).await;
-    // Leases are renewed all the time; nothing else should be asked.
-    let quiet: Vec<String> = requests::since(log, start)?
-        .iter()
-        .map(|(who, verbs)| format!("{who} {}", requests::describe(verbs)))
-        .collect();
-    let quiet = if quiet.is_empty() {
-        "0".to_owned()
-    } else {
-        quiet.join("; ")
-    };
-    let what = format!(
-        "{COUNT} installed extensions: API requests in {} s of quiet",
-        QUIET.as_secs()
-    );
-    figures.add(&what, &quiet);
-    Ok(())
-}
-
-/// Waits until all are installed and nothing is under way; returns when each was, sorted.
-async fn installed(
-    extensions: &Api<ClusterExtension>,
-    world: &World,
-    begin: Instant,
-) -> Result<Vec<Duration>> {
-    let mut times: BTreeMap<String, Duration> = BTreeMap::new();
+    let mut times: BTreeMap<&str, Duration> = BTreeMap::new();
     world
-        .eventually("all extensions are installed", LIMIT, async || {
+        .eventually(&format!("{what}: installed"), LIMIT, async || {
             let found = extensions.list(&ListParams::default()).await?.items;
             let now = begin.elapsed();
             let mut last = None;
             for extension in &found {
-                let name = extension.metadata.name.clone().unwrap_or_default();
-                let settled = conditions::is_true(extension.conditions(), conditions::INSTALLED)
-                    && conditions::find(extension.conditions(), conditions::PROGRESSING)
-                        .is_some_and(|found| found.reason == conditions::reason::SUCCEEDED);
-                if settled {
+                let name = extension.metadata.name.as_deref().unwrap_or_default();
+                let Some(name) = names.iter().find(|wanted| *wanted == name) else {
+                    continue;
+                };
+                if is_settled(extension) {
                     times.entry(name).or_insert(now);
                 } else {
                     last = Some(serde_json::to_string(&extension.status)?);
                 }
             }
             // The loop should not be a load of its own.
-            tokio::time::sleep(Duration::from_millis(150)).await;
-            if times.len() < COUNT {
+            tokio::time::sleep(Duration::from_millis(if names.len() == 1 { 10 } else { 150 })).await;
+            if times.len() < names.len() {
                 bail!("{} are; another one: {}", times.len(), last.unwrap_or_default());
             }
             Ok(Some(()))
@@ -121,16 +111,110 @@ async fn installed(
         .await?;
     let mut times: Vec<Duration> = times.into_values().collect();
     times.sort_unstable();
-    Ok(times)
+    let seconds = |at: usize| times.get(at).map_or(0.0, Duration::as_secs_f64);
+    let last = seconds(times.len() - 1);
+    let time = if times.len() == 1 {
+        format!("{last:.2} s")
+    } else {
+        format!(
+            "all {last:.1} s, half {:.1} s, first {:.1} s (created after {:.1} s)",
+            seconds(times.len() / 2),
+            seconds(0),
+            created.as_secs_f64()
+        )
+    };
+    figures.add(&format!("{what}: time to installed"), &time);
+    figures.add(
+        &format!("{what}: operator-controller"),
+        &format!(
+            "peak memory {}, {:.1} s of processor time",
+            process::mebibytes(process::peak(pid)?),
+            process::used(pid)?.saturating_sub(used).as_secs_f64()
+        ),
+    );
+    for (who, verbs) in requests::since(log, start)? {
+        figures.add(
+            &format!("{what}: API requests of {who}"),
+            &requests::describe(&verbs),
+        );
+    }
+    Ok(())
+}
+
+/// Counts what is asked of the API server while nothing changes.
+async fn quiet(world: &World, time: Duration, figures: &mut Figures) -> Result<()> {
+    let pid = pid(world)?;
+    let used = process::used(pid)?;
+    let log = world.cluster.audit_log();
+    let start = requests::end(log)?;
+    tokio::time::sleep(time).await;
+    let asked: Vec<String> = requests::since(log, start)?
+        .iter()
+        .map(|(who, verbs)| format!("{who} {}", requests::describe(verbs)))
+        .collect();
+    let asked = if asked.is_empty() {
+        "0".to_owned()
+    } else {
+        asked.join("; ")
+    };
+    let what = format!("{} s in which nothing changes", time.as_secs());
+    figures.add(&format!("{what}: API requests"), &asked);
+    figures.add(
+        &format!("{what}: operator-controller"),
+        &format!(
+            "{:.1} s of processor time",
+            process::used(pid)?.saturating_sub(used).as_secs_f64()
+        ),
+    );
+    Ok(())
+}
+
+/// Deletes extensions and waits until they are gone.
+async fn removed(world: &World, names: &[String], figures: &mut Figures) -> Result<()> {
+    let extensions = Api::<ClusterExtension>::all(world.client.clone());
+    let begin = Instant::now();
+    let parameters = DeleteParams::default();
+    let deletions = names.iter().map(|name| extensions.delete(name, &parameters));
+    futures::future::try_join_all(deletions).await?;
+    world
+        .eventually("all extensions are gone", LIMIT, async || {
+            let left = extensions.list(&ListParams::default()).await?.items;
+            let left = left.iter().find(|left| names.contains(&left.name_any()));
+            match left {
+                None => Ok(Some(())),
+                Some(left) => {
+                    tokio::time::sleep(Duration::from_millis(150)).await;
+                    bail!("{}", serde_json::to_string(&left.status)?)
+                }
+            }
+        })
+        .await?;
+    figures.add(
+        &format!("{} extensions removed at once: all gone", names.len()),
+        &format!("{:.1} s", begin.elapsed().as_secs_f64()),
+    );
+    Ok(())
+}
+
+fn pid(world: &World) -> Result<u32> {
+    world
+        .operator_controller
+        .pid()
+        .context("operator-controller does not run")
 }
 
 /// Pushes bundles and their catalog; makes namespaces and accounts.
-async fn prepare(world: &World) -> Result<()> {
+async fn prepare(world: &World, many: &[String]) -> Result<()> {
     let mut blobs = String::new();
-    for at in 0..COUNT {
-        let name = name(at);
+    let alone = [(ALONE, 0), (BIG, OBJECTS)];
+    let bundles = alone
+        .into_iter()
+        .chain(many.iter().map(|name| (name.as_str(), 0)));
+    let mut accounts: Vec<Value> = Vec::new();
+    for (name, objects) in bundles {
+        accounts.extend(administrator(name, ACCOUNT));
         let image = world
-            .push_bundle(&format!("bench/{name}:v1"), &bundle(&name))
+            .push_bundle(&format!("bench/{name}:v1"), &bundle(name, objects))
             .await?;
         for blob in [
             json!({ "schema": "olm.package", "name": name, "defaultChannel": "stable" }),
@@ -149,42 +233,17 @@ async fn prepare(world: &World) -> Result<()> {
         }
     }
     let reference = world.push_catalog("bench-extensions:latest", &blobs).await?;
-    let catalog = "bench-extensions";
-    world.apply(&[json!({
-        "apiVersion": "olm.operatorframework.io/v1",
-        "kind": "ClusterCatalog",
-        "metadata": { "name": catalog },
-        "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
-    })])?;
-    let accounts: Vec<Value> = (0..COUNT).flat_map(account).collect();
+    world.apply(&[catalog(CATALOG, &reference)])?;
     world.apply(&accounts)?;
     let catalogs = Api::<ClusterCatalog>::all(world.client.clone());
     eventually("the catalog of the bundles is served", LIMIT, async || {
-        let found = catalogs.get(catalog).await?;
+        let found = catalogs.get(CATALOG).await?;
         Ok(conditions::is_true(found.conditions(), conditions::SERVING).then_some(()))
     })
     .await
 }
 
-fn account(at: usize) -> [Value; 3] {
-    let name = name(at);
-    [
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": { "name": ACCOUNT, "namespace": name },
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": format!("{name}-installer") },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": name }],
-        }),
-    ]
-}
-
-fn extension(at: usize) -> Value {
-    let name = name(at);
+fn extension(name: &str) -> Value {
     json!({
         "apiVersion": "olm.operatorframework.io/v1",
         "kind": "ClusterExtension",
@@ -197,8 +256,8 @@ fn extension(at: usize) -> Value {
     })
 }
 
-/// A bundle that renders to a ServiceAccount, a ConfigMap and a Deployment.
-fn bundle(name: &str) -> BTreeMap<String, Vec<u8>> {
+/// A bundle that renders to a ServiceAccount, a ConfigMap and a Deployment, and to so many more ConfigMaps.
+fn bundle(name: &str, more: usize) -> BTreeMap<String, Vec<u8>> {
     let selector = json!({ "app": name });
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -230,11 +289,13 @@ fn bundle(name: &str) -> BTreeMap<String, Vec<u8>> {
         },
     });
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
-    let config = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": name },
-        "data": { "greeting": "hello" },
-    });
+    let config = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name },
+            "data": { "greeting": "hello" },
+        })
+    };
     let annotations = json!({
         "annotations": {
             "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
@@ -245,15 +306,23 @@ fn bundle(name: &str) -> BTreeMap<String, Vec<u8>> {
             "operators.operatorframework.io.bundle.channel.default.v1": "stable",
         },
     });
-    [
-        ("manifests/clusterserviceversion.yaml", csv),
-        ("manifests/serviceaccount.yaml", account),
-        ("manifests/configmap.yaml", config),
-        ("metadata/annotations.yaml", annotations),
-    ]
-    .into_iter()
-    .map(|(path, content)| (path.to_owned(), content.to_string().into_bytes()))
-    .collect()
+    let files = [
+        ("manifests/clusterserviceversion.yaml".to_owned(), csv),
+        ("manifests/serviceaccount.yaml".to_owned(), account),
+        ("manifests/configmap.yaml".to_owned(), config(name)),
+        ("metadata/annotations.yaml".to_owned(), annotations),
+    ];
+    let more = (0..more).map(|at| {
+        (
+            format!("manifests/configmap-{at:03}.yaml"),
+            config(&format!("{name}-{at:03}")),
+        )
+    });
+    files
+        .into_iter()
+        .chain(more)
+        .map(|(path, content)| (path, content.to_string().into_bytes()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -262,9 +331,9 @@ mod tests {
 
     #[test]
     fn a_bench_bundle_renders_to_three_kinds() {
-        let files = bundle("bench-01");
+        let files = bundle("bench-001", 0);
         let prepared =
-            olm_bundle::prepare(&files, &BTreeMap::new(), &olm_bundle::Request::new("bench-01")).unwrap();
+            olm_bundle::prepare(&files, &BTreeMap::new(), &olm_bundle::Request::new("bench-001")).unwrap();
         let mut kinds: Vec<_> = prepared
             .rendered
             .objects()

@@ -1,8 +1,12 @@
 //! What the kernel says about a process and the machine.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The most memory that a process has held at once since it was started or [`forget_peak`] was called, in bytes.
 pub(super) fn peak(pid: u32) -> Result<u64> {
@@ -17,6 +21,40 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
 /// Lets the peak begin anew at what is held now.
 pub(super) fn forget_peak(pid: u32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of a process")
+}
+
+/// The processor time that a process has used so far, of all its threads.
+pub(super) fn used(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process is gone")?;
+    let ticks = ticks(&stat).context("the kernel does not say how much processor time was used")?;
+    Ok(Duration::from_millis(ticks * MILLISECONDS_PER_TICK))
+}
+
+/// What the kernel counts processor time in for programs, on every architecture that we build for.
+const MILLISECONDS_PER_TICK: u64 = 10;
+
+/// `utime` and `stime`; the name before them may hold spaces and parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// Lets all threads of a process run on the first so many cores only.
+pub(super) fn confine(pid: u32, cores: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    (0..cores).for_each(|core| set.set(core));
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).context("the process is gone")? {
+        let thread: i32 = thread?.file_name().to_string_lossy().parse()?;
+        // A thread may have ended meanwhile.
+        match sched_setaffinity(Pid::from_raw(thread), &set) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(e) => return Err(e).context("cannot confine a process to some cores"),
+        }
+    }
+    Ok(())
 }
 
 fn status(pid: u32, field: &str) -> Result<u64> {
@@ -62,6 +100,13 @@ mod tests {
         );
         assert_eq!(kibibytes("VmHWM:\t none\n", "VmHWM"), None);
         assert_eq!(mebibytes((3 << 20) + (1 << 19)), "3.5 MiB");
+    }
+
+    #[test]
+    fn processor_time_is_read_after_a_name_that_looks_like_fields() {
+        let stat = "7 (a) b (c 1) S 1 2 3 4 5 6 7 8 9 10 25 17 0 0 20 0 1 0 100";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
     }
 
     #[test]

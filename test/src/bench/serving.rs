@@ -19,7 +19,7 @@ struct Terms {
 }
 
 /// Asks for everything and for one package, over one connection and over many.
-pub(super) async fn measure(world: &World, asked: &Asked, figures: &mut Figures) -> Result<()> {
+pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures: &mut Figures) -> Result<()> {
     let pid = world.catalogd.pid().context("catalogd does not run")?;
     process::forget_peak(pid)?;
     let url = all(world, &asked.catalog);
@@ -49,13 +49,16 @@ pub(super) async fn measure(world: &World, asked: &Asked, figures: &mut Figures)
                 .await
                 .with_context(|| what.to_owned())?;
             figures.add(
-                &format!("{}: {what}, connections: {connections}", asked.catalog),
+                &format!(
+                    "{}: {what}, cores: {cores}, connections: {connections}",
+                    asked.catalog
+                ),
                 &load.to_string(),
             );
         }
     }
     figures.add(
-        "serving: peak memory of catalogd",
+        &format!("serving, cores: {cores}: peak memory of catalogd"),
         &process::mebibytes(process::peak(pid)?),
     );
     Ok(())

@@ -16,6 +16,7 @@ pub(super) async fn measure(world: &World, name: &str, blobs: &str, figures: &mu
     let pid = world.catalogd.pid().context("catalogd does not run")?;
     process::forget_peak(pid)?;
     let before = process::resident(pid)?;
+    let used = process::used(pid)?;
     let object = json!({
         "apiVersion": "olm.operatorframework.io/v1",
         "kind": "ClusterCatalog",
@@ -69,6 +70,11 @@ pub(super) async fn measure(world: &World, name: &str, blobs: &str, figures: &mu
     figures.add(
         &format!("{name}: peak memory of catalogd until then"),
         &above(process::peak(pid)?),
+    );
+    let used = process::used(pid)?.saturating_sub(used);
+    figures.add(
+        &format!("{name}: processor time of catalogd until then"),
+        &format!("{:.2} s", used.as_secs_f64()),
     );
     Ok(())
 }

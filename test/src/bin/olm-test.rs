@@ -4,10 +4,11 @@ use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use olm_test::bench::Catalogs;
+use olm_test::bench::{Catalogs, Plan};
 use olm_test::cluster::command::{ClusterCommand, run};
 use olm_test::images::{self, ImagesCommand};
 
@@ -53,6 +54,15 @@ enum Verb {
         /// Sizes of the catalogs to generate, in megabytes.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100], conflicts_with = "catalog")]
         megabytes: Vec<u64>,
+        /// How many cores catalogd may use; everything that it serves is measured for each of them.
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+        cores: Vec<usize>,
+        /// How many extensions are applied at once.
+        #[arg(long, default_value_t = 50)]
+        extensions: usize,
+        /// How many seconds are counted in which nothing should be done.
+        #[arg(long, default_value_t = 30)]
+        quiet: u64,
     },
 }
 
@@ -80,9 +90,20 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
-        Verb::Bench { catalog, megabytes } => wait_for(async {
-            let catalogs = catalog.map_or(Catalogs::Generated(megabytes), Catalogs::Given);
-            olm_test::bench::run(&catalogs).await.map(|()| ExitCode::SUCCESS)
+        Verb::Bench {
+            catalog,
+            megabytes,
+            cores,
+            extensions,
+            quiet,
+        } => wait_for(async {
+            let plan = Plan {
+                catalogs: catalog.map_or(Catalogs::Generated(megabytes), Catalogs::Given),
+                cores,
+                extensions,
+                quiet: Duration::from_secs(quiet),
+            };
+            olm_test::bench::run(&plan).await.map(|()| ExitCode::SUCCESS)
         }),
     };
     outcome.unwrap_or_else(|e| {

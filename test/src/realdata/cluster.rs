@@ -17,6 +17,7 @@ use olm_version::{BuildMetadata, Version, VersionRelease};
 use serde_json::{Value, json};
 
 use crate::e2e::everything;
+use crate::extensions::{administrator, is_settled};
 use crate::world::{Options, World, eventually, kubectl};
 
 mod choose;
@@ -122,7 +123,11 @@ struct Story {
 impl Story {
     async fn run(&mut self, report: &mut Report) -> Result<()> {
         self.publish().await?;
-        let accounts: Vec<Value> = self.packages.iter().flat_map(account).collect();
+        let accounts: Vec<Value> = self
+            .packages
+            .iter()
+            .flat_map(|package| administrator(&package.namespace(), ACCOUNT))
+            .collect();
         self.world.apply(&accounts)?;
         self.before = everything(&self.world)?;
 
@@ -390,28 +395,7 @@ fn is_at(extension: &ClusterExtension, version: &Version) -> bool {
             }
         })
         .is_some_and(|installed| installed.folded() == *version);
-    installed
-        && conditions::is_true(extension.conditions(), conditions::INSTALLED)
-        && conditions::find(extension.conditions(), conditions::PROGRESSING)
-            .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED)
-}
-
-/// A namespace, and in it an account that may do everything.
-fn account(package: &Package) -> [Value; 3] {
-    let namespace = package.namespace();
-    [
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": { "name": ACCOUNT, "namespace": namespace },
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": format!("{namespace}-{ACCOUNT}") },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
-        }),
-    ]
+    installed && is_settled(extension)
 }
 
 /// The extension that asks for the oldest version.
