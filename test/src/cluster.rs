@@ -234,19 +234,7 @@ impl Cluster {
     /// A command in the cluster's network, but among the machine's own files and processes, with `KUBECONFIG` and
     /// the cluster's programs at hand and no proxies. It is killed when the owner stops the cluster of a real node.
     pub fn exec(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = match self.info.holder {
-            None => Command::new(program),
-            Some(holder) => {
-                let mut command = Command::new("nsenter");
-                command
-                    .arg(format!("--net=/proc/{holder}/ns/net"))
-                    .arg("--")
-                    .arg(program);
-                command
-            }
-        };
-        self.equip(&mut command);
-        command
+        self.in_network(program.as_ref(), |program| Command::new(program))
     }
 
     /// Starts a program in the cluster's network that dies with this process: a manager under test, say. `with` adds
@@ -260,10 +248,21 @@ impl Cluster {
         with: impl FnOnce(&mut Command),
     ) -> Result<std::process::Child> {
         let program = program.as_ref();
+        let mut command = self.in_network(program, |program| process::bound(program));
+        with(&mut command);
+        process::spawn(command).with_context(|| format!("cannot start {}", program.display()))
+    }
+
+    /// A command in the cluster's network; `command` makes one of a program.
+    fn in_network(
+        &self,
+        program: &std::ffi::OsStr,
+        command: impl FnOnce(&std::ffi::OsStr) -> Command,
+    ) -> Command {
         let mut command = match self.info.holder {
-            None => process::bound(program),
+            None => command(program),
             Some(holder) => {
-                let mut command = process::bound("nsenter");
+                let mut command = command("nsenter".as_ref());
                 command
                     .arg(format!("--net=/proc/{holder}/ns/net"))
                     .arg("--")
@@ -272,8 +271,7 @@ impl Cluster {
             }
         };
         self.equip(&mut command);
-        with(&mut command);
-        process::spawn(command).with_context(|| format!("cannot start {}", program.display()))
+        command
     }
 
     /// A command among a real node's processes and mounts, too.

@@ -5,13 +5,15 @@
 //! implementation stands in `test/conformance/deviations.toml`: there its expectation is replaced by what ours does,
 //! so that ours is checked to do exactly that.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use olm_version::VersionRelease;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub mod blang_ranges;
 pub mod bundle_config;
@@ -62,6 +64,44 @@ impl Outcome {
             other => other,
         }
     }
+}
+
+/// What a case expects under this key.
+fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
+    case.get("expect")
+        .and_then(|expect| expect.get(key))
+        .unwrap_or(&Value::Null)
+}
+
+/// The files of a case, by path.
+fn files(case: &Value) -> BTreeMap<String, Vec<u8>> {
+    case.get("files")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(path, text)| {
+            let content = text.as_str().unwrap_or_default();
+            (path.clone(), content.as_bytes().to_vec())
+        })
+        .collect()
+}
+
+/// Compares the version and the release of a bundle with what the case expects.
+fn compare_version(case: &Value, found: &VersionRelease) -> Outcome {
+    let release = found
+        .release
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    Outcome::compare("ok", &expect(case, "ok"), &&json!(true))
+        .and(|| {
+            Outcome::compare(
+                "version",
+                &expect(case, "version"),
+                &&json!(found.version.to_string()),
+            )
+        })
+        .and(|| Outcome::compare("release", &expect(case, "release"), &&json!(release)))
 }
 
 /// Runs one case.

@@ -165,6 +165,20 @@ where
 }
 
 impl Lab {
+    /// Starts a cluster that has our CRDs and the namespace of the managers.
+    ///
+    /// # Errors
+    /// When a part is missing or does not start.
+    pub async fn with_definitions() -> Result<Self> {
+        // Whichever test is first installs it.
+        olm_platform::crypto::install();
+        let lab = Self::over(Cluster::start(Mode::Simulated).await?).await?;
+        let crds = repository().join("manifests/crds").display().to_string();
+        lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
+        lab.kubectl(&["create", "namespace", names::SYSTEM_NAMESPACE])?;
+        Ok(lab)
+    }
+
     /// Puts a cluster to use.
     ///
     /// # Errors

@@ -8,31 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use olm_api::{ClusterCatalog, Condition, conditions, names};
 use olm_platform::shutdown::Shutdown;
-use olm_test::cluster::{Cluster, Component, Mode};
+use olm_test::cluster::Component;
 use olm_test::samples;
-use olm_test::world::{Lab, eventually, kubectl, repository};
+use olm_test::world::{Lab, eventually};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// A cluster with a registry and our CRDs.
-async fn lab() -> Result<Lab> {
-    olm_platform::crypto::install();
-    let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
-    let crds = repository().join("manifests/crds").display().to_string();
-    kubectl(&lab.cluster, &["apply", "--server-side", "-k", &crds], None)?;
-    let namespaces: Api<Namespace> = Api::all(lab.client.clone());
-    let namespace = serde_json::from_value(json!({ "metadata": { "name": names::SYSTEM_NAMESPACE } }))?;
-    namespaces.create(&PostParams::default(), &namespace).await?;
-    Ok(lab)
-}
 
 fn catalogs(lab: &Lab) -> Api<ClusterCatalog> {
     Api::all(lab.client.clone())
@@ -289,7 +277,7 @@ async fn what_is_unavailable_is_not_served(lab: &Lab, replica: &Replica) -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
-    let lab = lab().await?;
+    let lab = Lab::with_definitions().await?;
     let replica = Replica::start(&lab, "one", &[])?;
     replica.ready().await?;
 
@@ -382,7 +370,7 @@ async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
-    let lab = lab().await?;
+    let lab = Lab::with_definitions().await?;
     let elected = &["--leader-elect"];
     let first = Replica::start(&lab, "one", elected)?;
     first.ready().await?;
@@ -459,7 +447,7 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_catalog_waits_for_another() -> Result<()> {
-    let lab = lab().await?;
+    let lab = Lab::with_definitions().await?;
     let registry = lab.cluster.registry().context("no registry")?;
     let login = json!({ "auths": { &registry.auth: { "username": registry.username, "password": registry.password } } });
     let data = BTreeMap::from([(".dockerconfigjson".to_owned(), login.to_string())]);

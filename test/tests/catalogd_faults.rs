@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
-use olm_test::cluster::{Cluster, Component, Mode};
-use olm_test::world::{Lab, binary, eventually, kubectl, repository};
+use olm_test::cluster::Component;
+use olm_test::world::{Lab, binary, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 
@@ -28,17 +28,6 @@ const HOST: &str = "catalogs.example";
 const SOON: Duration = Duration::from_secs(60);
 /// Enough bytes that unpacking takes a while, few enough for many rounds.
 const FILLER: usize = 6 << 20;
-
-async fn lab() -> Result<Lab> {
-    olm_platform::crypto::install();
-    let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
-    let crds = repository().join("manifests/crds").display().to_string();
-    kubectl(&lab.cluster, &["apply", "--server-side", "-k", &crds], None)?;
-    let namespaces: Api<Namespace> = Api::all(lab.client.clone());
-    let namespace = serde_json::from_value(json!({ "metadata": { "name": names::SYSTEM_NAMESPACE } }))?;
-    namespaces.create(&PostParams::default(), &namespace).await?;
-    Ok(lab)
-}
 
 /// A catalog of one package that says which round it is from, and is as large as asked.
 fn blobs(round: usize, bytes: usize) -> String {
@@ -272,7 +261,7 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
 /// One cluster for all of it; each part takes its catalog away again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()> {
-    let lab = lab().await?;
+    let lab = Lab::with_definitions().await?;
     killed_at_any_point(&lab).await?;
     replaced_under_load(&lab).await?;
     full_disk(&lab).await

@@ -62,6 +62,15 @@ struct GroupVersion {
     version: String,
 }
 
+impl GroupVersion {
+    fn new(group: &str, version: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+        }
+    }
+}
+
 /// The kinds of one group in one version.
 type Kinds = HashMap<String, Arc<Resource>>;
 
@@ -126,14 +135,10 @@ impl Discovery {
         kind: &str,
         asked: Instant,
     ) -> Result<Option<Arc<Resource>>, kube::Error> {
-        let key = GroupVersion {
-            group: group.to_owned(),
-            version: version.to_owned(),
-        };
         self.fill().await?;
-        match self.known(&key, kind) {
+        match self.known(&GroupVersion::new(group, version), kind) {
             Some(found) => Ok(Some(found)),
-            None => self.ask(key, kind, asked).await,
+            None => self.confirm(group, version, kind, asked).await,
         }
     }
 
@@ -149,11 +154,7 @@ impl Discovery {
         kind: &str,
         asked: Instant,
     ) -> Result<Option<Arc<Resource>>, kube::Error> {
-        let key = GroupVersion {
-            group: group.to_owned(),
-            version: version.to_owned(),
-        };
-        self.ask(key, kind, asked).await
+        self.ask(GroupVersion::new(group, version), kind, asked).await
     }
 
     /// Has the server asked for this kind when it is needed next.

@@ -2,28 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use olm_bundle::BundleFiles;
 use olm_bundle::catalog;
 use olm_fbc::property::TYPE_BUNDLE_OBJECT;
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::{Outcome, files};
 
 /// Reads the files of the case and compares name, package, channels and properties.
 pub fn run(case: &Value) -> Outcome {
     let expect = case.get("expect").unwrap_or(&Value::Null);
-    let files: BundleFiles = case
-        .get("files")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(path, text)| {
-            (
-                path.clone(),
-                text.as_str().unwrap_or_default().as_bytes().to_vec(),
-            )
-        })
-        .collect();
+    let files = files(case);
     let ok = expect.get("ok").and_then(Value::as_bool).unwrap_or_default();
     // The texts of errors are those of a file system or name types of another language.
     let entry = match catalog::entry(&files, &BTreeMap::new(), "") {

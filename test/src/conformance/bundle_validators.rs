@@ -1,28 +1,16 @@
 //! `bundle-validators`: what authors check before they publish.
 
-use olm_bundle::BundleFiles;
 use olm_bundle::validators::{Manifests, Options, Problem, Severity, Validator, load, load_object};
 use serde_json::Value;
 
-use super::Outcome;
+use super::{Outcome, files};
 
 /// Runs every validator that the case has a result of.
 pub fn run(case: &Value) -> Outcome {
     let expect = case.get("expect").unwrap_or(&Value::Null);
     let text = |key: &str| case.get(key).and_then(Value::as_str).unwrap_or_default();
     let loaded = if text("kind") == "bundle_dir" {
-        let files: BundleFiles = case
-            .get("files")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .map(|(path, text)| {
-                (
-                    path.clone(),
-                    text.as_str().unwrap_or_default().as_bytes().to_vec(),
-                )
-            })
-            .collect();
+        let files = files(case);
         load(&files)
     } else {
         load_object(text("text").as_bytes())

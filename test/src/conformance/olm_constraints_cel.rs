@@ -7,7 +7,7 @@ use olm_constraint::{Compound, Constraint, Present, Requirement, Subject};
 use olm_fbc::Property;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
+use super::{Outcome, expect};
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {
@@ -28,11 +28,6 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     let list = value.get(key).and_then(Value::as_array);
     list.map(Vec::as_slice).unwrap_or_default()
-}
-
-fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
-    let expect = case.get("expect").and_then(|expect| expect.get(key));
-    expect.unwrap_or(&Value::Null)
 }
 
 fn properties(list: &[Value]) -> CelValue {

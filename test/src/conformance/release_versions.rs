@@ -4,7 +4,7 @@ use olm_fbc::{Bundle, Property};
 use olm_version::Release;
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::{Outcome, compare_version, expect};
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {
@@ -13,12 +13,6 @@ pub fn run(case: &Value) -> Outcome {
         Some("bundle_version_release") => bundle_version_release(case),
         other => Outcome::Fail(format!("unknown kind {other:?}")),
     }
-}
-
-fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
-    case.get("expect")
-        .and_then(|expect| expect.get(key))
-        .unwrap_or(&Value::Null)
 }
 
 fn release_parse(case: &Value) -> Outcome {
@@ -53,22 +47,7 @@ fn bundle_version_release(case: &Value) -> Outcome {
         bundle.properties = properties.into();
     }
     match bundle.version_release() {
-        Ok(found) => {
-            let release = found
-                .release
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            Outcome::compare("ok", &expect(case, "ok"), &&json!(true))
-                .and(|| {
-                    Outcome::compare(
-                        "version",
-                        &expect(case, "version"),
-                        &&json!(found.version.to_string()),
-                    )
-                })
-                .and(|| Outcome::compare("release", &expect(case, "release"), &&json!(release)))
-        }
+        Ok(found) => compare_version(case, &found),
         Err(fault) => match expect(case, "error").as_str() {
             Some(expected) => Outcome::compare("error", &expected, &fault.to_string().as_str()),
             None => Outcome::compare("ok", &expect(case, "ok"), &&json!(false)),

@@ -9,7 +9,7 @@ use olm_resolve::{
 };
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::{Outcome, compare_version, expect};
 
 /// The label by which a selector names a catalog.
 const NAME_LABEL: &str = "olm.operatorframework.io/metadata.name";
@@ -46,12 +46,6 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default()
-}
-
-fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
-    case.get("expect")
-        .and_then(|expect| expect.get(key))
-        .unwrap_or(&Value::Null)
 }
 
 /// The gate stands in the case, or in the name of the test that the case was taken from.
@@ -370,22 +364,7 @@ fn run_bundle_version(case: &Value) -> Outcome {
         return Outcome::Fail("no bundle".to_owned());
     };
     match &candidate.version {
-        Ok(found) => {
-            let release = found
-                .release
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            Outcome::compare("ok", &expect(case, "ok"), &&json!(true))
-                .and(|| {
-                    Outcome::compare(
-                        "version",
-                        &expect(case, "version"),
-                        &&json!(found.version.to_string()),
-                    )
-                })
-                .and(|| Outcome::compare("release", &expect(case, "release"), &&json!(release)))
-        }
+        Ok(found) => compare_version(case, found),
         Err(fault) => match expect(case, "error").as_str() {
             // The rest is the text of another JSON parser.
             Some(expected) if expected.starts_with("error unmarshalling package property: ") => {

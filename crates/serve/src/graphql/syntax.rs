@@ -257,10 +257,7 @@ impl<'a> Reader<'a> {
         self.expect(open)?;
         self.nested(|reader| {
             item(reader)?;
-            while !reader.skip(close)? {
-                item(reader)?;
-            }
-            Ok(())
+            reader.until(close, item)
         })
     }
 
@@ -272,12 +269,15 @@ impl<'a> Reader<'a> {
         item: impl Fn(&mut Self) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.expect(open)?;
-        self.nested(|reader| {
-            while !reader.skip(close)? {
-                item(reader)?;
-            }
-            Ok(())
-        })
+        self.nested(|reader| reader.until(close, item))
+    }
+
+    /// Items before a mark, which is read too.
+    fn until(&mut self, close: Kind, item: impl Fn(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        while !self.skip(close)? {
+            item(self)?;
+        }
+        Ok(())
     }
 
     fn nested(&mut self, inside: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {

@@ -303,31 +303,55 @@ fn to_uint(number: f64) -> Option<u64> {
     (0.0..BOUND).contains(&number).then_some(number as u64)
 }
 
+/// Whole numbers; the operations are addition, subtraction, multiplication, division and remainder.
+fn whole<N: Copy + Default + PartialEq>(
+    name: &str,
+    one: N,
+    two: N,
+    [add, subtract, multiply, divide, remainder]: [fn(N, N) -> Option<N>; 5],
+) -> Result<N, EvalError> {
+    let zero = two == N::default();
+    match name {
+        "_+_" => add(one, two),
+        "_-_" => subtract(one, two),
+        "_*_" => multiply(one, two),
+        "_/_" if zero => return Err(failed("division by zero")),
+        "_/_" => divide(one, two),
+        _ if zero => return Err(failed("modulus by zero")),
+        _ => remainder(one, two),
+    }
+    .ok_or_else(|| failed(OVERFLOW))
+}
+
 fn arithmetic(name: &str, left: &Value, right: &Value) -> Outcome {
     let overflow = || failed(OVERFLOW);
     match (left, right) {
-        (Value::Int(one), Value::Int(two)) => match name {
-            "_+_" => one.checked_add(*two),
-            "_-_" => one.checked_sub(*two),
-            "_*_" => one.checked_mul(*two),
-            "_/_" if *two == 0 => return Err(failed("division by zero")),
-            "_/_" => one.checked_div(*two),
-            _ if *two == 0 => return Err(failed("modulus by zero")),
-            _ => one.checked_rem(*two),
-        }
-        .map(Value::Int)
-        .ok_or_else(overflow),
-        (Value::Uint(one), Value::Uint(two)) => match name {
-            "_+_" => one.checked_add(*two),
-            "_-_" => one.checked_sub(*two),
-            "_*_" => one.checked_mul(*two),
-            "_/_" if *two == 0 => return Err(failed("division by zero")),
-            "_/_" => one.checked_div(*two),
-            _ if *two == 0 => return Err(failed("modulus by zero")),
-            _ => one.checked_rem(*two),
-        }
-        .map(Value::Uint)
-        .ok_or_else(overflow),
+        (Value::Int(one), Value::Int(two)) => whole(
+            name,
+            *one,
+            *two,
+            [
+                i64::checked_add,
+                i64::checked_sub,
+                i64::checked_mul,
+                i64::checked_div,
+                i64::checked_rem,
+            ],
+        )
+        .map(Value::Int),
+        (Value::Uint(one), Value::Uint(two)) => whole(
+            name,
+            *one,
+            *two,
+            [
+                u64::checked_add,
+                u64::checked_sub,
+                u64::checked_mul,
+                u64::checked_div,
+                u64::checked_rem,
+            ],
+        )
+        .map(Value::Uint),
         (Value::Double(one), Value::Double(two)) => Ok(Value::Double(match name {
             "_+_" => one + two,
             "_-_" => one - two,
