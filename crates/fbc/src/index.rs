@@ -1,8 +1,8 @@
 //! Where the blobs of a stored catalog stand, by schema, package and name.
 //!
 //! A stored catalog is the lines of its blobs, one after another. The index knows the length of each line and what
-//! the blob is; a query is one pass over these facts and touches no blob. It stays small: a few bytes for each blob
-//! and each name once.
+//! the blob is; a query is one pass over these facts, or over those of one package, and touches no blob. It stays small:
+//! a few bytes for each blob and each name once.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -52,6 +52,7 @@ impl IndexBuilder {
     pub fn finish(mut self) -> Index {
         self.index.strings.shrink_to_fit();
         self.index.entries.shrink_to_fit();
+        self.index.sort_by_package();
         self.index
     }
 }
@@ -62,6 +63,9 @@ pub struct Index {
     strings: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
     entries: Vec<Entry>,
+    /// The places of all entries, package by package, within each in the order of the catalog: most queries ask for
+    /// one package of hundreds.
+    by_package: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +112,24 @@ impl Index {
         self.strings.push(text.into());
         self.numbers.insert(text.into(), number);
         number
+    }
+
+    fn sort_by_package(&mut self) {
+        let places = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        self.by_package = (0..places).collect();
+        self.by_package
+            .sort_by_key(|place| package_at(&self.entries, *place));
+    }
+
+    /// The places of the entries of a package, in the order of the catalog.
+    fn of_package(&self, package: u32) -> &[u32] {
+        let before = |bound: u32| {
+            self.by_package
+                .partition_point(|place| package_at(&self.entries, *place) < bound)
+        };
+        self.by_package
+            .get(before(package)..before(package.saturating_add(1)))
+            .unwrap_or_default()
     }
 
     /// The length of the stored catalog in bytes.
@@ -160,16 +182,21 @@ impl Index {
                 number(text).into()
             }
         };
+        let package = wanted(filter.package);
         Ranges {
-            entries: self.entries.iter(),
-            start: 0,
+            entries: &self.entries,
+            places: match package {
+                Wanted::Is(package) => Places::Some(self.of_package(package).iter()),
+                _ => Places::All(0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)),
+            },
+            pending: None,
             schema: match wanted(filter.schema) {
                 Wanted::Anything if !filter.package.is_empty() && filter.name.is_empty() => {
                     number("").map_or(Wanted::Anything, Wanted::Not)
                 }
                 wanted => wanted,
             },
-            package: wanted(filter.package),
+            package,
             name: wanted(filter.name),
         }
     }
@@ -236,6 +263,7 @@ impl Index {
             });
         }
         if rest.is_empty() {
+            index.sort_by_package();
             Ok(index)
         } else {
             Err(IndexError::Damaged)
@@ -294,11 +322,40 @@ impl Wanted {
     }
 }
 
+/// The package of the entry at a place.
+fn package_at(entries: &[Entry], place: u32) -> u32 {
+    at(entries, place).map_or(u32::MAX, |entry| entry.package)
+}
+
+fn at(entries: &[Entry], place: u32) -> Option<&Entry> {
+    entries.get(usize::try_from(place).ok()?)
+}
+
+/// Which entries a query looks at.
+#[derive(Debug, Clone)]
+enum Places<'a> {
+    All(Range<u32>),
+    Some(std::slice::Iter<'a, u32>),
+}
+
+impl Iterator for Places<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        match self {
+            Self::All(places) => places.next(),
+            Self::Some(places) => places.next().copied(),
+        }
+    }
+}
+
 /// The answer to a query; see [`Index::query`].
 #[derive(Debug, Clone)]
 pub struct Ranges<'a> {
-    entries: std::slice::Iter<'a, Entry>,
-    start: u64,
+    entries: &'a [Entry],
+    places: Places<'a>,
+    /// The beginning of the next stretch.
+    pending: Option<Range<u64>>,
     schema: Wanted,
     package: Wanted,
     name: Wanted,
@@ -308,19 +365,25 @@ impl Iterator for Ranges<'_> {
     type Item = Range<u64>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut found: Option<Range<u64>> = None;
-        for entry in self.entries.by_ref() {
-            let start = std::mem::replace(&mut self.start, entry.end);
-            if entry.end == start {
+        let mut found = self.pending.take();
+        for place in self.places.by_ref() {
+            let entry = at(self.entries, place)?;
+            let previous = place.checked_sub(1).and_then(|place| at(self.entries, place));
+            let start = previous.map_or(0, |previous| previous.end);
+            let fits = entry.end != start
+                && self.schema.fits(entry.schema)
+                && self.package.fits(entry.package)
+                && self.name.fits(entry.name);
+            if !fits {
                 continue;
             }
-            if self.schema.fits(entry.schema)
-                && self.package.fits(entry.package)
-                && self.name.fits(entry.name)
-            {
-                found.get_or_insert(start..entry.end).end = entry.end;
-            } else if found.is_some() {
-                break;
+            match &mut found {
+                None => found = Some(start..entry.end),
+                Some(stretch) if stretch.end == start => stretch.end = entry.end,
+                Some(_) => {
+                    self.pending = Some(start..entry.end);
+                    break;
+                }
             }
         }
         found
@@ -382,6 +445,35 @@ mod tests {
     #[test]
     fn neighbours_are_one_stretch() {
         check("", "foo", "", &[(10, 100)]);
+    }
+
+    #[test]
+    fn a_package_that_stands_in_several_places_has_several_stretches() {
+        let mut builder = IndexBuilder::new();
+        for (package, length) in [
+            ("b", 1),
+            ("a", 2),
+            ("b", 4),
+            ("b", 8),
+            ("", 0),
+            ("b", 16),
+            ("c", 32),
+            ("b", 64),
+        ] {
+            builder.add("schema", package, "", length);
+        }
+        let index = builder.finish();
+        let of = |package| {
+            let filter = Filter {
+                package,
+                ..Filter::default()
+            };
+            index.query(&filter).collect::<Vec<_>>()
+        };
+        assert_eq!(of("b"), [0..1, 3..31, 63..127]);
+        assert_eq!(of("a"), vec![1..3]);
+        assert_eq!(of("c"), vec![31..63]);
+        assert_eq!(of("d"), vec![]);
     }
 
     #[test]
