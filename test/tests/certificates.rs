@@ -84,19 +84,22 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
 
     upgrade_waits_for_the_operator(&world).await?;
     certificates_are_kept(&mut world).await?;
+    the_provider_stays_with_the_extension(&mut world).await?;
 
     extensions(&world)
         .delete("greeter", &DeleteParams::default())
         .await?;
     world
         .eventually("nothing is left", SOON, async || {
-            let after = everything(&world)?;
+            let mut after = everything(&world)?;
+            after.retain(|name| !name.ends_with(".cert-manager.io"));
             let left: Vec<_> = after.difference(&before).collect();
             let lost: Vec<_> = before.difference(&after).collect();
             ensure!(left.is_empty() && lost.is_empty(), "left {left:?}, lost {lost:?}");
             Ok(Some(()))
         })
-        .await
+        .await?;
+    others_provide_certificates_where_they_are(&mut world, extension).await
 }
 
 /// T-8-01, with the operator's part played by hand.
@@ -238,4 +241,133 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
     let third = trusted(world, None).await?;
     assert_eq!(third.data, second.data);
     Ok(())
+}
+
+/// The provider that the newest revision names.
+async fn provider(world: &World) -> Result<String> {
+    let sets = revisions(world).list(&ListParams::default()).await?.items;
+    let newest = sets.iter().max_by_key(|set| set.spec.revision);
+    let provider = newest.and_then(|set| set.annotation(annotation::CERTIFICATE_PROVIDER));
+    Ok(provider.unwrap_or_default().to_owned())
+}
+
+/// Another provider comes, and the next revision still has the one of the last.
+async fn the_provider_stays_with_the_extension(world: &mut World) -> Result<()> {
+    world.operator_controller.kill();
+    world.apply_file("test/samples/definitions/cert-manager.yaml")?;
+    world.start_operator_controller()?;
+    let before = revisions(world).list(&ListParams::default()).await?.items;
+    let highest = before.iter().map(|set| set.spec.revision).max();
+    let config = json!({"configType": "Inline", "inline": {"watchNamespace": "greeter"}});
+    merge(world, "greeter", json!({"spec": {"config": config}})).await?;
+    world
+        .eventually("there is another revision", SOON, async || {
+            let now = revisions(world).list(&ListParams::default()).await?.items;
+            let now = now.iter().map(|set| set.spec.revision).max();
+            Ok((now > highest).then_some(()))
+        })
+        .await?;
+    await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
+    assert_eq!(provider(world).await?, "self-signed");
+    trusted(world, None).await.map(drop)
+}
+
+/// What cert-manager says of an object once it is done.
+async fn is_ready(world: &World, object: &str) -> Result<()> {
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).to_string();
+    world
+        .eventually(&format!("there is {object}"), SOON, async || {
+            world.kubectl(&["patch", object, "-n", "greeter", "--type=merge", "-p", &status])?;
+            Ok(Some(()))
+        })
+        .await
+}
+
+/// cert-manager where it is installed; where it may not be used, the service CA of OpenShift.
+async fn others_provide_certificates_where_they_are(world: &mut World, extension: &str) -> Result<()> {
+    world.apply(&[json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "greeter-installer-may-do-all"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "greeter-installer", "namespace": "greeter"}],
+    })])?;
+    let path = world.folder().join("again.yaml");
+    let version = extension.replace("[stable]", "[checked]");
+    std::fs::write(&path, version.replace("1.0.x", samples::WITH_WEBHOOK))?;
+    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+    let issuer = format!("{SECRET}-selfsigned-issuer");
+    for object in [format!("issuer/{issuer}"), format!("certificate/{SECRET}")] {
+        is_ready(world, &object).await?;
+    }
+    await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
+    assert_eq!(provider(world).await?, "cert-manager");
+    let read =
+        |path: &str| -> Result<Value> { Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?) };
+    let here = "/apis/cert-manager.io/v1/namespaces/greeter";
+    assert_eq!(
+        read(&format!("{here}/issuers/{issuer}"))?["spec"],
+        json!({"selfSigned": {}})
+    );
+    let certificate = read(&format!("{here}/certificates/{SECRET}"))?;
+    let service = "greeter-operator-service.greeter";
+    assert_eq!(
+        certificate["spec"],
+        json!({
+            "secretName": SECRET,
+            "commonName": service,
+            "dnsNames": [service, format!("{service}.svc"), format!("{service}.svc.cluster.local")],
+            "usages": ["server auth"],
+            "issuerRef": {"name": issuer},
+            "duration": "17520h0m0s",
+            "renewBefore": "24h0m0s",
+        })
+    );
+    let configuration =
+        format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION}");
+    let asks = |object: &Value, key: &str| object["metadata"]["annotations"][key].clone();
+    let hook = read(&configuration)?;
+    assert_eq!(
+        asks(&hook, "cert-manager.io/inject-ca-from"),
+        format!("greeter/{SECRET}")
+    );
+    ensure!(
+        hook["webhooks"][0]["clientConfig"]["caBundle"].is_null(),
+        "we inject nothing"
+    );
+    let secrets = Api::<Secret>::namespaced(world.client.clone(), "greeter");
+    ensure!(secrets.get_opt(SECRET).await?.is_none(), "we made a certificate");
+
+    world.operator_controller.kill();
+    world.apply_file("test/samples/definitions/openshift.yaml")?;
+    let gate = "--feature-gates=WebhookProviderCertManager=false".to_owned();
+    world.operator_controller.add_argument(gate);
+    world.start_operator_controller()?;
+    let world = &*world;
+    world
+        .eventually("the service CA provides", SOON, async || {
+            let named = provider(world).await?;
+            ensure!(named == "openshift-service-ca", "it is {named}");
+            Ok(Some(()))
+        })
+        .await?;
+    await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
+    let read =
+        |path: &str| -> Result<Value> { Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?) };
+    let hook = read(&configuration)?;
+    assert_eq!(asks(&hook, "service.beta.openshift.io/inject-cabundle"), "true");
+    let service = read("/api/v1/namespaces/greeter/services/greeter-operator-service")?;
+    let key = "service.beta.openshift.io/serving-cert-secret-name";
+    assert_eq!(asks(&service, key), SECRET);
+    world
+        .eventually("nothing asks cert-manager any longer", SOON, async || {
+            let left = world.kubectl(&["get", "issuers,certificates", "-n", "greeter", "-o", "name"])?;
+            let hook = read(&configuration)?;
+            let annotation = asks(&hook, "cert-manager.io/inject-ca-from");
+            ensure!(
+                left.trim().is_empty() && annotation.is_null(),
+                "left {left} {annotation}"
+            );
+            Ok(Some(()))
+        })
+        .await
 }

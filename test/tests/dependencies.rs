@@ -2,17 +2,17 @@
 //! is there; what it depends on is neither updated nor uninstalled from under it, unless the user says so.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use olm_api::{ClusterExtension, conditions, names};
+use kube::api::DeleteParams;
+use olm_api::{conditions, names};
+use olm_test::extensions::{
+    await_gone, await_progressing, await_version, extensions, installed_version, merge, patch_source,
+};
 use olm_test::samples;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "kitchen";
 
 /// The files of the sample operator as those of another package, whose kind has the package's name.
@@ -34,20 +34,22 @@ fn api(package: &str, kind: &str) -> Value {
     json!({ "group": format!("{package}.olm.example"), "kind": kind, "version": "v1" })
 }
 
-/// Package `stove` in two versions, and package `kettle`, which requires the first of them.
+/// Package `stove` in two versions, and package `kettle`, which requires the first of them. Packages `pot` and `lid` need
+/// each other's version (T-5D-02).
 async fn publish(world: &World) -> Result<String> {
     let mut blobs = Vec::new();
+    let needs = |package: &str, range: &str| json!({ "type": "olm.package.required", "value": { "packageName": package, "versionRange": range } });
+    let for_kettle = [
+        needs("stove", ">=1.0.0 <2.0.0"),
+        json!({ "type": "olm.gvk.required", "value": api("stove", "Stove") }),
+    ];
+    let none = || vec![vec![]; 2];
+    let both = |other: &str| vec![vec![needs(other, "1.0.0")], vec![needs(other, "2.0.0")]];
     let packages = [
-        ("stove", "Stove", &["1.0.0", "2.0.0"][..], vec![]),
-        (
-            "kettle",
-            "Kettle",
-            &["1.0.0"][..],
-            vec![
-                json!({ "type": "olm.package.required", "value": { "packageName": "stove", "versionRange": ">=1.0.0 <2.0.0" } }),
-                json!({ "type": "olm.gvk.required", "value": api("stove", "Stove") }),
-            ],
-        ),
+        ("stove", "Stove", &["1.0.0", "2.0.0"][..], none()),
+        ("kettle", "Kettle", &["1.0.0"][..], vec![for_kettle.to_vec()]),
+        ("pot", "Pot", &["1.0.0", "2.0.0"][..], both("lid")),
+        ("lid", "Lid", &["1.0.0", "2.0.0"][..], both("pot")),
     ];
     for (package, kind, versions, required) in packages {
         blobs.push(json!({ "schema": "olm.package", "name": package, "defaultChannel": "stable" }));
@@ -66,7 +68,7 @@ async fn publish(world: &World) -> Result<String> {
                 json!({ "type": "olm.package", "value": { "packageName": package, "version": version } }),
                 json!({ "type": "olm.gvk", "value": api(package, kind) }),
             ];
-            properties.extend(required.iter().cloned());
+            properties.extend(required.get(index).into_iter().flatten().cloned());
             blobs.push(
                 json!({ "schema": "olm.bundle", "package": package, "name": name(version), "image": image,
                 "properties": properties }),
@@ -80,53 +82,21 @@ async fn publish(world: &World) -> Result<String> {
     world.push_catalog("kitchen-catalog:latest", &text).await
 }
 
-fn extensions(world: &World) -> Api<ClusterExtension> {
-    Api::all(world.client.clone())
-}
-
-fn installed(extension: &ClusterExtension) -> Option<&str> {
-    let install = extension.status.as_ref()?.install.as_ref()?;
-    Some(&install.bundle.version)
-}
-
-async fn await_version(world: &World, name: &str, version: &str) -> Result<()> {
-    world
-        .eventually(&format!("{name} is at {version}"), SOON, async || {
-            let extension = extensions(world).get(name).await?;
-            let settled = conditions::find(extension.conditions(), conditions::PROGRESSING)
-                .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED);
-            if settled && installed(&extension) == Some(version) {
-                return Ok(Some(()));
-            }
-            anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?)
-        })
-        .await
-}
-
-async fn await_progressing(world: &World, name: &str, reason: &str, part: &str) -> Result<String> {
-    world
-        .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
-            let extension = extensions(world).get(name).await?;
-            match conditions::find(extension.conditions(), conditions::PROGRESSING) {
-                Some(found) if found.reason == reason && found.message.contains(part) => {
-                    Ok(Some(found.message.clone()))
-                }
-                _ => anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?),
-            }
-        })
-        .await
-}
-
-async fn patch(world: &World, name: &str, patch: Value) -> Result<()> {
-    extensions(world)
-        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await?;
-    Ok(())
-}
-
 async fn allow(world: &World, name: &str, value: Option<&str>) -> Result<()> {
     let annotations = json!({ names::user::ALLOW_BREAK_DEPENDENTS: value });
-    patch(world, name, json!({ "metadata": { "annotations": annotations } })).await
+    merge(world, name, json!({ "metadata": { "annotations": annotations } })).await
+}
+
+fn extension(package: &str, version: Option<&str>) -> Value {
+    let mut catalog = json!({ "packageName": package });
+    if let Some(version) = version {
+        catalog["version"] = json!(version);
+    }
+    json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": { "name": package },
+        "spec": { "namespace": NAMESPACE, "serviceAccount": { "name": "cook" },
+            "source": { "sourceType": "Catalog", "catalog": catalog } },
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,12 +114,7 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
         "subjects": [{ "kind": "ServiceAccount", "name": "cook", "namespace": NAMESPACE }] });
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    let kettle = json!({
-        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": { "name": "kettle" },
-        "spec": { "namespace": NAMESPACE, "serviceAccount": { "name": "cook" },
-            "source": { "sourceType": "Catalog", "catalog": { "packageName": "kettle" } } },
-    });
-    world.apply(&[namespace, account, binding, catalog, kettle])?;
+    world.apply(&[namespace, account, binding, catalog, extension("kettle", None)])?;
 
     // What is missing, who has it, and the object to apply.
     let retrying = conditions::reason::RETRYING;
@@ -176,12 +141,7 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     await_version(&world, "kettle", "1.0.0").await?;
 
     // The next version is held, since it would break the dependent; the user may say otherwise.
-    patch(
-        &world,
-        "stove",
-        json!({ "spec": { "source": { "catalog": { "version": "2.0.0" } } } }),
-    )
-    .await?;
+    patch_source(&world, "stove", json!({ "version": "2.0.0" })).await?;
     let message = await_progressing(
         &world,
         "stove",
@@ -190,14 +150,12 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     )
     .await?;
     assert!(message.contains(names::user::ALLOW_BREAK_DEPENDENTS), "{message}");
-    assert_eq!(installed(&extensions(&world).get("stove").await?), Some("1.0.0"));
+    assert_eq!(
+        installed_version(&extensions(&world).get("stove").await?),
+        Some("1.0.0")
+    );
     // A range that the installed version satisfies, too: all is well, and what is held back is told.
-    patch(
-        &world,
-        "stove",
-        json!({ "spec": { "source": { "catalog": { "version": ">=1.0.0" } } } }),
-    )
-    .await?;
+    patch_source(&world, "stove", json!({ "version": ">=1.0.0" })).await?;
     let succeeded = conditions::reason::SUCCEEDED;
     await_progressing(
         &world,
@@ -227,9 +185,27 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
         "{message}"
     );
     allow(&world, "stove", Some("true")).await?;
-    world
-        .eventually("the dependency is gone", SOON, async || {
-            Ok(extensions(&world).get_opt("stove").await?.is_none().then_some(()))
-        })
-        .await
+    await_gone(&world, "stove").await?;
+
+    t_5d_02_what_needs_each_other_moves_together(&world).await
+}
+
+async fn t_5d_02_what_needs_each_other_moves_together(world: &World) -> Result<()> {
+    let succeeded = conditions::reason::SUCCEEDED;
+    world.apply(&[extension("pot", Some("1.0.0"))])?;
+    let missing = "package lid (1.0.0) is not installed";
+    await_progressing(world, "pot", conditions::reason::RETRYING, missing).await?;
+    world.apply(&[extension("lid", Some("1.0.0"))])?;
+    for package in ["pot", "lid"] {
+        await_version(world, package, "1.0.0").await?;
+    }
+    // One alone would break the other.
+    patch_source(world, "pot", json!({ "version": ">=1.0.0" })).await?;
+    let held = "pot.v2.0.0 is held back: ";
+    await_progressing(world, "pot", succeeded, held).await?;
+    patch_source(world, "lid", json!({ "version": ">=1.0.0" })).await?;
+    for package in ["pot", "lid"] {
+        await_version(world, package, "2.0.0").await?;
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! What cannot be installed by us, before anything is rendered.
 
-use crate::annotations::annotation_keys;
 use crate::bundle::Bundle;
 use crate::dependencies::{DeclaredIn, Dependency};
 use crate::install_modes::{InstallMode, InstallModes};
@@ -51,12 +50,6 @@ pub struct Support {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// The bundle names no channel (requirement 3.04, T-3A-01).
-    #[error(
-        "unsupported bundle: metadata/annotations.yaml names no channel in {}",
-        annotation_keys::CHANNELS
-    )]
-    NoChannel,
     /// The bundle brings aggregated APIs and nobody provides their certificates.
     #[error(
         "unsupported bundle: apiServiceDefintions are not supported: no certificate provider is configured for {}",
@@ -106,7 +99,6 @@ impl Unsupported {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::NoChannel => "no-channel",
             Self::ApiServices(_) => "api-services",
             Self::Webhooks(_) => "webhooks",
             Self::NoInstallMode => "no-install-mode",
@@ -123,9 +115,6 @@ impl Bundle {
     pub fn check_support(&self, support: &Support) -> Vec<Unsupported> {
         let mut found = Vec::new();
         let spec = &self.csv.spec;
-        if self.annotations.channels().next().is_none() {
-            found.push(Unsupported::NoChannel);
-        }
         if support.webhooks == Webhooks::Refused && !spec.api_service_definitions.owned.is_empty() {
             let names = spec.api_service_definitions.owned.iter();
             found.push(Unsupported::ApiServices(

@@ -3,9 +3,12 @@
 //! This is the seam for further formats: [`parse`](crate::parse) reads one of them, and whatever it makes of it goes the
 //! way of every other bundle from there.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::annotations::REGISTRY_V1;
+use crate::annotations::{REGISTRY_V1, annotation_keys};
+use crate::parse::{ANNOTATIONS, BundleFiles};
 
 /// The format of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,25 @@ impl Format {
             (_, Some(_)) => Self::Helm,
             (other, None) => Self::Other(other.to_owned()),
         }
+    }
+}
+
+/// The labels of a bundle's image, where the artifact's type stands in for the media type if nothing names one: a chart
+/// that was pushed by Helm has neither labels nor annotations.
+#[must_use]
+pub fn labels_of<'a>(
+    labels: &'a BTreeMap<String, String>,
+    artifact_type: Option<&str>,
+    files: &BundleFiles,
+) -> Cow<'a, BTreeMap<String, String>> {
+    let says = labels.contains_key(annotation_keys::MEDIA_TYPE) || files.contains_key(ANNOTATIONS);
+    match artifact_type {
+        Some(artifact_type) if !says => {
+            let mut labels = labels.clone();
+            labels.insert(annotation_keys::MEDIA_TYPE.to_owned(), artifact_type.to_owned());
+            Cow::Owned(labels)
+        }
+        _ => Cow::Borrowed(labels),
     }
 }
 

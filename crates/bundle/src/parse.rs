@@ -13,7 +13,7 @@ use crate::properties::{self, PropertyError};
 /// The files of a bundle: path relative to the bundle's root, with `/` between the parts, to content.
 pub type BundleFiles = BTreeMap<String, Vec<u8>>;
 
-const ANNOTATIONS: &str = "metadata/annotations.yaml";
+pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
 const PROPERTIES: &str = "metadata/properties.yaml";
 const DEPENDENCIES: &str = "metadata/dependencies.yaml";
 const MANIFESTS: &str = "manifests/";

@@ -10,6 +10,8 @@ mod support;
 use std::collections::BTreeMap;
 
 use olm_bundle::config::DeploymentConfiguration;
+use olm_bundle::format::faults;
+use olm_bundle::media_type::labels_of;
 use olm_bundle::{BundleFiles, Request, Scopes, prepare};
 use serde_json::{Value, json};
 use support::{fixture, with};
@@ -60,16 +62,18 @@ fn t_3a_01_each_fault_of_a_bundle_has_its_own_message() {
         "cluster service definition references owned custom resource definition 'kettles.kitchen.example.com' not \
          found in bundle",
     );
-    check(
-        &with(
-            kettle(),
-            ANNOTATIONS,
-            "operators.operatorframework.io.bundle.channels.v1: beta, stable",
-            "a: b",
-        ),
-        "no-channel",
-        "unsupported bundle: metadata/annotations.yaml names no channel in \
-         operators.operatorframework.io.bundle.channels.v1",
+    // That a bundle names no channel matters to those who put it into a catalog: it is told when it is validated.
+    let files = with(
+        kettle(),
+        ANNOTATIONS,
+        "operators.operatorframework.io.bundle.channels.v1: beta, stable",
+        "a: b",
+    );
+    assert!(prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+    let told: Vec<String> = faults(&files).into_iter().map(|fault| fault.message).collect();
+    assert_eq!(
+        told,
+        ["Missing annotation \"operators.operatorframework.io.bundle.channels.v1\""]
     );
 }
 
@@ -96,6 +100,28 @@ fn t_3b_03_another_media_type_is_refused() {
         );
         assert_eq!(refusal.err().map(|refusal| refusal.to_string()), Some(message));
     }
+}
+
+#[test]
+fn t_3b_03_an_artifact_that_says_nothing_else_is_refused_by_its_type() {
+    let refusal = |files: &BundleFiles, labels: &[(&str, &str)]| {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let labels = labels_of(&labels, Some("application/vnd.cncf.helm.config.v1+json"), files);
+        let prepared = prepare(files, &labels, &Request::new("kitchen"));
+        prepared
+            .err()
+            .map(|refusal| refusal.to_string())
+            .unwrap_or_default()
+    };
+    let none = BundleFiles::new();
+    assert!(refusal(&none, &[]).starts_with("Helm charts are not supported"));
+    let label = ("operators.operatorframework.io.bundle.mediatype.v1", "plain+v0");
+    assert!(refusal(&none, &[label]).starts_with("bundles of plain manifests are not supported"));
+    // However it was pushed, a bundle is one.
+    assert_eq!(refusal(&fixture("kettle"), &[]), "");
 }
 
 #[test]

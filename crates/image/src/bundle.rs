@@ -14,13 +14,15 @@ use crate::tree::{Node, Resolved, Tree};
 /// The directories of a bundle image that mean something.
 const DIRECTORIES: [&str; 2] = ["manifests", "metadata"];
 /// Names the format of cached files; other formats are fetched anew.
-const MAGIC: &[u8] = b"olm-bundle-1\n";
+const MAGIC: &[u8] = b"olm-bundle-2\n";
 
 /// What a bundle image holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
     /// The labels of the image.
     pub labels: BTreeMap<String, String>,
+    /// What the manifest says it is, where it is no container image.
+    pub artifact_type: Option<String>,
     /// The files below `manifests/` and `metadata/` by their path in the image, without a leading slash. Links to files
     /// within the image are files here, other links are left out.
     pub files: BTreeMap<String, Bytes>,
@@ -140,8 +142,8 @@ fn write_durably(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// The format: a magic line, the digest of what follows, then three lists, each with its length, of labels, directories
-/// and files; every text and every file has its length before it.
+/// The format: a magic line, the digest of what follows, then four lists, each with its length, of labels, the artifact
+/// type (none or one), directories and files; every text and every file has its length before it.
 fn encode(bundle: &Bundle) -> Vec<u8> {
     let mut body = Vec::new();
     let number = |body: &mut Vec<u8>, value: usize| body.extend_from_slice(&(value as u64).to_le_bytes());
@@ -153,6 +155,10 @@ fn encode(bundle: &Bundle) -> Vec<u8> {
     for (key, value) in &bundle.labels {
         bytes(&mut body, key.as_bytes());
         bytes(&mut body, value.as_bytes());
+    }
+    number(&mut body, bundle.artifact_type.iter().len());
+    if let Some(artifact_type) = &bundle.artifact_type {
+        bytes(&mut body, artifact_type.as_bytes());
     }
     number(&mut body, bundle.directories.len());
     for path in &bundle.directories {
@@ -181,6 +187,9 @@ fn decode(text: &[u8]) -> Option<Bundle> {
     for _ in 0..take_number(&mut body)? {
         let key = take_text(&mut body)?;
         bundle.labels.insert(key, take_text(&mut body)?);
+    }
+    for _ in 0..take_number(&mut body)? {
+        bundle.artifact_type = Some(take_text(&mut body)?);
     }
     for _ in 0..take_number(&mut body)? {
         bundle.directories.insert(take_text(&mut body)?);
@@ -214,6 +223,7 @@ mod tests {
     fn sample() -> Bundle {
         Bundle {
             labels: [("a".to_owned(), "b".to_owned())].into(),
+            artifact_type: Some("application/vnd.example.config.v1+json".to_owned()),
             files: [
                 ("manifests/x.yaml".to_owned(), Bytes::from_static(b"kind: X")),
                 ("metadata/annotations.yaml".to_owned(), Bytes::new()),

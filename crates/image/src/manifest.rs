@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use oci_distribution::manifest::{
-    IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE,
-    OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest, OciManifest,
+    IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE, IMAGE_MANIFEST_LIST_MEDIA_TYPE,
+    IMAGE_MANIFEST_MEDIA_TYPE, ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE,
+    OciDescriptor, OciImageManifest, OciManifest,
 };
 use reqwest::Method;
 use reqwest::header::HeaderMap;
@@ -21,6 +22,23 @@ const MANIFEST_TYPES: [&str; 4] = [
     IMAGE_MANIFEST_MEDIA_TYPE,
     IMAGE_MANIFEST_LIST_MEDIA_TYPE,
 ];
+
+/// What the configuration of a container image is called.
+const CONFIG_TYPES: [&str; 2] = [IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE];
+/// What stands for a configuration where there is none.
+const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+
+/// What a manifest says it is, where it is no container image.
+pub(crate) fn artifact_type(manifest: &OciImageManifest) -> Option<String> {
+    let config = manifest.config.media_type.as_str();
+    let named = manifest
+        .artifact_type
+        .as_deref()
+        .filter(|named| !named.is_empty());
+    let by_config = (config != EMPTY_TYPE).then_some(config);
+    let is_image = config.is_empty() || CONFIG_TYPES.contains(&config);
+    (!is_image).then(|| named.or(by_config).unwrap_or(EMPTY_TYPE).to_owned())
+}
 
 /// Something small to fetch whole.
 #[derive(Clone, Copy)]

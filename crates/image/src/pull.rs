@@ -21,7 +21,7 @@ use crate::digest::Digest;
 use crate::flight::Flights;
 use crate::layer::{Selection, Unpacker};
 use crate::limits::Limits;
-use crate::manifest::{Wanted, blob, choose_platform, layers, parse_manifest};
+use crate::manifest::{Wanted, artifact_type, blob, choose_platform, layers, parse_manifest};
 use crate::policy::{Policy, Refusal};
 use crate::reference::{Pinned, Reference};
 use crate::registries::{Endpoint, PlaceError, Registries};
@@ -106,6 +106,7 @@ pub struct Image {
     manifest: Digest,
     layers: Vec<Blob>,
     labels: BTreeMap<String, String>,
+    artifact_type: Option<String>,
 }
 
 impl Image {
@@ -122,6 +123,11 @@ impl Image {
     /// The labels of the configuration.
     pub const fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
+    }
+
+    /// What the manifest says it is, where it is no container image: a Helm chart, say.
+    pub fn artifact_type(&self) -> Option<&str> {
+        self.artifact_type.as_deref()
     }
 
     /// The layers, lowest first.
@@ -294,13 +300,18 @@ impl Images {
         let (text, _) = self
             .fetch(&reference, access, "the configuration", wanted)
             .await?;
-        let config: ConfigFile =
-            serde_json::from_slice(&text).map_err(|error| unusable(format!("configuration: {error}")))?;
+        let artifact_type = artifact_type(&manifest);
+        let config = match serde_json::from_slice::<ConfigFile>(&text) {
+            // Any artifact has a configuration of its own kind.
+            Err(_) if artifact_type.is_some() => ConfigFile { config: None },
+            read => read.map_err(|error| unusable(format!("configuration: {error}")))?,
+        };
         Ok(Image {
             pinned: pinned.clone(),
             manifest: digest,
             layers,
             labels: config.into_labels(),
+            artifact_type,
         })
     }
 
@@ -442,7 +453,10 @@ impl Images {
         let tree = self
             .unpack(&image, &Bundle::selection(), &Storage::Memory, access, limits)
             .await?;
-        let bundle = Bundle::from_tree(image.labels, &tree);
+        let bundle = Bundle {
+            artifact_type: image.artifact_type,
+            ..Bundle::from_tree(image.labels, &tree)
+        };
         if let Some(store) = &self.inner.store
             && let Err(error) = store.save(pinned.digest(), &bundle).await
         {

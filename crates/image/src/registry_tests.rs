@@ -491,6 +491,50 @@ async fn an_index_leads_to_the_image_of_this_platform() {
 }
 
 #[tokio::test]
+async fn what_is_no_container_image_says_what_it_is() {
+    let server = Server::start(Registry::default()).await;
+    let image = sample();
+    images()
+        .push(&server.reference("a/b:v1"), &image, &server.access())
+        .await
+        .unwrap();
+    let check = async |config: &str, named: Option<&str>, expected: Option<&str>| {
+        let mut manifest: serde_json::Value = serde_json::from_slice(&image.manifest).unwrap();
+        manifest["config"]["mediaType"] = config.into();
+        if let Some(named) = named {
+            manifest["artifactType"] = named.into();
+        }
+        let manifest = Bytes::from(manifest.to_string());
+        let digest = Digest::of(&manifest);
+        server
+            .registry
+            .lock()
+            .unwrap()
+            .manifests
+            .insert(digest.to_string(), manifest);
+        let pinned = server.reference("a/b").pin(digest);
+        let found = images()
+            .bundle(&pinned, &server.access(), &Limits::bundle())
+            .await;
+        assert_eq!(
+            found.unwrap().artifact_type.as_deref(),
+            expected,
+            "{config} {named:?}"
+        );
+    };
+    let helm = "application/vnd.cncf.helm.config.v1+json";
+    check(helm, None, Some(helm)).await;
+    check("application/vnd.oci.image.config.v1+json", None, None).await;
+    check(
+        "application/vnd.docker.container.image.v1+json",
+        Some("x/y"),
+        None,
+    )
+    .await;
+    check("application/vnd.oci.empty.v1+json", Some("x/y"), Some("x/y")).await;
+}
+
+#[tokio::test]
 async fn one_digest_is_fetched_once_for_all_who_ask_and_then_kept() {
     let server = Server::start(Registry::default()).await;
     let directory = tempfile::tempdir().unwrap();

@@ -78,6 +78,11 @@ impl Hindrance {
         )
     }
 
+    /// Whether it may be gone when others move along.
+    pub fn is_about_others(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Dependent { .. })
+    }
+
     /// What would help if it were installed.
     pub fn wanted(&self) -> &[Wanted] {
         match self {

@@ -1,4 +1,5 @@
-//! Updates that only go together (requirement 5.41): two extensions that need each other's new version.
+//! Updates that only go together (requirement 5.41): two extensions that need each other's new version. First
+//! installations of extensions that need each other are the same.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,16 +17,16 @@ use crate::{Resolution, fitting, resolution};
 /// How many bundles of one extension are tried.
 const TRIED: usize = 5;
 
-/// An extension that may be updated along.
+/// An extension that may be updated along, or installed.
 #[derive(Clone, Debug)]
 pub struct Mover<'a> {
     /// The ClusterExtension.
     pub extension: &'a str,
-    /// The bundles that it may be updated to, best first.
+    /// The bundles that it may get, best first.
     pub options: Vec<Resolution<'a>>,
 }
 
-/// The bundles that fit a request and the cluster itself, best first, without what is installed; whatever they require.
+/// The bundles that fit a request and wholly the cluster itself, best first, without what is installed; whatever they require.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.
@@ -44,7 +45,7 @@ pub fn options<'a>(
             let platform = choice.candidate.platform.as_ref();
             !is_installed
                 && choice.candidate.version.is_ok()
-                && !platform.is_some_and(|platform| platform.is_forbidden(facts.ground, facts.served))
+                && platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty())
         });
         found.extend(
             choices
@@ -90,13 +91,22 @@ enum Problem {
     Broken(String),
 }
 
-/// What there would be: the bundle, those that move, and the others as they are.
+/// What there would be: the bundle, those that move or come, and the others as they are.
 fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &Facts<'s>) -> Vec<&'s Subject> {
     let others = facts.neighbours.iter().map(|neighbour| {
         let moving = moved.get(neighbour.subject.name.as_str());
         moving.map_or(&neighbour.subject, |candidate| candidate.subject())
     });
-    std::iter::once(own.subject()).chain(others).collect()
+    let is_there = |extension: &str| {
+        let mut neighbours = facts.neighbours.iter();
+        neighbours.any(|neighbour| neighbour.subject.name == extension)
+    };
+    let newcomers = moved.iter().filter(|(extension, _)| !is_there(extension));
+    let newcomers = newcomers.map(|(_, candidate)| candidate.subject());
+    std::iter::once(own.subject())
+        .chain(others)
+        .chain(newcomers)
+        .collect()
 }
 
 /// The APIs that would be served without any of those that move.

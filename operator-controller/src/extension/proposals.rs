@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use olm_api::conditions::{PROGRESSING, find, reason};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label, user};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::Wanted;
@@ -33,23 +34,25 @@ pub(super) async fn together<'a>(
     installed: Option<&Installed<'_>>,
     gathered: &Gathered,
 ) -> Option<Resolution<'a>> {
-    // Nothing moves along with a first installation: that others move is not asked for by anybody.
-    installed?;
     let facts = gathered.facts();
     let updates = options(catalogs, asked, installed, &facts).ok()?;
     let own = Mover {
         extension: extension.name(),
         options: updates.clone(),
     };
+    let mut others = context.extensions.state();
+    others.retain(|other| other.name() != extension.name() && may_move(other, asked.package));
+    others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
     let mut answers = Vec::new();
-    for neighbour in gathered.neighbours().iter().take(MOST_MOVERS) {
-        let Some(other) = context.extension(&neighbour.subject.name) else {
-            continue;
-        };
-        if other.annotation(user::PAUSED) == Some("true") {
-            continue;
+    for other in others {
+        let present = context
+            .revisions(other.name())
+            .installed()
+            .map(BundleIdentity::of);
+        // What is there is not moved for a first installation: nobody asked for that.
+        if (installed.is_some() || present.is_none()) && answers.len() < MOST_MOVERS {
+            answers.extend(Other::ask(context, other, present).await);
         }
-        answers.extend(Other::ask(context, other).await);
     }
     let mut movers = Vec::new();
     for other in &answers {
@@ -57,7 +60,8 @@ pub(super) async fn together<'a>(
         let filter = other.extension.spec.source.catalog.as_ref()?;
         let selector = filter.selector.as_ref().map(selector);
         let asked = request(filter, selector.as_ref());
-        if let Ok(options) = options(&views, &asked, Some(&as_installed(&other.present)), &facts) {
+        let present = other.present.as_ref().map(as_installed);
+        if let Ok(options) = options(&views, &asked, present.as_ref(), &facts) {
             movers.push(Mover {
                 extension: other.extension.name(),
                 options,
@@ -80,16 +84,28 @@ pub(super) async fn together<'a>(
     updates.into_iter().find(|option| option.bundle.name == name)
 }
 
+/// Whether another extension may be updated, or installed, along with one of a package.
+fn may_move(other: &ClusterExtension, package: &str) -> bool {
+    let theirs = other.spec.source.catalog.as_ref();
+    let is_rival = theirs.is_none_or(|catalog| catalog.package_name == package);
+    let is_blocked =
+        find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
+    !other.is_deleting() && !is_rival && !is_blocked && other.annotation(user::PAUSED) != Some("true")
+}
+
 /// Another extension, and what the catalogs say about its package.
 struct Other {
     extension: Arc<ClusterExtension>,
-    present: BundleIdentity,
+    present: Option<BundleIdentity>,
     asked: Vec<Asked>,
 }
 
 impl Other {
-    async fn ask(context: &Context, extension: Arc<ClusterExtension>) -> Option<Self> {
-        let present = BundleIdentity::of(context.revisions(extension.name()).installed()?);
+    async fn ask(
+        context: &Context,
+        extension: Arc<ClusterExtension>,
+        present: Option<BundleIdentity>,
+    ) -> Option<Self> {
         let filter = extension.spec.source.catalog.clone()?;
         let selector = filter.selector.as_ref().map(selector);
         let asked = ask(context, &request(&filter, selector.as_ref())).await;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
 use olm_bundle::config::DeploymentConfiguration;
+use olm_bundle::media_type::labels_of;
 use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
 use serde_json::Value;
 
@@ -119,7 +120,8 @@ pub async fn render(
             dependencies: Dependencies::Evaluated,
             ..Request::new(&extension.spec.namespace)
         };
-        prepare(&files, &image.labels, &request)
+        let labels = labels_of(&image.labels, image.artifact_type.as_deref(), &files);
+        prepare(&files, &labels, &request)
     };
     Ok(tokio::task::spawn_blocking(work)
         .await

@@ -14,8 +14,8 @@ use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::hindrance::listed;
 use olm_resolve::keep::{Kept, while_unresolved};
 use olm_resolve::{
-    Availability, Candidate, Catalog, Content, Installed, Package, Reason, Refusal, Request, Selector,
-    SelectorRequirement,
+    Availability, Candidate, Catalog, Content, Hindrance, Installed, Package, Reason, Refusal, Request,
+    Selector, SelectorRequirement,
 };
 use serde_json::Value;
 
@@ -235,7 +235,10 @@ fn refused(failure: Failure, deprecations: Option<Messages>) -> Resolution {
 /// Whether a bundle would be chosen if others were there or moved along.
 fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     match outcome {
-        Ok(found) => !found.held.is_empty(),
+        Ok(found) => {
+            let mut hindrances = found.held.iter().flat_map(|held| &held.hindrances);
+            hindrances.any(Hindrance::is_about_others)
+        }
         Err(refusal) => matches!(refusal.reason(), Reason::Held { .. }),
     }
 }

@@ -447,6 +447,31 @@ fn t_5d_02_two_extensions_that_must_move_together_do() {
 }
 
 #[test]
+fn extensions_that_need_each_other_are_installed_together() {
+    let (a, b) = deadlocked();
+    let labels = BTreeMap::new();
+    let nothing = Cluster::default();
+    let mover = |package, name: &'static str| Mover {
+        extension: name,
+        options: options(
+            &[catalog(package, &labels)],
+            &Request {
+                package: name,
+                ..Request::default()
+            },
+            None,
+            &nothing.facts(),
+        )
+        .unwrap(),
+    };
+    let own = mover(&a, "a");
+    let (found, along) = together(&own, &[mover(&b, "b")], &nothing.facts()).unwrap();
+    assert_eq!(found.bundle.name, "a.v2.0.0");
+    assert_eq!(along.get("b").unwrap().name, "b.v2.0.0");
+    assert!(together(&own, &[], &nothing.facts()).is_none());
+}
+
+#[test]
 fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
     let metadata = |value: Value| json!({"type": "olm.csv.metadata", "value": value});
     let red = book("red")
