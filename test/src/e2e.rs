@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use olm_api::{ClusterExtension, conditions, names};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Mode};
 use crate::images;
@@ -26,6 +26,8 @@ const MANAGERS: &[&str] = &[
     "catalogd-controller-manager",
     "operator-controller-controller-manager",
 ];
+/// The binding that gives the sample's account all rights.
+const EVERYTHING: &str = "greeter-installer-may-do-everything";
 const STEPS: &[&str] = &[
     "the managers become available from the shipped manifests",
     "an extension is installed and its operator works",
@@ -33,7 +35,7 @@ const STEPS: &[&str] = &[
     "a broken object is repaired",
     "both managers restart and go on",
     "an operator holds its own upgrade back",
-    "the API server calls a webhook before and after its certificate is renewed",
+    "the API server calls webhooks of all kinds and an aggregated API, before and after their certificate is renewed",
     "the extension is removed and nothing is left",
 ];
 
@@ -143,7 +145,7 @@ impl Story {
         let catalog = self
             .lab
             .publish_greeter(
-                &[samples::VERSIONS, &[samples::WITH_WEBHOOK]].concat(),
+                &[samples::VERSIONS, &[samples::WITH_ALL_WEBHOOKS]].concat(),
                 samples::OPERATOR_IMAGE,
             )
             .await?;
@@ -295,6 +297,13 @@ impl Story {
             ])
         };
         label("=true")?;
+        // The account that the sample is installed with has no rights for an aggregated API and its rights.
+        self.lab.apply(&[json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": EVERYTHING },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "greeter-installer", "namespace": "greeter" }],
+        })])?;
         eventually("the operator says that it is not upgradeable", SOON, async || {
             let status = self.lab.kubectl(&[
                 "get",
@@ -309,7 +318,7 @@ impl Story {
         })
         .await?;
         let patch = json!({ "spec": { "source": { "catalog": {
-            "channels": ["checked"], "version": samples::WITH_WEBHOOK,
+            "channels": ["checked"], "version": samples::WITH_ALL_WEBHOOKS,
         } } } });
         self.extensions()
             .patch("greeter", &PatchParams::default(), &Patch::Merge(&patch))
@@ -333,13 +342,15 @@ impl Story {
             "it was upgraded nevertheless"
         );
         label("-")?;
-        self.at_version(samples::WITH_WEBHOOK).await?;
+        self.at_version(samples::WITH_ALL_WEBHOOKS).await?;
         self.available("greeter", "greeter-operator").await
     }
 
     async fn call_webhook(&mut self) -> Result<()> {
         self.refuses_nobody("with the first certificate").await?;
-        self.greets("Linus", None, "Hello, Linus!", samples::WITH_WEBHOOK)
+        self.greets("Linus", None, "Welcome, Linus!", samples::WITH_ALL_WEBHOOKS)
+            .await?;
+        self.converts_and_serves("Linus", "with the first certificate")
             .await?;
         let secrets = Api::<Secret>::namespaced(self.lab.client.clone(), "greeter");
         let name = "greeter-operator-service-cert";
@@ -365,6 +376,8 @@ impl Story {
         .await?;
         // The Pod still serves the old certificate; a new Pod serves the new one.
         self.refuses_nobody("with the old certificate").await?;
+        self.converts_and_serves("Linus", "with the old certificate")
+            .await?;
         self.lab.kubectl(&[
             "delete",
             "pods",
@@ -376,8 +389,33 @@ impl Story {
         ])?;
         self.available("greeter", "greeter-operator").await?;
         self.refuses_nobody("with the new certificate").await?;
-        self.greets("Barbara", None, "Hello, Barbara!", samples::WITH_WEBHOOK)
+        self.greets("Barbara", None, "Welcome, Barbara!", samples::WITH_ALL_WEBHOOKS)
+            .await?;
+        self.converts_and_serves("Barbara", "with the new certificate")
             .await
+    }
+
+    /// Waits until the greeting of somebody can be read as it was written once, and the operator's own API answers.
+    async fn converts_and_serves(&self, name: &str, when: &str) -> Result<()> {
+        let greeting = format!(
+            "/apis/samples.olm.example/v1beta1/namespaces/greeter/greetings/{}",
+            name.to_lowercase()
+        );
+        let read = |path: &str| -> Result<Value> {
+            Ok(serde_json::from_str(&self.lab.kubectl(&["get", "--raw", path])?)?)
+        };
+        eventually(&format!("a greeting is converted {when}"), SOON, async || {
+            let converted = read(&greeting)?;
+            ensure!(converted["spec"]["who"] == name, "it is {converted}");
+            Ok(Some(()))
+        })
+        .await?;
+        eventually(&format!("the aggregated API answers {when}"), SOON, async || {
+            let salutation = read("/apis/served.samples.olm.example/v1/salutations/first")?;
+            ensure!(salutation["text"] == "Welcome", "it is {salutation}");
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Waits until the webhook answers, and with what it is to answer.
@@ -408,6 +446,7 @@ impl Story {
             .delete("greeter", &DeleteParams::default())
             .await?;
         self.gone().await?;
+        self.lab.kubectl(&["delete", "clusterrolebinding", EVERYTHING])?;
         eventually("nothing is left", SOON, async || {
             let after = self.everything()?;
             let left: Vec<_> = after

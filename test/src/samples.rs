@@ -33,6 +33,59 @@ const WEBHOOKS: &str = "  webhookdefinitions:
           operations: [CREATE, UPDATE]
           resources: [greetings]";
 
+/// What version 1.3.0 adds: whoever says nothing else is welcomed, and Greetings can be written as they once were.
+const MORE_WEBHOOKS: &str = "    - type: MutatingAdmissionWebhook
+      generateName: salutations.samples.olm.example
+      deploymentName: greeter-operator
+      targetPort: 9443
+      webhookPath: /mutate
+      admissionReviewVersions: [v1]
+      sideEffects: None
+      failurePolicy: Fail
+      timeoutSeconds: 5
+      rules:
+        - apiGroups: [samples.olm.example]
+          apiVersions: [v1]
+          operations: [CREATE, UPDATE]
+          resources: [greetings]
+    - type: ConversionWebhook
+      generateName: versions.samples.olm.example
+      deploymentName: greeter-operator
+      targetPort: 9443
+      webhookPath: /convert
+      admissionReviewVersions: [v1]
+      sideEffects: None
+      conversionCRDs: [greetings.samples.olm.example]
+  apiservicedefinitions:
+    owned:
+      - name: salutations
+        group: served.samples.olm.example
+        version: v1
+        kind: Salutation
+        deploymentName: greeter-operator
+        containerPort: 9443
+        displayName: Salutation
+        description: What the operator can say.";
+
+/// The version of the custom resource that version 1.3.0 converts from and to.
+const OLDER: &str = "    - name: v1beta1
+      served: true
+      storage: false
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                who:
+                  type: string
+                salutation:
+                  type: string
+            status:
+              type: object
+              x-kubernetes-preserve-unknown-fields: true";
+
 /// The image of the sample operator on a real node; a simulated one runs anything.
 pub const OPERATOR_IMAGE: &str = "olmv1/sample-operator:v0.1.0";
 
@@ -42,24 +95,27 @@ pub const VERSIONS: &[&str] = &["1.0.0", "1.0.1", "1.1.0", "2.0.0"];
 /// The version with a webhook, in the channel `checked`.
 pub const WITH_WEBHOOK: &str = "1.2.0";
 
+/// The version with every kind of webhook and an aggregated API, in the same channel.
+pub const WITH_ALL_WEBHOOKS: &str = "1.3.0";
+
 /// A bundle as files: path below the bundle's root → content. `operator_image` is what its Deployment runs.
 pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
-    let with_salutation = !version.starts_with("1.0.");
-    let crd = CRD.replace(
-        "@SALUTATION@\n",
-        &if with_salutation {
-            format!("{SALUTATION}\n")
+    let block = |wanted: bool, text: &str| {
+        if wanted {
+            format!("{text}\n")
         } else {
             String::new()
-        },
-    );
-    let webhooks = if version == WITH_WEBHOOK {
-        format!("{WEBHOOKS}\n")
-    } else {
-        String::new()
+        }
     };
+    let has_all = version == WITH_ALL_WEBHOOKS;
+    let webhooks = block(has_all || version == WITH_WEBHOOK, WEBHOOKS) + &block(has_all, MORE_WEBHOOKS);
+    let crd = CRD
+        .replace("@SALUTATION@\n", &block(!version.starts_with("1.0."), SALUTATION))
+        .replace("@OLDER@\n", &block(has_all, OLDER));
     let csv = CSV
         .replace("@WEBHOOKS@\n", &webhooks)
+        // Who converts custom resources does so for everybody.
+        .replace("@NARROW@", if has_all { "false" } else { "true" })
         .replace("@VERSION@", version)
         .replace("@IMAGE@", operator_image);
     BTreeMap::from([
@@ -133,6 +189,11 @@ const CHANNELS: &[(&str, &[Entry])] = &[
                 version: WITH_WEBHOOK,
                 replaces: Some("1.1.0"),
                 skips: &[],
+            },
+            Entry {
+                version: WITH_ALL_WEBHOOKS,
+                replaces: Some(WITH_WEBHOOK),
+                skips: &["1.1.0"],
             },
         ],
     ),
@@ -213,7 +274,7 @@ mod tests {
 
     #[test]
     fn every_placeholder_is_filled() {
-        for version in VERSIONS.iter().chain([&WITH_WEBHOOK]) {
+        for version in VERSIONS.iter().chain([&WITH_WEBHOOK, &WITH_ALL_WEBHOOKS]) {
             for (path, content) in bundle(version, "registry.example/operator:1") {
                 let text = String::from_utf8(content).unwrap();
                 assert!(

@@ -2,7 +2,8 @@
 //!
 //! Small, but real: it runs as a Pod, watches a custom resource, writes objects and status. `WATCH_NAMESPACE` names the
 //! one namespace to watch (empty: all), `OPERATOR_VERSION` what it calls itself. Where it has a certificate it refuses
-//! Greetings of nobody by a webhook. While a Greeting is labelled `samples.olm.example/hold-upgrade=true`, it says in the
+//! Greetings of nobody by a webhook, has others welcome whom they name, converts Greetings as they once were, and serves
+//! an API of its own with what it can say. While a Greeting is labelled `samples.olm.example/hold-upgrade=true`, it says in the
 //! OperatorCondition that `OPERATOR_CONDITION_NAME` names that it must not be upgraded.
 
 use std::path::Path;
@@ -11,8 +12,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
-use http::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::ByteString;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::controller::Action;
@@ -117,10 +120,25 @@ async fn serve_webhook(certificate: Arc<ReloadingCertificate>) {
         Limits::default(),
         stop,
         |request, _| async move {
+            let path = request.uri().path().to_owned();
             let body = request.into_body().collect().await;
             let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let answer = review(&serde_json::from_slice(&body).unwrap_or_default());
-            Response::new(Full::new(std::io::Cursor::new(answer.to_string().into_bytes())))
+            let question: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let answer = match path.as_str() {
+                "/validate" => Some(review(&question)),
+                "/mutate" => Some(welcome(&question)),
+                "/convert" => Some(convert(&question)),
+                path => salutation(path),
+            };
+            let mut response = Response::new(Full::new(std::io::Cursor::new(
+                answer.clone().unwrap_or_default().to_string().into_bytes(),
+            )));
+            if answer.is_none() {
+                *response.status_mut() = StatusCode::NOT_FOUND;
+            }
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            response
         },
     )
     .await;
@@ -142,6 +160,67 @@ fn review(review: &Value) -> Value {
             "status": {"message": "nobody is not greeted"},
         },
     })
+}
+
+/// Whoever a Greeting names is welcomed where it does not say how to greet.
+fn welcome(review: &Value) -> Value {
+    let mut response = json!({"uid": review.pointer("/request/uid"), "allowed": true});
+    let spec = review.pointer("/request/object/spec");
+    if spec.is_some_and(|spec| spec.get("salutation").is_none()) {
+        let patch = json!([{"op": "add", "path": "/spec/salutation", "value": "Welcome"}]);
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(ByteString(patch.to_string().into_bytes()));
+    }
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// `spec.name` was `spec.who` once.
+fn convert(review: &Value) -> Value {
+    let wanted = review.pointer("/request/desiredAPIVersion").cloned();
+    let is_older = wanted == Some(json!("samples.olm.example/v1beta1"));
+    let (from, to) = if is_older {
+        ("name", "who")
+    } else {
+        ("who", "name")
+    };
+    let objects = review.pointer("/request/objects").and_then(Value::as_array);
+    let mut objects = objects.cloned().unwrap_or_default();
+    info!(count = objects.len(), to, "converting greetings");
+    for object in &mut objects {
+        object["apiVersion"] = json!(wanted);
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+            && let Some(value) = spec.remove(from)
+        {
+            spec.insert(to.to_owned(), value);
+        }
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "response": {
+            "uid": review.pointer("/request/uid"),
+            "convertedObjects": objects,
+            "result": {"status": "Success"},
+        },
+    })
+}
+
+/// The API of what the operator can say: a list of its kinds, and one object that everybody may read.
+fn salutation(path: &str) -> Option<Value> {
+    match path {
+        "/apis/served.samples.olm.example/v1" => Some(json!({
+            "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": "served.samples.olm.example/v1",
+            "resources": [{
+                "name": "salutations", "singularName": "salutation", "kind": "Salutation", "namespaced": false,
+                "verbs": ["get"],
+            }],
+        })),
+        "/apis/served.samples.olm.example/v1/salutations/first" => Some(json!({
+            "apiVersion": "served.samples.olm.example/v1", "kind": "Salutation", "metadata": {"name": "first"},
+            "text": "Welcome",
+        })),
+        _ => None,
+    }
 }
 
 async fn greet(greeting: Arc<DynamicObject>, operator: Arc<Operator>) -> Result<Action, kube::Error> {
