@@ -17,8 +17,11 @@ use olm_test::extensions::{
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
+/// The content of a bundle by path.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// A bundle of these manifests beside its ClusterServiceVersion, whose `spec` and labels may have more.
-fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> BTreeMap<String, Vec<u8>> {
+fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> Files {
     let file = |value: &Value| value.to_string().into_bytes();
     let mut csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -48,7 +51,7 @@ fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> BTr
 }
 
 /// A bundle without a workload: the definition and roles of T-10-01 and T-10-03, and these other objects.
-fn larder(version: &str, definition: &str, others: &[Value]) -> BTreeMap<String, Vec<u8>> {
+fn larder(version: &str, definition: &str, others: &[Value]) -> Files {
     let owned = json!({"owned": [{"name": definition, "version": "v1", "kind": "CronTab"}]});
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": definition},
@@ -116,7 +119,7 @@ fn foreign() -> Value {
 }
 
 /// Package, version and files of every bundle.
-fn bundles() -> Vec<(&'static str, &'static str, BTreeMap<String, Vec<u8>>)> {
+fn bundles() -> Vec<(&'static str, &'static str, Files)> {
     let good = "crontabs.stable.example.com";
     let more = json!({});
     let large: Vec<Value> = ["a", "b", "c"]
