@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::output::{Outcome, Verdict, print};
-use crate::{bundle, catalog, resolve, search};
+use crate::{bundle, catalog, resolve, rollback, search};
 
 /// Work with operator catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Bundle(bundle::Command),
     /// Show which bundle an extension would get, or why it would get none
     Resolve(resolve::Arguments),
+    /// Take a ClusterExtension on a cluster back to the version of an earlier revision
+    Rollback(rollback::Arguments),
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
     /// Show what catalogs say of a package
@@ -63,6 +65,7 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Resolve(arguments) => resolve::run(&arguments),
+            Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
             Self::Version => {

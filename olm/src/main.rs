@@ -7,6 +7,7 @@ mod input;
 mod output;
 mod registry;
 mod resolve;
+mod rollback;
 mod search;
 mod source;
 mod table;

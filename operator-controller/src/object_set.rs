@@ -10,8 +10,6 @@
 //! Everything named above is without input and output; [`controller`] asks and does what they say.
 
 mod acting;
-pub mod canonical;
-pub mod content;
 pub mod controller;
 mod definition;
 pub mod engine;
@@ -25,3 +23,5 @@ pub mod removal;
 pub mod rights;
 pub mod status;
 pub mod validate;
+
+pub use olm_revision::{canonical, content};

@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "olm-bundle",
     "olm-resolve",
     "olm-preflight",
+    "olm-revision",
 ];
 /// Crates that talk to the outside and know no product controller.
 const EDGE: &[&str] = &["olm-image", "olm-serve", "olm-platform"];

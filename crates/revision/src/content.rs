@@ -12,7 +12,7 @@ use olm_api::cluster_object_set::{
 };
 use serde_json::Value;
 
-use super::canonical;
+use crate::canonical;
 
 /// How large an object may be once it is decompressed, in bytes.
 const MAX_DECOMPRESSED: u64 = 10 * 1024 * 1024;

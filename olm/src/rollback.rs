@@ -1,0 +1,218 @@
+//! `olm rollback`.
+
+mod course;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use olm_api::names::{self, label};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
+use olm_preflight::crd_upgrade::{Check, definition_name};
+use olm_revision::content::{self, SecretContent, secrets_of};
+use serde_json::Value;
+
+use self::course::{Course, bundle_version, course};
+use crate::output::{Outcome, Verdict, note, print};
+
+/// As whom the change is written.
+const MANAGER: &str = "olm";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to take back
+    extension: String,
+    /// Revision to go back to [default: the newest before the present one that holds another version]
+    #[arg(long, value_name = "NUMBER")]
+    to_revision: Option<i64>,
+    /// Go back although custom resources lose fields, become invalid or are deleted
+    #[arg(long)]
+    accept_data_loss: bool,
+    /// Change nothing; the API server is asked whether it would take the change
+    #[arg(long)]
+    dry_run: bool,
+    /// File that says how to reach the cluster [default: what KUBECONFIG names, or that of kubectl]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// Namespace of the managers
+    #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
+    system_namespace: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(roll_back(arguments))
+}
+
+async fn roll_back(arguments: &Arguments) -> Outcome {
+    let config = olm_platform::client::config(arguments.kubeconfig.as_deref(), "olm").await?;
+    let client = Client::try_from(config)?;
+    let name = &arguments.extension;
+    let extensions: Api<ClusterExtension> = Api::all(client.clone());
+    let extension = extensions.get_opt(name).await?;
+    let extension = extension.with_context(|| format!("there is no ClusterExtension {name:?}"))?;
+    let sets = revisions(&client, &extension).await?;
+    let course = match course(&extension, &sets, arguments.to_revision) {
+        Ok(course) => course,
+        Err(refusal) => return Ok(refused(&refusal.to_string())),
+    };
+    let Course { present, target } = course;
+    let version = bundle_version(target);
+    let mut text = format!(
+        "{name} is at {} (revision {}) and goes back to {version} (revision {})\n",
+        bundle_version(present),
+        present.spec.revision,
+        target.spec.revision
+    );
+    let found = effects(&client, &course, &arguments.system_namespace).await?;
+    if found.is_empty() {
+        text.push_str("its custom resource definitions go back without loss\n");
+    }
+    for reversal in &found {
+        let _ = writeln!(text, "{reversal}");
+    }
+    print(&text)?;
+    if !found.iter().all(Reversal::is_possible) {
+        return Ok(refused(
+            "a definition cannot go back; migrate what is stored in the newer version first, or keep the present one",
+        ));
+    }
+    if !found.is_empty() && !arguments.accept_data_loss {
+        return Ok(refused(
+            "custom resources would lose data; --accept-data-loss goes back all the same",
+        ));
+    }
+    let patch = course::pin(&extension, version, &checks(&found));
+    let params = PatchParams {
+        dry_run: arguments.dry_run,
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    extensions
+        .patch(name, &params, &Patch::Merge(&patch))
+        .await
+        .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
+    let lift = course::lift(&extension, &patch);
+    let told = if arguments.dry_run {
+        "would be pinned (nothing was changed)"
+    } else {
+        "is pinned"
+    };
+    let source = extension.spec.source.catalog.as_ref();
+    let channels = source
+        .map(|source| source.channels.join(", "))
+        .unwrap_or_default();
+    let mut text = format!(
+        "{name} {told} to version {version}, SelfCertified; operator-controller makes a new revision of it if a selected \
+         catalog still has it"
+    );
+    if !channels.is_empty() {
+        let _ = write!(text, " in channel {channels}");
+    }
+    let _ = writeln!(
+        text,
+        "\nwatch it:     kubectl get clusterextension {name} -w\nlift the pin: kubectl patch clusterextension {name} \
+         --type merge -p '{lift}'"
+    );
+    print(&text)?;
+    Ok(Verdict::Good)
+}
+
+fn refused(why: &str) -> Verdict {
+    note(&format!("refused: {why}"));
+    Verdict::Bad
+}
+
+/// The revisions that the extension controls.
+async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Vec<ClusterObjectSet>> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    let mut listed = sets
+        .list(&labelled)
+        .await
+        .context("cannot list the revisions")?
+        .items;
+    let uid = extension.metadata.uid.as_deref();
+    listed.retain(|set| {
+        let mut owners = set.owner_references().iter();
+        owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == uid)
+    });
+    Ok(listed)
+}
+
+/// What going back does to custom resource definitions.
+async fn effects(
+    client: &Client,
+    course: &Course<'_>,
+    system_namespace: &str,
+) -> anyhow::Result<Vec<Reversal>> {
+    let present = objects(client, course.present, system_namespace).await?;
+    let older = objects(client, course.target, system_namespace).await?;
+    let definitions: BTreeSet<&str> = present.iter().chain(&older).filter_map(definition_name).collect();
+    let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut live: BTreeMap<&str, Value> = BTreeMap::new();
+    for name in definitions {
+        let found = api.get_opt(name).await;
+        let found = found.with_context(|| format!("cannot read CustomResourceDefinition {name:?}"))?;
+        if let Some(found) = found {
+            live.insert(name, serde_json::to_value(found)?);
+        }
+    }
+    Ok(reversals(&present, &older, |name| live.get(name)))
+}
+
+/// The objects of a revision.
+async fn objects(
+    client: &Client,
+    set: &ClusterObjectSet,
+    system_namespace: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let mut secrets = BTreeMap::new();
+    for name in secrets_of(&set.spec, system_namespace).into_keys() {
+        let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
+        let found = api.get_opt(&name.name).await;
+        let found = found.with_context(|| {
+            format!(
+                "cannot read Secret {name}, in which objects of {} lie",
+                set.name()
+            )
+        })?;
+        if let Some(secret) = found {
+            let data = secret.data.unwrap_or_default();
+            let secret = SecretContent {
+                immutable: secret.immutable == Some(true),
+                data: data.into_iter().map(|(key, value)| (key, value.0)).collect(),
+            };
+            secrets.insert(name, secret);
+        }
+    }
+    let content = content::resolve(&set.spec, &secrets, system_namespace)
+        .with_context(|| format!("cannot read the objects of {}", set.name()))?;
+    let phases = content.phases.into_iter();
+    Ok(phases
+        .flat_map(|phase| phase.objects)
+        .map(|object| object.object)
+        .collect())
+}
+
+/// The checks that would stop the extension from going back.
+fn checks(found: &[Reversal]) -> BTreeSet<Check> {
+    let findings = |reversal: &Reversal| match &reversal.effect {
+        Effect::Lossy(findings) | Effect::Impossible(findings) => findings.clone(),
+        Effect::Deleted => Vec::new(),
+    };
+    found
+        .iter()
+        .flat_map(findings)
+        .map(|finding| finding.check)
+        .collect()
+}

@@ -1,0 +1,296 @@
+//! From which revision to which, and how the ClusterExtension is to say so. Pure.
+
+use std::collections::BTreeSet;
+
+use olm_api::cluster_extension::{CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{annotation, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_preflight::crd_upgrade::Check;
+use serde_json::{Map, Value, json};
+
+/// From which revision to which.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Course<'a> {
+    /// The newest that is wanted.
+    pub(crate) present: &'a ClusterObjectSet,
+    /// The one to go back to.
+    pub(crate) target: &'a ClusterObjectSet,
+}
+
+/// Why there is no way back.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("ClusterExtension {0:?} is being deleted")]
+    Deleting(String),
+    #[error("ClusterExtension {0:?} is paused by the annotation {key}; take it off first", key = user::PAUSED)]
+    Paused(String),
+    #[error("ClusterExtension {0:?} has no revision: nothing was installed")]
+    NothingInstalled(String),
+    #[error("no earlier revision of {name:?} with another version than {version} is kept")]
+    NothingKept { name: String, version: String },
+    #[error("revision {wanted} of {name:?} is not kept; kept before the present one are: {kept}")]
+    NotKept { name: String, wanted: i64, kept: String },
+    #[error("revision {wanted} holds version {version}, as the present one does")]
+    SameVersion { wanted: i64, version: String },
+}
+
+/// The version of the bundle that a revision was made from.
+pub(crate) fn bundle_version(set: &ClusterObjectSet) -> &str {
+    set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default()
+}
+
+/// The way back to a revision, or to the newest with another version than the present one.
+pub(crate) fn course<'a>(
+    extension: &ClusterExtension,
+    sets: &'a [ClusterObjectSet],
+    wanted: Option<i64>,
+) -> Result<Course<'a>, Refusal> {
+    let name = || extension.name().to_owned();
+    if extension.is_deleting() {
+        return Err(Refusal::Deleting(name()));
+    }
+    if extension.annotation(user::PAUSED) == Some("true") {
+        return Err(Refusal::Paused(name()));
+    }
+    let mut there: Vec<&ClusterObjectSet> = sets.iter().filter(|set| !set.is_deleting()).collect();
+    there.sort_by_key(|set| set.spec.revision);
+    let present = there
+        .iter()
+        .rfind(|set| set.spec.lifecycle_state == LifecycleState::Active)
+        .ok_or_else(|| Refusal::NothingInstalled(name()))?;
+    let version = bundle_version(present);
+    let earlier = there
+        .iter()
+        .filter(|set| set.spec.revision < present.spec.revision && !bundle_version(set).is_empty());
+    let Some(wanted) = wanted else {
+        let target = earlier.rev().find(|set| bundle_version(set) != version);
+        let target = target.ok_or_else(|| Refusal::NothingKept {
+            name: name(),
+            version: version.to_owned(),
+        })?;
+        return Ok(Course { present, target });
+    };
+    let Some(target) = earlier.clone().find(|set| set.spec.revision == wanted) else {
+        let kept: Vec<String> = earlier
+            .map(|set| format!("{} ({})", set.spec.revision, bundle_version(set)))
+            .collect();
+        return Err(Refusal::NotKept {
+            name: name(),
+            wanted,
+            kept: if kept.is_empty() {
+                "none".to_owned()
+            } else {
+                kept.join(", ")
+            },
+        });
+    };
+    if bundle_version(target) == version {
+        return Err(Refusal::SameVersion {
+            wanted,
+            version: version.to_owned(),
+        });
+    }
+    Ok(Course { present, target })
+}
+
+/// A merge patch that pins an extension, as it was seen, to a version, and lets these checks of its definitions pass.
+pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSet<Check>) -> Value {
+    let mut patch = json!({
+        "metadata": {"resourceVersion": extension.metadata.resource_version},
+        "spec": {"source": {"catalog": {
+            "version": version, "upgradeConstraintPolicy": UpgradeConstraintPolicy::SelfCertified,
+        }}},
+    });
+    if let Some(policy) = policy(extension, passing)
+        && let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("annotations".to_owned(), json!({ user::CRD_POLICY: policy }));
+    }
+    patch
+}
+
+/// The policy for definitions that lets these checks pass; nothing when it needs no change.
+fn policy(extension: &ClusterExtension, passing: &BTreeSet<Check>) -> Option<String> {
+    let install = extension.spec.install.as_ref();
+    let safety = install.and_then(|install| install.preflight.as_ref()?.crd_upgrade_safety.as_ref());
+    let checked = safety.is_none_or(|safety| safety.enforcement != CrdUpgradeSafetyEnforcement::None);
+    if passing.is_empty() || !checked {
+        return None;
+    }
+    let names: BTreeSet<&str> = passing.iter().map(|check| check.as_str()).collect();
+    let present = extension.annotation(user::CRD_POLICY).unwrap_or_default();
+    let others = present.split(',').map(str::trim).filter(|entry| {
+        let name = entry.split_once('=').map_or(*entry, |(name, _)| name);
+        !entry.is_empty() && !names.contains(name)
+    });
+    let entries: Vec<String> = others
+        .map(str::to_owned)
+        .chain(names.iter().map(|name| format!("{name}=Warn")))
+        .collect();
+    Some(entries.join(","))
+}
+
+/// A merge patch that takes back what a pin changes.
+pub(crate) fn lift(extension: &ClusterExtension, pin: &Value) -> Value {
+    let source = extension.spec.source.catalog.as_ref();
+    let version = source.and_then(|source| source.version.clone());
+    let policy = source
+        .map(|source| source.upgrade_constraint_policy)
+        .unwrap_or_default();
+    let mut lift = Map::new();
+    if pin.pointer("/metadata/annotations").is_some() {
+        let before = extension.annotation(user::CRD_POLICY);
+        lift.insert(
+            "metadata".to_owned(),
+            json!({"annotations": {user::CRD_POLICY: before}}),
+        );
+    }
+    lift.insert(
+        "spec".to_owned(),
+        json!({"source": {"catalog": {"version": version, "upgradeConstraintPolicy": policy}}}),
+    );
+    Value::Object(lift)
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::{
+        CatalogFilter, ClusterExtensionSpec, CrdUpgradeSafety, InstallConfig, PreflightConfig, SourceConfig,
+    };
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
+    use super::*;
+
+    fn extension(annotations: &[(&str, &str)]) -> ClusterExtension {
+        let source = CatalogFilter {
+            package_name: "pkg".to_owned(),
+            version: Some("1.x".to_owned()),
+            ..CatalogFilter::default()
+        };
+        let spec = ClusterExtensionSpec {
+            source: SourceConfig {
+                catalog: Some(source),
+                ..SourceConfig::default()
+            },
+            ..ClusterExtensionSpec::default()
+        };
+        let mut extension = ClusterExtension::new("ext", spec);
+        extension.metadata.resource_version = Some("7".to_owned());
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        extension.metadata.annotations = Some(annotations.iter().map(owned).collect());
+        extension
+    }
+
+    fn set(revision: i64, version: &str, state: LifecycleState) -> ClusterObjectSet {
+        let spec = ClusterObjectSetSpec {
+            revision,
+            lifecycle_state: state,
+            ..ClusterObjectSetSpec::default()
+        };
+        let mut set = ClusterObjectSet::new(&format!("ext-{revision}"), spec);
+        set.metadata.annotations = Some([(annotation::BUNDLE_VERSION.to_owned(), version.to_owned())].into());
+        set
+    }
+
+    #[test]
+    fn the_way_back_leads_to_another_version_that_is_kept() {
+        use LifecycleState::{Active, Archived};
+        let check = |sets: &[ClusterObjectSet], wanted: Option<i64>, expected: Result<i64, &str>| {
+            let found = course(&extension(&[]), sets, wanted);
+            let found = found
+                .map(|course| course.target.spec.revision)
+                .map_err(|refusal| refusal.to_string());
+            assert_eq!(found, expected.map_err(str::to_owned));
+        };
+        let kept = [
+            set(4, "1.1.0", Active),
+            set(1, "0.9.0", Archived),
+            set(2, "1.0.0", Archived),
+            set(3, "1.1.0", Archived),
+        ];
+        check(&kept, None, Ok(2));
+        check(&kept, Some(1), Ok(1));
+        check(
+            &kept,
+            Some(3),
+            Err("revision 3 holds version 1.1.0, as the present one does"),
+        );
+        check(
+            &kept,
+            Some(4),
+            Err(
+                "revision 4 of \"ext\" is not kept; kept before the present one are: 1 (0.9.0), 2 (1.0.0), 3 (1.1.0)",
+            ),
+        );
+        // What never became complete is left, too.
+        check(&[set(1, "1.0.0", Active), set(2, "1.1.0", Active)], None, Ok(1));
+        check(
+            &[set(4, "1.1.0", Active)],
+            None,
+            Err("no earlier revision of \"ext\" with another version than 1.1.0 is kept"),
+        );
+        check(
+            &[set(1, "1.0.0", Archived)],
+            None,
+            Err("ClusterExtension \"ext\" has no revision: nothing was installed"),
+        );
+        assert_eq!(
+            course(&extension(&[(user::PAUSED, "true")]), &kept, None),
+            Err(Refusal::Paused("ext".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_pin_is_exact_and_lifted_to_what_was_before() {
+        let given = extension(&[]);
+        let pinned = pin(&given, "1.0.0", &BTreeSet::new());
+        assert_eq!(
+            pinned,
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"source": {"catalog": {
+                "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified"}}}})
+        );
+        assert_eq!(
+            lift(&given, &pinned),
+            json!({"spec": {"source": {"catalog": {
+                "version": "1.x", "upgradeConstraintPolicy": "CatalogProvided"}}}})
+        );
+    }
+
+    #[test]
+    fn checks_that_would_stop_it_are_let_pass_until_the_pin_is_lifted() {
+        let passing = BTreeSet::from([Check::ExistingFieldRemoval, Check::Type]);
+        for (before, expected) in [
+            (None, "existingFieldRemoval=Warn,type=Warn"),
+            (
+                Some("enum=Off, type=Error"),
+                "enum=Off,existingFieldRemoval=Warn,type=Warn",
+            ),
+        ] {
+            let annotations: Vec<(&str, &str)> =
+                before.iter().map(|text| (user::CRD_POLICY, *text)).collect();
+            let given = extension(&annotations);
+            let pinned = pin(&given, "1.0.0", &passing);
+            assert_eq!(
+                pinned["metadata"]["annotations"],
+                json!({ user::CRD_POLICY: expected })
+            );
+            assert_eq!(
+                lift(&given, &pinned)["metadata"]["annotations"],
+                json!({ user::CRD_POLICY: before })
+            );
+        }
+        let mut unchecked = extension(&[]);
+        unchecked.spec.install = Some(InstallConfig {
+            preflight: Some(PreflightConfig {
+                crd_upgrade_safety: Some(CrdUpgradeSafety {
+                    enforcement: CrdUpgradeSafetyEnforcement::None,
+                }),
+            }),
+        });
+        assert_eq!(
+            pin(&unchecked, "1.0.0", &passing)["metadata"].get("annotations"),
+            None
+        );
+    }
+}
