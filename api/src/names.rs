@@ -165,6 +165,28 @@ pub mod operator_condition {
     pub const UPGRADEABLE: &str = "Upgradeable";
 }
 
+/// What the reference's Helm runtime keeps of a release: Secrets in the managers' namespace.
+pub mod release {
+    /// Type of the Secret that names the parts of a release and holds the first.
+    pub const INDEX_SECRET_TYPE: &str = "operatorframework.io/index.v1";
+    /// Type of a Secret that holds a further part.
+    pub const CHUNK_SECRET_TYPE: &str = "operatorframework.io/chunk.v1";
+    /// Key of the data: the part.
+    pub const CHUNK: &str = "chunk";
+    /// Key of the data: the names of the Secrets with further parts, a JSON list.
+    pub const EXTRA_CHUNKS: &str = "extraChunks";
+    /// Label: the release's name, which is the ClusterExtension's.
+    pub const NAME: &str = "name";
+    /// Label: the release's number.
+    pub const VERSION: &str = "version";
+    /// Label: the release's state.
+    pub const STATUS: &str = "status";
+    /// [`STATUS`] of a release that is there.
+    pub const DEPLOYED: &str = "deployed";
+    /// Selects the Secrets that releases begin with.
+    pub const INDEX_SELECTOR: &str = "owner=operator-controller,type=index";
+}
+
 /// Types of properties that bundles carry.
 pub mod property {
     /// Package, version and release.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::names;
@@ -34,9 +35,9 @@ use crate::cluster::identity::Accounts;
 use crate::cluster::permissions::Reviews;
 use crate::extension::context::Context;
 use crate::extension::facts::Known;
-use crate::extension::leftovers;
 use crate::extension::reconcile::reconcile;
 use crate::extension::watch::{Writers, watch};
+use crate::extension::{leftovers, migrate};
 use crate::{conditions, object_set, openshift};
 
 /// The metrics port when no flag names one.
@@ -111,6 +112,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
         certificates: Mutex::default(),
+        releases: migrate::Known::default(),
         known: Known::default(),
         memory: Mutex::default(),
     });
@@ -123,6 +125,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         system_namespace: namespace.clone(),
         default_account: args.default_service_account.clone(),
         concurrency: args.concurrency,
+        clock: Timestamp::now,
     };
     let revisions = object_set::controller::Context::with(own.clone(), accounts, discovery, reviews, options);
     let work = Work {

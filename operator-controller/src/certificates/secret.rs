@@ -108,6 +108,7 @@ mod tests {
             uid: "u".to_owned(),
             revision: 1,
             owner_name: "e".to_owned(),
+            ..Owner::default()
         }
     }
 

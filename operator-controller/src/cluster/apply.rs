@@ -11,7 +11,7 @@ use olm_api::names;
 use serde_json::{Map, Value, json};
 
 use super::{discover::Resource, identity::IdentityError};
-use crate::object_set::engine::{Failure, FailureKind, Guard, Ownership, ownership};
+use crate::object_set::engine::{Failure, FailureKind, Guard, Ownership, inheritance, ownership};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -97,6 +97,28 @@ impl Target<'_> {
             .await
     }
 
+    /// Makes the fields that an earlier controller wrote by updates ours. The object as it is then; `None` when there are
+    /// no such fields or no such object.
+    ///
+    /// # Errors
+    /// The object is not as the guard says, or was not changed.
+    pub async fn inherit(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
+        let Some(live) = self.read().await? else {
+            return Ok(None);
+        };
+        let ownership = Ownership::of(&live, "");
+        ownership.expect(guard)?;
+        let Some(fields) = inheritance::managed_fields(&live) else {
+            return Ok(None);
+        };
+        let patch = json!({"metadata": {
+            "uid": ownership.uid,
+            "resourceVersion": ownership.resource_version,
+            "managedFields": fields,
+        }});
+        self.merge(&patch).await.map(Some)
+    }
+
     /// Takes the owner's reference off the object and, if the owner controlled it, our marks too. `None` when the object
     /// does not exist.
     ///
@@ -107,20 +129,19 @@ impl Target<'_> {
             return Ok(None);
         };
         let ownership = Ownership::of(&live, owner_uid);
-        if ownership.guard() != *guard {
-            return Err(failure(
-                FailureKind::Conflict,
-                "the object has changed".to_owned(),
-            ));
-        }
-        let patch = released(&live, owner_uid, &ownership);
+        ownership.expect(guard)?;
+        self.merge(&released(&live, owner_uid, &ownership))
+            .await
+            .map(Some)
+    }
+
+    async fn merge(&self, patch: &Value) -> Result<Value, Failure> {
         let params = PatchParams {
             field_manager: Some(names::field_manager::OBJECTS.to_owned()),
             ..PatchParams::default()
         };
-        self.send(self.request().patch(self.name, &params, &Patch::Merge(&patch)))
+        self.send(self.request().patch(self.name, &params, &Patch::Merge(patch)))
             .await
-            .map(Some)
     }
 
     /// Deletes the object if it is as the guard says. `None` when it is gone, else the object that finalizers hold.

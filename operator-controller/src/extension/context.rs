@@ -11,6 +11,7 @@ use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
 use olm_resolve::Platform;
 
 use super::facts::Known;
+use super::migrate;
 use super::revisions::{Others, Revisions};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -66,6 +67,8 @@ pub struct Context {
     pub reviews: Arc<Reviews>,
     /// Who besides ourselves could provide certificates, and when that was found out.
     pub certificates: Mutex<Option<(Instant, Providers)>>,
+    /// Which releases of the Helm runtime there were.
+    pub releases: migrate::Known,
     /// What was found out of the cluster itself.
     pub known: Known,
     /// What the last run over each extension saw and did.
@@ -79,6 +82,8 @@ pub struct Memory {
     pub settled: Option<String>,
     /// What the bundle that is to be there asks of the cluster itself.
     pub platform: Option<Arc<Platform>>,
+    /// What its newest revision said was in its way when [`Memory::settled`] was found out.
+    pub trouble: Option<String>,
     /// The OperatorConditions that its revisions name, when the others were last removed.
     pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.

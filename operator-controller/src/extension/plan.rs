@@ -43,8 +43,8 @@ const OURS: [&str; 9] = [
 pub struct Wanted<'a> {
     /// Whose revision it is.
     pub extension: &'a ClusterExtension,
-    /// Under which account it is applied.
-    pub account: &'a AccountName,
+    /// Under which account it is applied, when that is known.
+    pub account: Option<&'a AccountName>,
     /// The bundle it is made from.
     pub bundle: &'a BundleIdentity,
     /// The bundle's properties, a JSON list.
@@ -170,8 +170,16 @@ fn holds_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool 
     !latest.is_deleting()
         && latest.spec.lifecycle_state == LifecycleState::Active
         && latest.spec.phases == wanted.spec.phases
-        && latest.spec.collision_protection == wanted.spec.collision_protection
+        && protects_the_same(latest, wanted)
         && latest.annotation(annotation::SERVICE_ACCOUNT) == wanted.annotation(annotation::SERVICE_ACCOUNT)
+}
+
+/// Whether a revision takes over what is wanted. One that was made from a release of the Helm runtime may take more, to
+/// have what is its own, and is not replaced for that alone.
+fn protects_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
+    let migrated = latest.label(label::MIGRATED_FROM_HELM).is_some();
+    latest.spec.collision_protection == wanted.spec.collision_protection
+        || (migrated && wanted.spec.collision_protection == CollisionProtection::Prevent)
 }
 
 /// Whether a revision found under the name of a new one is that revision, made by a run that did not see the end of it.
@@ -269,19 +277,19 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
         .map(text),
     ));
     let metadata = &wanted.bundle.metadata;
-    let account = wanted.account.to_string();
+    let account = wanted.account.map(ToString::to_string);
     let mut annotations = BTreeMap::from(
         [
             (annotation::PACKAGE_NAME, wanted.bundle.package.as_str()),
             (annotation::BUNDLE_NAME, metadata.name.as_str()),
             (annotation::BUNDLE_VERSION, metadata.version.as_str()),
             (annotation::BUNDLE_REFERENCE, wanted.bundle.image.as_str()),
-            (annotation::SERVICE_ACCOUNT, account.as_str()),
         ]
         .map(text),
     );
     let certificates = wanted.certificates.map(|provider| provider.to_string());
     let optional = [
+        (annotation::SERVICE_ACCOUNT, account.as_deref()),
         (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
         (annotation::OPERATOR_CONDITION, wanted.operator_condition),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
@@ -352,7 +360,7 @@ mod tests {
         fn plan_beside(&self, sets: &[ClusterObjectSet], others: &Others) -> Plan {
             let wanted = Wanted {
                 extension: &self.extension,
-                account: &self.account,
+                account: Some(&self.account),
                 bundle: &self.bundle,
                 properties: Some("[]"),
                 certificates: self.certificates,
@@ -449,6 +457,20 @@ mod tests {
             (fourth.spec.revision, fourth.spec.collision_protection),
             (4, CollisionProtection::IfNoController)
         );
+    }
+
+    #[test]
+    fn a_revision_from_a_helm_release_is_not_replaced_for_its_weaker_protection_alone() {
+        let mut case = Case::new();
+        case.adopt = CollisionProtection::IfNoController;
+        let mut first = case.create(&[]);
+        case.adopt = CollisionProtection::Prevent;
+        assert_eq!(case.create(std::slice::from_ref(&first)).spec.revision, 2);
+        let labels = first.metadata.labels.get_or_insert_default();
+        labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
+        case.keeps(&first);
+        case.adopt = CollisionProtection::None;
+        assert_eq!(case.create(&[first]).spec.revision, 2);
     }
 
     #[test]
@@ -578,7 +600,7 @@ mod tests {
         case.extension.metadata.name = Some("x".repeat(62));
         let wanted = Wanted {
             extension: &case.extension,
-            account: &case.account,
+            account: Some(&case.account),
             bundle: &case.bundle,
             properties: None,
             certificates: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
-use olm_api::conditions::{PROGRESSING, bounded_message, reason};
+use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
 use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
@@ -19,11 +19,11 @@ use super::pack::Parcel;
 use super::phases::{Marks, phases};
 use super::plan::{Plan, Wanted, plan};
 use super::resolve::{Origin, Target, resolve};
-use super::revisions::{Revisions, disturbed};
+use super::revisions::{BundleIdentity, Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, facts, finalizers, preflight, render, uninstall, write};
+use super::{account, facts, finalizers, migrate, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::certificates::layout;
 use crate::cluster::identity::AccountName;
@@ -65,7 +65,19 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
             Outcome::Done,
         );
     }
-    let revisions = context.revisions(&name);
+    let revisions = match migrate::migrate(&context, &extension, context.revisions(&name)).await {
+        Ok(revisions) => revisions,
+        Err(error) => {
+            // What is installed is not known anew; what was said of it stays.
+            let message = bounded_message(&chain(&error));
+            let written = uninstall::tell(&context, &extension, error.reason(), &message).await;
+            let (written, outcome) = match written {
+                Ok(outcome) => (Ok(()), outcome),
+                Err(error) => (Err(error), Outcome::Failed),
+            };
+            return told("write the status", &name, written, outcome);
+        }
+    };
     let work = install(&context, &extension, &revisions).await;
     let facts = Facts {
         generation: extension.generation(),
@@ -131,6 +143,17 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
             };
         }
     };
+    let named = match write::name_account(&context.client, &asked.account, revisions).await {
+        Ok(named) => named,
+        Err(error) => {
+            return Work {
+                held: None,
+                deprecations: None,
+                progress: Progress::Failed(error.into()),
+            };
+        }
+    };
+    let revisions = named.as_ref().unwrap_or(revisions);
     let resolution = resolve(context, extension, revisions).await;
     let resolution = hold::hold(context, extension, revisions, resolution).await;
     if let Err(error) = records::tidy(context, extension, revisions).await {
@@ -221,7 +244,10 @@ async fn revise(
         revisions.latest().map(identity),
     );
     let disturbed = revisions.latest().filter(|latest| disturbed(latest));
-    if disturbed.is_none() && context.remember(extension.name()).settled.as_deref() == Some(inputs.as_str()) {
+    let trouble = disturbed
+        .and_then(|set| conditions::find(set.conditions(), PROGRESSING))
+        .map(|progressing| progressing.message.clone());
+    if is_settled(context, extension.name(), &inputs, trouble.as_deref()) {
         return Ok(None);
     }
     let fetched = context.bundles.fetch(&pinned).await;
@@ -254,7 +280,7 @@ async fn revise(
     )?;
     let wanted = Wanted {
         extension,
-        account,
+        account: Some(account),
         bundle: &target.bundle,
         properties: properties.as_deref(),
         certificates,
@@ -281,7 +307,21 @@ async fn revise(
         restore(context, latest, parcels).await?;
     }
     let settled = matches!(plan, Plan::Keep { .. }).then_some(inputs);
-    context.memorise(extension.name(), |memory| memory.settled = settled);
+    context.memorise(extension.name(), |memory| {
+        memory.settled = settled;
+        memory.trouble = trouble;
+    });
+    Ok(started(extension, &target.bundle, plan, written, warnings))
+}
+
+/// Logs what was done. Gives the revision that was just made.
+fn started(
+    extension: &ClusterExtension,
+    bundle: &BundleIdentity,
+    plan: Plan,
+    written: Written,
+    warnings: Option<String>,
+) -> Option<Started> {
     match plan {
         Plan::Patch { name, .. } if written == Written::Yes => {
             tracing::info!(
@@ -289,23 +329,35 @@ async fn revise(
                 revision = name,
                 "changed a revision"
             );
-            Ok(None)
+            None
         }
-        Plan::Keep { .. } | Plan::Patch { .. } => Ok(None),
+        Plan::Keep { .. } | Plan::Patch { .. } => None,
         Plan::Create { set, .. } => {
             tracing::info!(
                 extension = extension.name(),
                 revision = set.name(),
-                bundle = target.bundle.metadata.name,
+                bundle = bundle.metadata.name,
                 warnings,
                 "made a revision"
             );
-            Ok(Some(Started {
-                version: version.to_owned(),
+            Some(Started {
+                version: bundle.metadata.version.clone(),
                 warnings,
-            }))
+            })
         }
     }
+}
+
+/// Whether the newest revision was found to be the wanted one before. What was in its way then was looked at: its content
+/// is there, and the next word on it comes from the revision.
+fn is_settled(context: &Context, extension: &str, inputs: &str, trouble: Option<&str>) -> bool {
+    let remembered = context.remember(extension);
+    let settled = remembered.settled.as_deref() == Some(inputs)
+        && (trouble.is_none() || remembered.trouble.as_deref() == trouble);
+    if settled && trouble.is_none() && remembered.trouble.is_some() {
+        context.memorise(extension, |memory| memory.trouble = None);
+    }
+    settled
 }
 
 /// Makes the content Secrets of a revision again that are gone.

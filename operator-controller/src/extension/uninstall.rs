@@ -15,7 +15,7 @@ use super::context::{Context, controller};
 use super::failure::chain;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
-use super::{facts, finalizers, write};
+use super::{account, facts, finalizers, write};
 use crate::conditions::records;
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
@@ -87,6 +87,15 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             return tell(context, extension, reason::BLOCKED, &bounded_message(&held)).await;
         }
     }
+    if let Ok(account) = account::choose(extension, context.default_account.as_ref())
+        && let Err(error) = write::name_account(&context.client, &account, &left).await
+    {
+        tracing::debug!(
+            extension = extension.name(),
+            error = chain(&error),
+            "cannot name the account"
+        );
+    }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
         let changed = write::inherit(&sets, extension, set).await?;
@@ -119,8 +128,8 @@ async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::
         .map(drop)
 }
 
-/// Says what the deletion waits for.
-async fn tell(
+/// Says what keeps an extension from being worked on, and when it is looked at again; the rest of the status stays.
+pub(super) async fn tell(
     context: &Context,
     extension: &ClusterExtension,
     reason: &str,

@@ -1,6 +1,7 @@
 //! Writes a planned revision, with the controller's own rights: revisions and their Secrets are our own records.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::ByteString;
@@ -10,13 +11,19 @@ use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
 use kube::{Client, Resource as _};
-use olm_api::names::{API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, field_manager, label};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{
+    API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, annotation, field_manager, label,
+};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
 use super::failure::{Severity, StageError};
 use super::pack::Parcel;
 use super::plan::{self, Plan, is_made};
+use super::revisions::Revisions;
+use crate::cluster::identity::AccountName;
+use crate::object_set::status::is_archived;
 
 /// How many Secrets are written at once.
 const AT_ONCE: usize = 4;
@@ -220,6 +227,45 @@ pub async fn inherit(
             .await
             .map(Some),
     }
+}
+
+/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on. Gives the
+/// revisions as they are then; nothing when there were none such.
+pub async fn name_account(
+    client: &Client,
+    account: &AccountName,
+    revisions: &Revisions,
+) -> Result<Option<Revisions>, WriteError> {
+    let unnamed = |set: &ClusterObjectSet| {
+        set.annotation(annotation::SERVICE_ACCOUNT).is_none()
+            && (set.spec.lifecycle_state == LifecycleState::Active || !is_archived(set.conditions()))
+    };
+    if !revisions.all().iter().any(|set| unnamed(set)) {
+        return Ok(None);
+    }
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let mut all = Vec::new();
+    for set in revisions.all() {
+        if !unnamed(set) {
+            all.push(Arc::clone(set));
+            continue;
+        }
+        let patch = json!({"metadata": {
+            "uid": set.metadata.uid,
+            "annotations": {annotation::SERVICE_ACCOUNT: account.to_string()},
+        }});
+        match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
+            Ok(named) => all.push(Arc::new(named)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(source) => {
+                return Err(WriteError::Patch {
+                    name: set.name().to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(Some(Revisions::new(all)))
 }
 
 /// Deletes a revision, if it is still the one that was seen. One that is gone is fine.

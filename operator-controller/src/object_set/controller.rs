@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, pin_mut};
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Config,
@@ -53,6 +54,8 @@ pub struct Options {
     pub default_account: Option<AccountName>,
     /// How many sets are worked on at the same time.
     pub concurrency: usize,
+    /// What time it is; deadlines count by it.
+    pub clock: fn() -> Timestamp,
 }
 
 /// What every run needs.

@@ -17,6 +17,7 @@ use serde_json::Value;
 pub mod decide;
 pub mod desired;
 pub mod differences;
+pub mod inheritance;
 pub mod ownership;
 pub mod probe;
 pub mod report;
@@ -108,6 +109,8 @@ pub struct Owner {
     pub revision: i64,
     /// The value of its `owner-name` label; empty when it has none.
     pub owner_name: String,
+    /// The UID of the ClusterExtension that controls it; empty when none does.
+    pub extension: String,
 }
 
 /// Another revision of the same extension.

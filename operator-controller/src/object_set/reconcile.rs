@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
 use kube::Client;
 use olm_api::{
     ClusterObjectSet,
@@ -17,7 +16,7 @@ use olm_api::{
 use super::{
     acting::identify,
     content::{self, Content, ContentError},
-    controller::Context,
+    controller::{Context, controller_uid},
     engine::{
         FailureKind, Outline, Owner, Sibling, probe, report,
         rollout::{Mode, Report, RolloutEnd, Settings},
@@ -45,7 +44,7 @@ const STALE: Duration = Duration::from_millis(200);
 /// When a set is looked at again of which nobody may watch some objects: while it rolls out, and later.
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_mins(2)];
 /// When a set that nothing happens to is looked at again: rights may be gone, and some objects nobody may watch.
-const RESYNC: Duration = Duration::from_mins(10);
+pub(super) const RESYNC: Duration = Duration::from_mins(10);
 
 /// When to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +165,7 @@ async fn tell(
     verdict: &Verdict,
     again: Again,
 ) -> Result<Again, kube::Error> {
-    let now = Timestamp::now();
+    let now = (context.options.clock)();
     let active = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
     let minutes = set
         .spec
@@ -357,6 +356,7 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
         uid: set.metadata.uid.clone().unwrap_or_default(),
         revision: set.spec.revision,
         owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
+        extension: controller_uid(set).unwrap_or_default().to_owned(),
     };
     let siblings = context.siblings(set);
     let siblings = siblings.iter().map(|sibling| Sibling {

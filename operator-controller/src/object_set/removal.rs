@@ -17,7 +17,7 @@ use super::{
     executor::Executor,
     memory::Memory,
     policy::{Policy, Uninstall},
-    reconcile::{Again, Conclusion, check_observed, load, outline, retry},
+    reconcile::{Again, Conclusion, RESYNC, check_observed, load, outline, retry},
     records, rights,
     status::{self, Verdict},
 };
@@ -60,7 +60,12 @@ pub(super) async fn archive(
         Ok((Err(nobody), outline)) => {
             let left = left(context, set, memory, &outline).await;
             let told = |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
-            return nobody.conclusion().reworded(told);
+            let mut conclusion = nobody.conclusion().reworded(told);
+            if policy.uninstall == Uninstall::Orphan && nobody.is_gone() {
+                // All objects stay anyway; only our references are to be taken off, and that may take its time.
+                conclusion.again = Again::After(RESYNC);
+            }
+            return conclusion;
         }
         Err(conclusion) => return conclusion,
     };

@@ -1,5 +1,6 @@
 //! Objects that several sets, or nobody, lay claim to.
 
+use olm_api::names;
 use serde_json::{Value, json};
 
 use crate::world::{eventually, everything, in_place};
@@ -182,6 +183,28 @@ fn collision_protection_is_said_for_the_set_the_phase_and_the_object() {
             "{controllers:?}"
         );
         assert_eq!(controllers.iter().filter(|(_, controls)| *controls).count(), 1);
+    });
+}
+
+#[test]
+fn an_object_that_a_revision_left_behind_is_taken_over_only_when_its_mark_is_taken_off() {
+    in_place(everything(), async |place| {
+        let mut left = place.config_map("left");
+        left["metadata"]["annotations"] = json!({names::annotation::REVISION: "3"});
+        place.apply(left).await;
+        let mut set = place.set(1, &[("deploy", vec![place.config_map("left")])]);
+        set["spec"]["collisionProtection"] = "None".into();
+        let name = place.create(&set).await;
+        let advice = format!(
+            "take the annotation {} off the object",
+            names::annotation::REVISION
+        );
+        place.until(&name, "Progressing=True/Retrying", &advice).await;
+        let uid = place.live(&place.config_map("left")).await.unwrap()["metadata"]["uid"].clone();
+        place.apply(place.config_map("left")).await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        let live = place.live(&place.config_map("left")).await.unwrap();
+        assert_eq!(live["metadata"]["uid"], uid, "it was made anew");
     });
 }
 

@@ -2,10 +2,48 @@
 
 use std::collections::BTreeSet;
 
+use kube::api::{Patch, PatchParams};
 use olm_api::names;
 use serde_json::{Value, json};
 
 use crate::world::{eventually, everything, in_place};
+
+#[test]
+fn a_rollout_past_its_deadline_is_told_and_superseded_by_another_version() {
+    in_place(everything(), async |place| {
+        let mut set = place.set(1, &[("deploy", vec![place.deployment("operator")])]);
+        let template = "/spec/phases/0/objects/0/object/spec/template/spec";
+        set.pointer_mut(template).unwrap()["nodeSelector"] = json!({"no": "such-node"});
+        set["spec"]["progressDeadlineMinutes"] = 720.into();
+        let name = place.create(&set).await;
+        place
+            .until(
+                &name,
+                "Progressing=True/RollingOut",
+                "Revision 1.0.0 is rolling out.",
+            )
+            .await;
+        let patch = Patch::Merge(json!({"spec": {"progressDeadlineMinutes": 10}}));
+        let params = PatchParams::default();
+        place.world.sets().patch(&name, &params, &patch).await.unwrap();
+        place
+            .until(
+                &name,
+                "Progressing=False/ProgressDeadlineExceeded",
+                "Revision has not rolled out for 10 minute(s). Last status: Revision 1.0.0 is rolling out.",
+            )
+            .await;
+        place
+            .until(&name, "Available=False/ProbeFailure", "Deployment.apps/v1")
+            .await;
+
+        let better = place
+            .create(&place.set(2, &[("deploy", vec![place.deployment("operator")])]))
+            .await;
+        place.until(&better, "Succeeded=True/Succeeded", "").await;
+        place.until(&name, "Progressing=False/Archived", "").await;
+    });
+}
 
 #[test]
 fn a_set_rolls_out_phase_by_phase_under_its_account_and_is_removed_without_leftovers() {

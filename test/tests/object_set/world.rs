@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -134,6 +135,8 @@ impl World {
             system_namespace: SYSTEM.to_owned(),
             default_account,
             concurrency: 8,
+            // Whatever has a deadline of ten minutes has missed it.
+            clock: || Timestamp::now() + SignedDuration::from_mins(11),
         };
         let context = Context::new(&self.config, own, options).unwrap();
         self.runtime.spawn(run(Arc::new(context), stop.clone()));

@@ -70,6 +70,10 @@ fn claim(outline: &Outline, protection: CollisionProtection, live: &Ownership) -
     if controller.uid == outline.owner.uid {
         return Claim::Ours;
     }
+    // The Helm runtime has no revisions: there the extension itself controls its objects.
+    if !controller.uid.is_empty() && controller.uid == outline.owner.extension {
+        return Claim::Adopt;
+    }
     if let Some(sibling) = outline
         .siblings
         .iter()
@@ -114,6 +118,7 @@ mod tests {
             owner: Owner {
                 uid: "us".into(),
                 revision: 5,
+                extension: "extension".into(),
                 ..Owner::default()
             },
             siblings: vec![
@@ -175,6 +180,7 @@ mod tests {
             (Some("old"), Revision(5), ["collision"; 3]),
             (Some("new"), Revision(6), ["handed over"; 3]),
             (Some("new"), Absent, ["handed over"; 3]),
+            (Some("extension"), Absent, ["apply"; 3]),
             (Some("stranger"), Absent, ["collision", "collision", "apply"]),
             (Some("stranger"), Revision(1), ["collision", "collision", "apply"]),
             (None, Absent, ["collision", "apply", "apply"]),

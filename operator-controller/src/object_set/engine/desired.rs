@@ -114,6 +114,7 @@ mod tests {
             uid: "u".into(),
             revision: 2,
             owner_name: "e".into(),
+            extension: String::new(),
         };
         let reference = json!({
             "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "name": "e-2", "uid": "u",

@@ -61,6 +61,8 @@ pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Difference
                 for (key, value) in value.as_object().unwrap_or(&empty) {
                     if matches!(key.as_str(), "labels" | "annotations" | "ownerReferences") {
                         let live = live.get("metadata").and_then(|m| m.get(key));
+                        let unblocking = live.filter(|_| key == "ownerReferences").map(without_blocking);
+                        let live = unblocking.as_ref().or(live);
                         let fields = fields
                             .and_then(|f| f.get("f:metadata"))
                             .and_then(|f| f.get(field(key)));
@@ -78,6 +80,17 @@ pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Difference
         }
     }
     found.finish()
+}
+
+/// Owner references without a field that the reference sets and we do not: nothing depends on it that we do.
+fn without_blocking(references: &Value) -> Value {
+    let mut references = references.clone();
+    for reference in references.as_array_mut().into_iter().flatten() {
+        if let Some(reference) = reference.as_object_mut() {
+            reference.remove("blockOwnerDeletion");
+        }
+    }
+    references
 }
 
 fn field(key: &str) -> String {
@@ -289,6 +302,20 @@ mod tests {
             &fields,
             &["spec.set[0]", "spec.atomic"],
         );
+    }
+
+    #[test]
+    fn an_owner_whose_deletion_waits_for_the_object_is_the_same_owner() {
+        let wanted =
+            json!({"apiVersion": "v1", "metadata": {"ownerReferences": [{"uid": "u", "controller": true}]}});
+        let mut live = live(&json!({}), &json!({}));
+        live["metadata"]["ownerReferences"] =
+            json!([{"uid": "u", "controller": true, "blockOwnerDeletion": true}, {"uid": "o"}]);
+        live["metadata"]["managedFields"][1]["fieldsV1"] =
+            json!({"f:metadata": {"f:ownerReferences": {"k:{\"uid\":\"u\"}": {}}}});
+        assert_eq!(differences(&wanted, &live).paths, [""; 0]);
+        live["metadata"]["ownerReferences"][0]["controller"] = false.into();
+        assert_eq!(differences(&wanted, &live).paths, ["metadata.ownerReferences[0]"]);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct Ownership {
     pub revision: RevisionMark,
     /// The value of its `owner-name` label.
     pub owner_name: Option<String>,
+    /// Whether an earlier controller wrote fields by updates, see [`super::inheritance`].
+    pub inheritable: bool,
 }
 
 /// The revision annotation of an object.
@@ -154,6 +156,7 @@ impl Ownership {
                 .and_then(|labels| labels.get(names::label::OWNER_NAME))
                 .and_then(Value::as_str)
                 .map(str::to_owned),
+            inheritable: super::inheritance::is_due(live),
         }
     }
 
@@ -162,6 +165,20 @@ impl Ownership {
         self.controller
             .as_ref()
             .is_some_and(|controller| controller.uid == uid)
+    }
+
+    /// That the object is as a guard says.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn expect(&self, guard: &super::Guard) -> Result<(), super::Failure> {
+        if self.guard() == *guard {
+            return Ok(());
+        }
+        Err(super::Failure {
+            kind: super::FailureKind::Conflict,
+            message: "the object has changed".to_owned(),
+        })
     }
 
     /// The guard that lets a write happen only to the object as it was seen.

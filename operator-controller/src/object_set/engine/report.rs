@@ -1,6 +1,10 @@
 //! What the ends of runs are called in conditions.
 
-use super::{Failure, FailureKind, ObjectId, Observation, ProbeStatus, rollout::NotReady};
+use olm_api::names::{annotation, user};
+
+use super::{
+    Failure, FailureKind, ObjectId, Observation, ProbeStatus, ownership::RevisionMark, rollout::NotReady,
+};
 
 /// One line for an object that is not ready.
 pub fn not_ready(object: &NotReady) -> String {
@@ -37,8 +41,21 @@ fn collision(id: &ObjectId, seen: &Observation) -> String {
         Some(owner) => format!("{}.{} {}{extension}", owner.kind, owner.api_version, owner.name),
         None => format!("nil{extension}"),
     };
+    let advice = match (&seen.ownership.controller, seen.ownership.revision) {
+        (Some(_), _) => String::new(),
+        (None, RevisionMark::Absent) => format!(
+            "\nNobody controls it: the annotation {}=\"unowned\" on the ClusterExtension lets it be taken over",
+            user::ADOPT
+        ),
+        (None, _) => format!(
+            "\nA revision left it behind: take the annotation {} off the object, and {}=\"unowned\" on the \
+             ClusterExtension lets it be taken over",
+            annotation::REVISION,
+            user::ADOPT
+        ),
+    };
     format!(
-        "Object {id}\nAction: \"Collision\"\nProbes:\n- Progress: {progress}{messages}\nConflicting Owner: {owner}"
+        "Object {id}\nAction: \"Collision\"\nProbes:\n- Progress: {progress}{messages}\nConflicting Owner: {owner}{advice}"
     )
 }
 

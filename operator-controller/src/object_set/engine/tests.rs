@@ -202,6 +202,7 @@ fn revision(number: i64, phases: &[&[(&str, &str)]]) -> Revision {
         uid: format!("cos-{number}"),
         revision: number,
         owner_name: "e".to_owned(),
+        ..Owner::default()
     };
     let siblings = (1..4).filter(|other| *other != number).map(sibling).collect();
     Revision {
@@ -515,6 +516,7 @@ fn nothing_of_a_phase_is_written_when_an_object_collides_or_is_refused() {
         name: "other-1".into(),
         revision: 1,
         owner_name: "other".into(),
+        ..Owner::default()
     };
     let mut cluster = Cluster::default();
     roll_out(&mut cluster, &other);

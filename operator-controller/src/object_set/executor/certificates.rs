@@ -1,0 +1,186 @@
+//! Objects with certificates that we make, and those that trust them.
+
+use std::time::Instant;
+
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use olm_api::names::field_manager;
+use serde_json::Value;
+
+use super::{
+    super::engine::{
+        Failure, FailureKind, Ownership, Place, Write, desired,
+        differences::{Differences, differences},
+    },
+    Executor, Goal,
+};
+use crate::certificates::{authority, layout::Layout, secret};
+use crate::cluster::apply::{Commit, Target};
+
+impl Executor<'_> {
+    pub(super) fn layout(&self) -> &Layout {
+        static NONE: Layout = Layout::NONE;
+        self.memory
+            .phases
+            .as_ref()
+            .map_or(&NONE, |phases| &phases.certificates)
+    }
+
+    /// Applies an object with its certificates or authorities.
+    pub(super) async fn apply(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        object: &Value,
+        write: &Write,
+    ) -> Result<Value, Failure> {
+        if let Some(names) = self.layout().names(place) {
+            return self.certify(target, place, object, names, write).await;
+        }
+        let write = self.inherited(target, place, write).await?;
+        let body = desired::body(object, &self.outline.owner, &write);
+        match target.apply(&body, Commit::Yes).await {
+            Ok(live) => self.authorize(target, place, object, live).await,
+            Err(failure) => Err(self.cleared(target, object, failure).await),
+        }
+    }
+
+    /// The write, after what an earlier controller wrote into the object by updates was made ours. Otherwise it would stay
+    /// for good, even what no later version wants any more.
+    async fn inherited(&self, target: &Target<'_>, place: Place, write: &Write) -> Result<Write, Failure> {
+        let known = self.memory.known.get(&place);
+        let taken = match known.filter(|known| known.seen.ownership.inheritable) {
+            Some(_) => target.inherit(&write.guard).await?,
+            None => None,
+        };
+        let Some(live) = taken else {
+            return Ok(write.clone());
+        };
+        let now = Ownership::of(&live, &self.outline.owner.uid);
+        let ours = now
+            .controller
+            .as_ref()
+            .filter(|controller| controller.applied_by_us);
+        let demoted = write
+            .demoted
+            .iter()
+            .filter(|other| Some(&other.uid) != ours.map(|ours| &ours.uid));
+        Ok(Write {
+            guard: now.guard(),
+            demoted: demoted.cloned().collect(),
+        })
+    }
+
+    /// Applies a Secret with what is due made anew. Where nothing can be built upon, what callers trust stays trusted.
+    pub(super) async fn certify(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        skeleton: &Value,
+        names: &[String],
+        write: &Write,
+    ) -> Result<Value, Failure> {
+        let live = target.read().await?;
+        let mut older = String::new();
+        if live.as_ref().and_then(secret::usable).is_none() {
+            for caller in self.layout().callers(place) {
+                let id = self.outline.id(caller);
+                let Ok(resource) = self.resource(&id, Goal::Keep, Instant::now()).await else {
+                    continue;
+                };
+                let at = Target {
+                    client: self.client,
+                    resource: &resource,
+                    namespace: &id.namespace,
+                    name: &id.name,
+                };
+                if let Some(live) = at.read().await? {
+                    older.push_str(&authority::trusted_by(&live));
+                }
+            }
+        }
+        let owner = &self.outline.owner;
+        let body = secret::body(skeleton, owner, write, names, live.as_ref(), &older, today());
+        let body = body.map_err(|error| Failure {
+            kind: FailureKind::Transient,
+            message: olm_platform::log::chain(&error),
+        })?;
+        target
+            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+            .await
+    }
+
+    /// Has an object that was applied trust the authority that it names.
+    pub(super) async fn authorize(
+        &self,
+        target: &Target<'_>,
+        place: Place,
+        wanted: &Value,
+        live: Value,
+    ) -> Result<Value, Failure> {
+        match self.authority(place) {
+            Some(trusted) if !authority::is_trusting(wanted, &live, &trusted) => {
+                let body = authority::trusting(wanted, &live, &trusted);
+                target
+                    .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+                    .await
+            }
+            _ => Ok(live),
+        }
+    }
+
+    /// The authorities that the object at that place has to trust, as far as they are known.
+    pub(super) fn authority(&self, place: Place) -> Option<String> {
+        self.memory.certificates.trusted(self.layout().secret_of(place)?)
+    }
+
+    /// What follows from a failure to apply: a conflict when authorities that we wrote stood in the way and are gone now.
+    pub(super) async fn cleared(&self, target: &Target<'_>, wanted: &Value, failure: Failure) -> Failure {
+        if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
+            return failure;
+        }
+        let Ok(Some(live)) = target.read().await else {
+            return failure;
+        };
+        let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
+        let Some(body) = authority::without_leftovers(wanted, &live)
+            .filter(|_| owned.as_deref() == Some(self.outline.owner.owner_name.as_str()))
+        else {
+            return failure;
+        };
+        match target
+            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+            .await
+        {
+            Ok(_) => Failure {
+                kind: FailureKind::Conflict,
+                ..failure
+            },
+            Err(_) => failure,
+        }
+    }
+
+    /// How a live object differs from what is wanted, with its certificates or authorities.
+    pub(super) fn compare(&self, place: Place, live: &Value) -> Result<Differences, Failure> {
+        let (wanted, owner) = (self.body(place)?, &self.outline.owner);
+        if let Some(names) = self.layout().names(place) {
+            let seen = secret::look(wanted, owner, names, live, today());
+            if let Some(trusted) = seen.trusted {
+                self.memory.certificates.secret_seen(place, today(), trusted);
+            }
+            return Ok(seen.differences);
+        }
+        let mut found = differences(&desired::wanted(wanted, owner), live);
+        if let Some(trusted) = self.authority(place) {
+            self.memory.certificates.caller_seen(place, &trusted);
+            if !authority::is_trusting(wanted, live, &trusted) {
+                found.add("caBundle");
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The day, in UTC.
+pub(super) fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
+}

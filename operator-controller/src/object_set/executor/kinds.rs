@@ -1,0 +1,288 @@
+//! Which kinds the cluster serves, as far as a run has to know.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    super::{
+        definition,
+        engine::{Failure, FailureKind, ObjectId},
+    },
+    Executor, Goal,
+};
+use crate::cluster::{
+    apply::{self, Target},
+    discover::{Resource, Scope},
+};
+
+impl Executor<'_> {
+    /// What it means that the server has no path for an object: that it does not serve the kind counts only when it says
+    /// so itself, and the kind's definition, if we know it, says nothing else.
+    pub(super) async fn confirmed(&self, id: &ObjectId, goal: Goal) -> Failure {
+        let asked = Instant::now();
+        let found = self
+            .discovery
+            .confirm(&id.group, &id.version, &id.kind, asked)
+            .await;
+        let found = match found {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => self.defined(id, goal).await.map(drop),
+            Err(error) => Err(apply::classify(&error)),
+        };
+        match found {
+            Ok(()) => Failure {
+                kind: FailureKind::Transient,
+                message: format!("the server does not serve the kind {} yet", id.kind),
+            },
+            Err(failure) => failure,
+        }
+    }
+
+    /// The kind, as the live definition says that the revision brings; for what the server says of the kinds that it serves
+    /// may lag behind. On removal, another version than the wanted one finds the object too.
+    pub(super) async fn defined(&self, id: &ObjectId, goal: Goal) -> Result<Arc<Resource>, Failure> {
+        let unknown = || Failure {
+            kind: FailureKind::UnknownKind,
+            message: format!(
+                "no matches for kind \"{}\" in version \"{}\"",
+                id.kind,
+                id.api_version()
+            ),
+        };
+        let definition = self.outline.id(self.outline.definition(id).ok_or_else(unknown)?);
+        let ObjectId {
+            group, version, kind, ..
+        } = &definition;
+        let resource = self.discovery.find(group, version, kind).await;
+        let resource = resource
+            .map_err(|error| apply::classify(&error))?
+            .ok_or_else(unknown)?;
+        let target = Target {
+            client: self.client,
+            resource: &resource,
+            namespace: "",
+            name: &definition.name,
+        };
+        let live = target.read().await?.ok_or_else(unknown)?;
+        definition::serves(&live, id, goal)
+            .map(Arc::new)
+            .ok_or_else(unknown)
+    }
+
+    pub(super) async fn resource(
+        &self,
+        id: &ObjectId,
+        goal: Goal,
+        asked: Instant,
+    ) -> Result<Arc<Resource>, Failure> {
+        let found = self
+            .discovery
+            .find_since(&id.group, &id.version, &id.kind, asked)
+            .await;
+        let resource = match found.map_err(|error| apply::classify(&error))? {
+            Some(resource) => resource,
+            None => self.defined(id, goal).await?,
+        };
+        if resource.scope == Scope::Namespaced && id.namespace.is_empty() {
+            return Err(Failure {
+                kind: FailureKind::Invalid,
+                message: "metadata.namespace must be set".to_owned(),
+            });
+        }
+        Ok(resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+
+    use olm_api::cluster_object_set::CollisionProtection;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        cluster::{discover::Discovery, fake, watch::Coverage},
+        object_set::{
+            content::{Content, ContentObject, ContentPhase},
+            engine::{Outline, Owner, teardown::TeardownEnd},
+            memory::{Memory, Phases},
+        },
+    };
+
+    fn definition() -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "foos.x.io", "uid": "d", "resourceVersion": "5",
+                "ownerReferences": [{"uid": "us", "controller": true}]},
+            "spec": {"group": "x.io", "scope": "Namespaced", "names": {"kind": "Foo"},
+                "versions": [{"name": "v1", "served": true}]},
+            "status": {"acceptedNames": {"kind": "Foo", "plural": "foos"},
+                "conditions": [{"type": "Established", "status": "True"}]},
+        })
+    }
+
+    fn custom() -> Value {
+        json!({"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "foo", "namespace": "n", "uid": "c",
+            "resourceVersion": "6", "ownerReferences": [{"uid": "us", "controller": true}]}})
+    }
+
+    fn outline() -> Outline {
+        let phase = |name: &str, object: Value| ContentPhase {
+            name: name.to_owned(),
+            objects: vec![ContentObject {
+                object,
+                collision_protection: CollisionProtection::Prevent,
+            }],
+            ..ContentPhase::default()
+        };
+        let content = Content {
+            phases: vec![phase("crds", definition()), phase("deploy", custom())],
+        };
+        let owner = Owner {
+            uid: "us".to_owned(),
+            ..Owner::default()
+        };
+        Phases::of(&content).outline(owner, Vec::new())
+    }
+
+    /// Takes the definition and its object down and gives the end and the paths of what was deleted. What the server says
+    /// of the kinds of `x.io/v1` is the reply; the other one is what it says of the object.
+    async fn take_down(
+        kinds: fake::Reply,
+        object: fake::Reply,
+        live: Option<Value>,
+    ) -> (TeardownEnd, Vec<String>) {
+        let (client, log) = fake::client(move |method, path| match (method, path) {
+            (_, "/api" | "/apis") => (200, json!({"items": []})),
+            (_, "/apis/apiextensions.k8s.io/v1") => (
+                200,
+                json!({"groupVersion": "apiextensions.k8s.io/v1", "resources": [
+                    {"name": "customresourcedefinitions", "singularName": "", "namespaced": false,
+                        "kind": "CustomResourceDefinition", "verbs": ["get"]},
+                ]}),
+            ),
+            (_, "/apis/x.io/v1") => kinds.clone(),
+            ("DELETE", _) => (200, json!({"kind": "Status", "status": "Success"})),
+            ("GET", "/apis/x.io/v1/namespaces/n/foos/foo") => object.clone(),
+            ("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.x.io") => match &live {
+                Some(live) => (200, live.clone()),
+                None => (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}),
+                ),
+            },
+            _ => (404, json!("404 page not found")),
+        });
+        let discovery = Discovery::new(client.clone());
+        let outline = outline();
+        let mut executor = Executor {
+            client: &client,
+            discovery: &discovery,
+            coverage: &Coverage::default(),
+            outline: &outline,
+            content: None,
+            probes: &[],
+            memory: &mut Memory::default(),
+            starved: AtomicBool::default(),
+            unwatched: AtomicBool::default(),
+        };
+        let end = executor.take_down(BTreeSet::new()).await;
+        let log = log.lock().unwrap();
+        let deleted = log
+            .iter()
+            .filter_map(|request| request.strip_prefix("DELETE "))
+            .map(str::to_owned);
+        (end, deleted.collect())
+    }
+
+    #[tokio::test]
+    async fn a_custom_resource_is_gone_only_when_the_server_and_its_definition_say_so() {
+        let foo = "/apis/x.io/v1/namespaces/n/foos/foo";
+        let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.x.io";
+        let text = || (404, json!("404 page not found"));
+        let none = || {
+            (
+                404,
+                json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}),
+            )
+        };
+        let served = || {
+            (
+                200,
+                json!({"groupVersion": "x.io/v1", "resources": [
+                    {"name": "foos", "singularName": "", "namespaced": true, "kind": "Foo", "verbs": ["get"]},
+                ]}),
+            )
+        };
+        let mut unserved = definition();
+        unserved["spec"]["versions"][0]["served"] = false.into();
+        for (name, kinds, object, live, expected, complete) in [
+            (
+                "served",
+                served(),
+                (200, custom()),
+                Some(definition()),
+                &[foo, crd][..],
+                true,
+            ),
+            (
+                "not listed yet",
+                text(),
+                (200, custom()),
+                Some(definition()),
+                &[foo, crd],
+                true,
+            ),
+            ("gone", served(), none(), Some(definition()), &[crd], true),
+            (
+                "its path is not there for a moment",
+                served(),
+                text(),
+                Some(definition()),
+                &[],
+                false,
+            ),
+            (
+                "neither its path nor its kind is there yet",
+                text(),
+                text(),
+                Some(definition()),
+                &[],
+                false,
+            ),
+            (
+                "its server is down",
+                (503, json!("unavailable")),
+                text(),
+                Some(definition()),
+                &[],
+                false,
+            ),
+            (
+                "no version of it is served",
+                text(),
+                text(),
+                Some(unserved),
+                &[crd],
+                true,
+            ),
+            ("the definition is gone", text(), text(), None, &[], true),
+        ] {
+            let (end, deleted) = take_down(kinds, object, live).await;
+            assert_eq!(deleted, expected, "{name}");
+            match end {
+                TeardownEnd::Complete => assert!(complete, "{name}"),
+                TeardownEnd::Failed { phase: 1, failures } => {
+                    assert!(!complete, "{name}");
+                    assert!(
+                        failures
+                            .iter()
+                            .all(|(_, failure)| failure.kind == FailureKind::Transient),
+                        "{name}"
+                    );
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}
