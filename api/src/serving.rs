@@ -14,6 +14,9 @@ pub const OPENAPI_PATH: &str = "/openapi.json";
 pub const FBC_SCHEMA_PATH: &str = "/schemas/fbc.json";
 /// The header that names the content of the catalog that an answer comes from: `sha256:` and the digest of `all`.
 pub const DIGEST_HEADER: &str = "olm-catalog-digest";
+/// The header that names the image that the content comes from, by its digest: replicas change over one after another,
+/// and a client that waits for one image has to know which one answered.
+pub const IMAGE_HEADER: &str = "olm-catalog-image";
 /// The query parameters that `metas` knows; values are compared exactly and all must hold.
 pub const METAS_PARAMETERS: [&str; 3] = ["schema", "package", "name"];
 

@@ -115,7 +115,10 @@ impl Bundles {
 
     async fn access(&self) -> Result<Access, FetchError> {
         let credentials = self.secrets.read().await?;
-        let (registries, policy) = self.places.read()?;
+        let places = self.places.clone();
+        let read = tokio::task::spawn_blocking(move || places.read()).await;
+        // Reading is only prevented when everything ends.
+        let (registries, policy) = read.unwrap_or_else(|_| self.places.read())?;
         Ok(Access {
             credentials,
             registries,

@@ -5,6 +5,7 @@
 //! discover     which kinds the cluster serves
 //! permissions  what an account may do
 //! apply        read, apply, let go, delete one object under an account
+//! followed     what a watch tells of objects, lists included
 //! watch        metadata of managed objects, to see drift at once
 //! ```
 //!
@@ -14,6 +15,7 @@ pub mod apply;
 pub mod discover;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod followed;
 pub mod identity;
 pub mod permissions;
 pub mod watch;

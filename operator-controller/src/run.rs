@@ -16,7 +16,7 @@ use olm_platform::leadership::run_until_end;
 use olm_platform::lease::{LeaseSettings, unique_identity};
 use olm_platform::listener::Transport;
 use olm_platform::metrics::Metrics;
-use olm_platform::queue::Queue;
+use olm_platform::queue::{Queue, on_its_own};
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
@@ -210,7 +210,9 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     shutdown.spawn("openshift", gate);
     shutdown.spawn("forget", until(stop.clone(), forget(Arc::clone(&context))));
     queue
-        .run(concurrency, stop, |name| reconcile(Arc::clone(&context), name))
+        .run(concurrency, stop, |name| {
+            on_its_own(reconcile(Arc::clone(&context), name))
+        })
         .await;
 }
 

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use olm_api::serving::IMAGE_HEADER;
 use olm_api::{ClusterCatalog, Condition, conditions, names};
 use olm_platform::shutdown::Shutdown;
 use olm_test::cluster::Component;
@@ -386,12 +387,20 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     let mut validators = Vec::new();
     for replica in [&first, &second] {
         let answer = replica.get(&lab, "cat/api/v1/all").await?.error_for_status()?;
-        validators.push((
-            answer.headers().get("etag").cloned(),
-            answer.headers().get("last-modified").cloned(),
-        ));
+        let header = |name: &str| answer.headers().get(name).cloned();
+        validators.push([IMAGE_HEADER, "etag", "last-modified"].map(header));
     }
     ensure!(validators[0] == validators[1], "{validators:?}");
+    let catalog = catalogs(&lab).get("cat").await?;
+    let image = catalog
+        .status
+        .as_ref()
+        .and_then(|status| status.resolved_source.as_ref()?.image.as_ref());
+    let digest = image
+        .and_then(|image| image.reference.split_once('@'))
+        .map(|(_, digest)| digest);
+    let said = validators[0][0].as_ref().and_then(|said| said.to_str().ok());
+    ensure!(digest.is_some() && said == digest, "{said:?} {digest:?}");
 
     // When the leader goes, the other one takes over and goes on with what it has.
     first.stop().await?;

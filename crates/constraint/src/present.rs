@@ -118,6 +118,11 @@ impl<'a> Present<'a> {
         self.candidate = candidate;
     }
 
+    /// Gives what is judged next a budget of its own.
+    pub fn renew(&self, budget: Budget) {
+        self.budget.set(budget);
+    }
+
     pub(crate) fn subjects(&self) -> impl Iterator<Item = &'a Subject> {
         self.subjects.iter().copied().chain(self.candidate)
     }

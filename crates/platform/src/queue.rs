@@ -254,6 +254,16 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     }
 }
 
+/// Does work on a task of its own, so that all processors are used and work that computes for long delays no other. A
+/// panic goes on where it would have gone.
+pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
+    tokio::spawn(work).await.unwrap_or_else(|error| {
+        error
+            .try_into_panic()
+            .map_or(Outcome::Failed, |panic| std::panic::resume_unwind(panic))
+    })
+}
+
 fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, State<K>> {
     // No code panics while it holds the lock, and the state is whole between any two statements.
     shared.state.lock().unwrap_or_else(PoisonError::into_inner)

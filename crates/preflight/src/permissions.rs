@@ -26,6 +26,9 @@ pub use report::{Account, Missing};
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Accesses of roles that are compared one by one. Where there are more, only `escalate` or `bind` will do.
 const MAX_ACCESSES: usize = 50_000;
+/// Accesses of one role that are asked one by one where rules leave them open. Where there are more, the answer about
+/// `escalate` or `bind` has to do.
+const MAX_QUESTIONS: usize = 200;
 /// The API group of custom resource definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
@@ -337,7 +340,6 @@ impl Needs {
         let open = |right: &&Right| held.verdict(right) == Verdict::Open;
         let mut questions: BTreeSet<Right> = self.rights.iter().filter(open).cloned().collect();
         for either in &self.alternatives {
-            let instead = either.instead.iter().flatten();
             let covered = either
                 .instead
                 .as_ref()
@@ -345,12 +347,11 @@ impl Needs {
             if covered || held.verdict(&either.right) == Verdict::Held {
                 continue;
             }
-            questions.extend(
-                std::iter::once(&either.right)
-                    .chain(instead)
-                    .filter(open)
-                    .cloned(),
-            );
+            questions.extend(std::iter::once(&either.right).filter(open).cloned());
+            let instead = either.instead.iter().flatten().filter(open);
+            if instead.clone().nth(MAX_QUESTIONS).is_none() {
+                questions.extend(instead.cloned());
+            }
         }
         questions.into_iter().collect()
     }

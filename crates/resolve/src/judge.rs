@@ -86,11 +86,17 @@ impl<'a> Judge<'a> {
         let mut sensitive = Vec::new();
         if facts.dependents == Dependents::Protected && all().next().is_some() {
             present.look_at(facts.own.map(|own| &own.subject));
-            let held: Vec<_> = all().filter(|(_, one)| one.holds(&present) == Ok(true)).collect();
+            // Each has a budget of its own: one that is expensive must not take the protection from those after it.
+            let holds = |present: &Present<'_>, one: &Requirement| {
+                present.renew(Budget::default());
+                one.holds(present) == Ok(true)
+            };
+            let held: Vec<_> = all().filter(|(_, one)| holds(&present, one)).collect();
             present.look_at(None);
             // What holds without the extension, and excludes nothing, holds with any bundle of it.
-            let depends = |one: &Requirement| one.excludes() || one.holds(&present) != Ok(true);
+            let depends = |one: &Requirement| one.excludes() || !holds(&present, one);
             sensitive = held.into_iter().filter(|(_, one)| depends(one)).collect();
+            present.renew(Budget::default());
         }
         Self {
             facts,

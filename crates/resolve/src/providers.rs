@@ -1,7 +1,7 @@
 //! What would provide a missing requirement, best first (group 5A).
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
@@ -96,12 +96,13 @@ pub fn providers<'a>(
 
 /// The bundles of a channel: from the head along `replaces`, then the others, newest first.
 fn from_head<'a>(channel: &'a PreparedChannel, package: &'a Package) -> Vec<&'a Candidate> {
-    let find = |name: &str| {
-        package
-            .candidates()
-            .iter()
-            .find(|candidate| candidate.name == name)
-    };
+    let candidates: HashMap<&str, &Candidate> = package
+        .candidates()
+        .iter()
+        .rev()
+        .map(|candidate| (candidate.name.as_str(), candidate))
+        .collect();
+    let find = |name: &str| candidates.get(name).copied();
     let gone: HashSet<&str> = channel
         .entries
         .iter()
@@ -124,15 +125,21 @@ fn from_head<'a>(channel: &'a PreparedChannel, package: &'a Package) -> Vec<&'a 
             .filter(|name| !gone.contains(name))
             .collect(),
     );
+    let replaces: HashMap<&str, Option<&str>> = channel
+        .entries
+        .iter()
+        .rev()
+        .map(|entry| (entry.name.as_str(), entry.replaces.as_deref()))
+        .collect();
     let mut order: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     let mut next = heads.first().copied();
     // Each name once, so that a circle of edges ends.
-    while let Some(name) = next.filter(|name| !order.contains(name)) {
+    while let Some(name) = next.filter(|name| seen.insert(name)) {
         order.push(name);
-        let entry = channel.entries.iter().find(|entry| entry.name == name);
-        next = entry.and_then(|entry| entry.replaces.as_deref());
+        next = replaces.get(name).copied().flatten();
     }
-    let others = names.into_iter().filter(|name| !order.contains(name)).collect();
+    let others = names.into_iter().filter(|name| !seen.contains(name)).collect();
     let others = newest_first(others);
     order.extend(others);
     order.into_iter().filter_map(find).collect()

@@ -27,7 +27,7 @@ use std::time::Duration;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use olm_api::serving::{DIGEST_HEADER, Endpoint};
+use olm_api::serving::{DIGEST_HEADER, Endpoint, IMAGE_HEADER};
 
 pub use body::Body;
 pub(crate) use body::Part;
@@ -167,11 +167,12 @@ impl App {
                 };
                 answer.map(|(snapshot, mut response)| {
                     let digest = format!("sha256:{}", snapshot.record().digest);
-                    problem::set(
-                        response.headers_mut(),
-                        HeaderName::from_static(DIGEST_HEADER),
-                        &digest,
-                    );
+                    let headers = response.headers_mut();
+                    problem::set(headers, HeaderName::from_static(DIGEST_HEADER), &digest);
+                    // Content of a directory has no image.
+                    if let Some((_, image)) = snapshot.record().origin.resolved.split_once('@') {
+                        problem::set(headers, HeaderName::from_static(IMAGE_HEADER), image);
+                    }
                     response
                 })
             }

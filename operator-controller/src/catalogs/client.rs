@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use olm_api::serving::{Endpoint, MetasQuery};
+use olm_api::serving::{Endpoint, IMAGE_HEADER, MetasQuery};
 use olm_resolve::{Package, ReleaseField};
 use reqwest::StatusCode;
-use reqwest::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
 use super::content::{ContentError, Reader};
 use super::trust::{Authorities, TrustError, Trusted};
@@ -54,6 +54,12 @@ pub enum CatalogsError {
         catalog: String,
         /// The status.
         status: u16,
+    },
+    /// A replica answered that still serves an earlier image.
+    #[error("catalog {catalog:?}: the replica that answered does not serve the current content yet")]
+    Behind {
+        /// Its name.
+        catalog: String,
     },
     /// Its answer is longer than anything a catalog holds.
     #[error("catalog {catalog:?}: the answer is too long")]
@@ -146,7 +152,13 @@ impl Catalogs {
                 Ok(content)
             }
             Err(error) => {
-                *self.client.lock().await = None;
+                // Another connection may reach another replica, or trust what is trusted now.
+                if matches!(
+                    error,
+                    CatalogsError::Unreachable { .. } | CatalogsError::Behind { .. }
+                ) {
+                    *self.client.lock().await = None;
+                }
                 match current {
                     Some(answer) => {
                         tracing::debug!(
@@ -240,7 +252,13 @@ impl Catalogs {
             catalog: place.name.to_owned(),
             source,
         };
-        request.send().await.map_err(unreachable)
+        let response = request.send().await.map_err(unreachable)?;
+        if is_of_another_image(response.headers(), place.reference) {
+            return Err(CatalogsError::Behind {
+                catalog: place.name.to_owned(),
+            });
+        }
+        Ok(response)
     }
 
     async fn client(&self) -> Result<reqwest::Client, CatalogsError> {
@@ -251,6 +269,13 @@ impl Catalogs {
         let trusted = self.authorities.client().await?;
         Ok(client.insert(trusted).client.clone())
     }
+}
+
+/// Whether an answer says that it is not of the image that is waited for. The reference implementation does not say.
+fn is_of_another_image(headers: &HeaderMap, reference: &str) -> bool {
+    let image = headers.get(IMAGE_HEADER).map(HeaderValue::as_bytes);
+    let wanted = reference.split_once('@').map(|(_, digest)| digest.as_bytes());
+    image.is_some() && wanted.is_some() && image != wanted
 }
 
 async fn read<'a>(
@@ -295,4 +320,32 @@ pub(super) async fn lines(
         }
     }
     take(&line).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_a_replica_that_lags_behind_is_not_taken_for_the_current_content() {
+        let answer = |image: Option<&'static str>| {
+            let image = image.map(|image| {
+                (
+                    HeaderName::from_static(IMAGE_HEADER),
+                    HeaderValue::from_static(image),
+                )
+            });
+            HeaderMap::from_iter(image)
+        };
+        let reference = "registry.example/catalog@sha256:bb";
+        assert!(is_of_another_image(&answer(Some("sha256:aa")), reference));
+        assert!(!is_of_another_image(&answer(Some("sha256:bb")), reference));
+        assert!(!is_of_another_image(&answer(None), reference));
+        assert!(!is_of_another_image(
+            &answer(Some("sha256:aa")),
+            "registry.example/catalog:v1"
+        ));
+    }
 }

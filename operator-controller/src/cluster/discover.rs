@@ -246,7 +246,13 @@ impl Discovery {
             Err(kube::Error::Api(status)) if status.code == 404 => Kinds::new(),
             Err(error) => return Err(error),
         };
-        write(&self.table).served.insert(key.clone(), kinds);
+        let mut table = write(&self.table);
+        if kinds.is_empty() && table.filled {
+            // Catalogs name groups that nobody serves; no trace of them is kept.
+            table.served.remove(key);
+        } else {
+            table.served.insert(key.clone(), kinds);
+        }
         Ok(())
     }
 }

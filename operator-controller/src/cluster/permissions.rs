@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
     SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
@@ -21,6 +22,8 @@ use olm_preflight::{
 
 use super::identity::AccountName;
 
+/// How many rights are asked about at the same time.
+const QUESTIONS_AT_ONCE: usize = 8;
 /// How long a granted right counts.
 const GRANTED: Duration = Duration::from_mins(10);
 /// How long a refused right counts.
@@ -100,10 +103,15 @@ impl Reviews {
                 let rules = self.rules(client, viewer, scope, oldest).await?;
                 held.add_rules(scope, rules.rules.clone(), rules.complete);
             }
-            for right in needs.open_questions(&held) {
+            let questions = needs.open_questions(&held).into_iter().map(async |right| {
                 let allowed = self.answer(client, viewer, &right).await?;
+                Ok::<_, kube::Error>((right, allowed))
+            });
+            let mut answers = futures::stream::iter(questions).buffer_unordered(QUESTIONS_AT_ONCE);
+            while let Some((right, allowed)) = answers.try_next().await? {
                 held.add_answer(right, allowed);
             }
+            drop(answers);
             missing = needs.missing(&held);
             if missing.is_empty() {
                 break;

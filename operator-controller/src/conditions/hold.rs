@@ -64,8 +64,8 @@ impl StageError for HoldError {
     }
 }
 
-/// Where another bundle is to take the place of the installed one and the installed operator holds that back, the
-/// installed one stays the target, and the reason is told.
+/// Where another bundle is to take the place of the installed one and the installed operator holds that back, what is
+/// there or on its way stays the target, and the reason is told.
 pub async fn hold(
     context: &Context,
     extension: &ClusterExtension,
@@ -79,10 +79,12 @@ pub async fn hold(
         return resolution;
     };
     if let Err(error) = ask(context, extension, &installed, target).await {
+        // An update under way was let through and is not turned back.
+        let newest = revisions.newest_active();
         resolution.target = Ok(Target {
-            bundle: installed,
+            bundle: newest.map_or(installed, BundleIdentity::of),
             origin: Origin::Installed,
-            declared: revisions.installed().map(facts::declared).unwrap_or_default(),
+            declared: newest.map(facts::declared).unwrap_or_default(),
         });
         resolution.problem = Some(Failure::from(error));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
@@ -177,15 +178,23 @@ pub async fn bind(
         "subjects": subjects,
     });
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let failed = |source: Error| RecordError {
+        what: format!("RoleBinding {namespace}/{name}"),
+        source,
+    };
+    let there = bindings.get_metadata_opt(&name).await.map_err(failed)?;
+    if there.is_some_and(|there| !is_of(&there.metadata, extension)) {
+        // Whoever made it decides what it says. The installation goes on without.
+        tracing::warn!(
+            extension = extension.name(),
+            binding = format!("{namespace}/{name}"),
+            "somebody else's binding has this name; the operator cannot write its OperatorCondition"
+        );
+        return Ok(());
+    }
     let params = PatchParams::apply(field_manager::OPERATOR_CONTROLLER).force();
-    bindings
-        .patch(&name, &params, &Patch::Apply(&binding))
-        .await
-        .map(drop)
-        .map_err(|source| RecordError {
-            what: format!("RoleBinding {namespace}/{name}"),
-            source,
-        })
+    let written = bindings.patch(&name, &params, &Patch::Apply(&binding)).await;
+    written.map(drop).map_err(failed)
 }
 
 /// Removes the OperatorConditions of bundles that are gone, when bundles have come or gone.
@@ -213,14 +222,7 @@ pub async fn tidy(
         if needed.contains(&name) {
             continue;
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: object.metadata.uid.clone(),
-                resource_version: object.metadata.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
-        unless_gone(conditions.delete(&name, &params).await)?;
+        unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
     }
     context.memorise(extension.name(), |memory| {
         memory.operator_conditions = Some(needed);
@@ -237,15 +239,39 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
     let namespace = &extension.spec.namespace;
     let conditions = conditions(client, namespace);
     for object in listed(&conditions, extension).await? {
-        let name = object.metadata.name.unwrap_or_default();
-        unless_gone(conditions.delete(&name, &DeleteParams::default()).await)?;
+        let name = object.metadata.name.clone().unwrap_or_default();
+        unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
     }
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
     let name = binding_name(extension);
-    unless_gone(bindings.delete(&name, &DeleteParams::default()).await)
+    let binding = match bindings.get_metadata_opt(&name).await {
+        Err(Error::Api(status)) if status.code == 403 => None,
+        found => found?,
+    };
+    match binding.filter(|binding| is_of(&binding.metadata, extension)) {
+        Some(binding) => unless_gone(bindings.delete(&name, &this_one(&binding.metadata)).await),
+        None => Ok(()),
+    }
 }
 
-/// The OperatorConditions that are the extension's: the label alone is anybody's to write.
+/// Deletes the object as it was seen, and no other of its name.
+fn this_one(metadata: &ObjectMeta) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Whether the extension owns the object: its name or a label are anybody's to write.
+fn is_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
+}
+
+/// The OperatorConditions that are the extension's.
 async fn listed(
     conditions: &Api<DynamicObject>,
     extension: &ClusterExtension,
@@ -256,11 +282,10 @@ async fn listed(
         Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let ours = |object: &kube::core::PartialObjectMeta<DynamicObject>| {
-        let mut owners = object.metadata.owner_references.iter().flatten();
-        owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
-    };
-    Ok(found.into_iter().filter(ours).collect())
+    let ours = found
+        .into_iter()
+        .filter(|object| is_of(&object.metadata, extension));
+    Ok(ours.collect())
 }
 
 /// What is gone, has changed since, or is not ours to remove needs no removal now.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, pin_mut};
-use kube::Api;
 use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
 use olm_api::names::label;
 use olm_platform::queue::Queue;
 
 use super::definition;
+use crate::cluster::followed::{Followed, Told};
 use crate::extension::context::Context;
 
 /// Adds to the queue the extensions whose OperatorConditions change. Never returns.
@@ -19,23 +20,33 @@ pub async fn watch(context: Arc<Context>, queue: Queue<String>) {
     let config = watcher::Config::default().labels(label::OWNER_NAME);
     let events = watcher::watcher(api, config).default_backoff();
     pin_mut!(events);
+    let mut followed = Followed::default();
     while let Some(event) = events.next().await {
-        let (object, deleted) = match event {
-            Ok(Event::Apply(object)) => (object, false),
-            Ok(Event::Delete(object)) => (object, true),
-            Ok(Event::Init | Event::InitApply(_) | Event::InitDone) => continue,
+        let event = match event {
+            Ok(event) => event,
             Err(error) => {
                 tracing::debug!(%error, "the watch of OperatorConditions is interrupted");
                 continue;
             }
         };
-        let labels = object.metadata.labels.unwrap_or_default();
-        let Some(owner) = labels.get(label::OWNER_NAME) else {
-            continue;
-        };
-        if deleted && context.extension(owner).is_some() {
-            context.memorise(owner, |memory| memory.settled = None);
+        for Told { before, now, .. } in followed.take(&event, note) {
+            if before == now {
+                continue;
+            }
+            let is_gone = now.is_none();
+            let Some((Some(owner), _)) = now.or(before) else {
+                continue;
+            };
+            if is_gone && context.extension(&owner).is_some() {
+                context.memorise(&owner, |memory| memory.settled = None);
+            }
+            queue.add(owner);
         }
-        queue.add(owner.clone());
     }
+}
+
+/// The extension that it belongs to, and a mark that differs after every change.
+fn note(object: &DynamicObject) -> (Option<String>, Option<String>) {
+    let owner = object.labels().get(label::OWNER_NAME).cloned();
+    (owner, object.resource_version())
 }

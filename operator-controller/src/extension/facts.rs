@@ -116,9 +116,7 @@ impl Questions {
             for candidate in package.newest_first() {
                 questions.requires |= !candidate.requirements.is_empty();
                 questions.platform(candidate.platform.as_deref());
-                if questions.apis.len() < MOST_APIS {
-                    questions.apis.extend(candidate.apis_in_question().cloned());
-                }
+                questions.apis(candidate.apis_in_question());
             }
         }
         questions
@@ -128,7 +126,19 @@ impl Questions {
         if let Some(platform) = platform {
             self.version |= platform.kubernetes.is_some();
             self.architectures |= !platform.architectures.is_empty();
-            self.apis.extend(platform.apis.iter().cloned());
+            self.apis(platform.apis.iter());
+        }
+    }
+
+    /// Adds what is asked about, as far as it is not too much: each may cost a request, and catalogs name what they like.
+    fn apis<'a>(&mut self, apis: impl Iterator<Item = &'a Gvk>) {
+        for api in apis {
+            if self.apis.len() >= MOST_APIS {
+                return;
+            }
+            if !self.apis.contains(api) {
+                self.apis.insert(api.clone());
+            }
         }
     }
 }
@@ -334,9 +344,9 @@ async fn architectures(known: &Known, client: &Client) -> Vec<String> {
                 }
             }
             Err(error) => {
+                // Unknown now, and asked again the next time.
                 tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
-                found.clear();
-                break;
+                return Vec::new();
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What helps when a bundle is held: others that move along, or something that provides what is missing.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -235,7 +236,8 @@ fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
     let spec = &extension.spec;
     let mut text = format!(
         "apiVersion: {API_VERSION}\nkind: {CLUSTER_EXTENSION}\nmetadata:\n  name: {}\nspec:\n  namespace: {}\n",
-        proposal.package, spec.namespace
+        scalar(proposal.package),
+        spec.namespace
     );
     if let Some(account) = &spec.service_account {
         let _ = writeln!(text, "  serviceAccount:\n    name: {}", account.name);
@@ -243,7 +245,8 @@ fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
     let _ = write!(
         text,
         "  source:\n    sourceType: Catalog\n    catalog:\n      packageName: {}\n      channels: [{}]\n",
-        proposal.package, proposal.channel
+        scalar(proposal.package),
+        scalar(proposal.channel)
     );
     if !proposal.is_newest
         && let Ok(version) = &proposal.bundle.version
@@ -257,4 +260,42 @@ fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
         proposal.catalog
     );
     text
+}
+
+/// A name as a value in YAML that is this text and nothing else: catalogs choose their names, and people apply what
+/// they are shown.
+fn scalar(name: &str) -> Cow<'_, str> {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_'))
+        && !WORDS.contains(&name.to_ascii_lowercase().as_str());
+    if is_plain {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(serde_json::Value::from(name).to_string())
+    }
+}
+
+/// Words that a reader of YAML may take for something else than text.
+const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_from_a_catalog_is_one_value_in_the_proposed_manifest() {
+        for (name, shown) in [
+            ("stable-1.x", "stable-1.x"),
+            ("4.18", "\"4.18\""),
+            ("no", "\"no\""),
+            (
+                "x]\n---\nkind: ClusterRoleBinding",
+                "\"x]\\n---\\nkind: ClusterRoleBinding\"",
+            ),
+        ] {
+            assert_eq!(scalar(name), shown);
+        }
+    }
 }

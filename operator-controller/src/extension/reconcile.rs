@@ -251,12 +251,14 @@ async fn revise(
         return Ok(None);
     }
     let fetched = context.bundles.fetch(&pinned).await;
-    let Some(image) = unless_installed(fetched, extension, target)? else {
+    let Some(image) = unless_installed(fetched, extension, target).map_err(|e| patient(e, target))? else {
         return Ok(None);
     };
     let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
     let wishes = (certificates, condition.clone());
-    let prepared = render::render(context.gates, wishes, Arc::clone(extension), image).await?;
+    let prepared = render::render(context.gates, wishes, Arc::clone(extension), image)
+        .await
+        .map_err(|error| patient(error.into(), target))?;
     let platform = facts::platform(&prepared.bundle).map(Arc::new);
     context.memorise(extension.name(), |memory| memory.platform = platform);
     if target.origin == Origin::Catalog {
@@ -371,6 +373,14 @@ async fn restore(context: &Context, set: &ClusterObjectSet, parcels: &[Parcel]) 
         );
     }
     Ok(())
+}
+
+/// What is wrong with a bundle that is named by tag may be mended under the same tag, without any event.
+fn patient(mut failure: Failure, target: &Target) -> Failure {
+    if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
+        failure.severity = Severity::Waiting;
+    }
+    failure
 }
 
 /// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.

@@ -1,6 +1,5 @@
 //! What makes an extension be looked at: its own changes, those of its revisions, those of catalogs.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::context::Context;
+use crate::cluster::followed::{Followed, Told};
 
 /// How long changes of an extension's revisions are gathered.
 const GATHER: Duration = Duration::from_millis(100);
@@ -41,53 +41,45 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
     let extensions = async {
         let events = follow(client, writers.extensions);
         pin_mut!(events);
+        let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            if let Some(extension) = changed(&event) {
-                queue.add(extension.name().to_owned());
+            for told in followed.take(&event, |_| ()) {
+                queue.add(told.name);
             }
         }
     };
     let sets = async {
         let events = follow(client, writers.sets);
         pin_mut!(events);
-        let mut there: HashMap<String, u64> = HashMap::new();
+        let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            let Some(set) = changed(&event) else { continue };
-            revisions.notify_one();
-            let name = set.name().to_owned();
-            let differs = if matches!(event, Event::Delete(_)) {
-                there.remove(&name).is_some()
-            } else {
-                let presence = presence(set);
-                there.insert(name, presence) != Some(presence)
-            };
-            if differs {
-                for waiting in context.awaiting_others() {
-                    queue.add_after(waiting, GATHER);
-                }
+            let told = followed.take(&event, |set| (presence(set), owner(set)));
+            if told.is_empty() {
+                continue;
             }
-            if set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)
-                && let Some(owner) = set.label(label::OWNER_NAME)
-            {
-                // A revision on its way changes often; what it says is told once for a few changes.
-                queue.add_after(owner.to_owned(), GATHER);
+            revisions.notify_one();
+            for Told { before, now, .. } in told {
+                let [before_presence, presence] =
+                    [&before, &now].map(|note| note.as_ref().map(|(presence, _)| *presence));
+                if before_presence != presence {
+                    for waiting in context.awaiting_others() {
+                        queue.add_after(waiting, GATHER);
+                    }
+                }
+                if let Some(owner) = now.or(before).and_then(|(_, owner)| owner) {
+                    // A revision on its way changes often; what it says is told once for a few changes.
+                    queue.add_after(owner, GATHER);
+                }
             }
         }
     };
     let catalogs = async {
         let events = follow(client, writers.catalogs);
         pin_mut!(events);
-        let mut marks: HashMap<String, u64> = HashMap::new();
+        let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            let Some(catalog) = changed(&event) else { continue };
-            let name = catalog.name().to_owned();
-            let differs = if matches!(event, Event::Delete(_)) {
-                marks.remove(&name).is_some()
-            } else {
-                let mark = mark(catalog);
-                marks.insert(name, mark) != Some(mark)
-            };
-            if differs {
+            let told = followed.take(&event, mark);
+            if told.iter().any(|told| told.before != told.now) {
                 context
                     .extensions
                     .state()
@@ -135,11 +127,10 @@ fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) ->
     })
 }
 
-fn changed<K>(event: &Event<K>) -> Option<&K> {
-    match event {
-        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
-        Event::Init | Event::InitDone => None,
-    }
+/// The extension that a revision belongs to.
+fn owner(set: &ClusterObjectSet) -> Option<String> {
+    let owner = set.label(label::OWNER_NAME)?;
+    (set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then(|| owner.to_owned())
 }
 
 /// Differs when a revision provides or requires something else than before.

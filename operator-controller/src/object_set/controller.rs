@@ -24,7 +24,7 @@ use kube::{
 use olm_api::{ClusterObjectSet, names};
 use olm_platform::{
     metrics::Metrics,
-    queue::{Outcome, Queue},
+    queue::{Outcome, Queue, on_its_own},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -288,8 +288,8 @@ impl Context {
 }
 
 /// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same object
-/// must control both, or none. One that was orphaned counts if it works as the same account, which only those may say
-/// who may act as it.
+/// must control both, or they work as the same account, which only those may say who may act as it: one that was
+/// orphaned, and sets that were made by hand.
 fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
     let account = |set: &ClusterObjectSet| {
         set.annotation(names::annotation::SERVICE_ACCOUNT)
@@ -297,6 +297,7 @@ fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
     };
     match (controller_uid(set), controller_uid(other)) {
         (Some(_), None) => account(set).is_some() && account(set) == account(other),
+        (None, None) => account(set) == account(other),
         (ours, theirs) => ours == theirs,
     }
 }
@@ -334,16 +335,8 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let work = context
         .queue
         .run(context.options.concurrency, stop.clone(), |name| {
-            // On its own task, so that all processors are used: large contents take time to digest and compare.
             let context = Arc::clone(&context);
-            let work = tokio::spawn(async move { context.work(name).await });
-            async {
-                work.await.unwrap_or_else(|error| {
-                    error
-                        .try_into_panic()
-                        .map_or(Outcome::Failed, |panic| std::panic::resume_unwind(panic))
-                })
-            }
+            on_its_own(async move { context.work(name).await })
         });
     let follow = async {
         tokio::select! {
@@ -364,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn revisions_belong_together_when_one_object_controls_both_or_one_was_orphaned() {
+    fn revisions_belong_together_when_one_object_controls_both_or_they_work_as_the_same_account() {
         let set = |controller: Option<&str>, account: Option<&str>| {
             let mut set = ClusterObjectSet::default();
             set.metadata.owner_references = controller.map(|uid| {
@@ -385,7 +378,9 @@ mod tests {
             ((Some("a"), Some("n/x")), (None, Some("n/y")), false),
             ((Some("a"), None), (None, None), false),
             ((None, Some("n/x")), (Some("a"), Some("n/x")), false),
-            ((None, Some("n/x")), (None, Some("n/y")), true),
+            ((None, Some("n/x")), (None, Some("n/x")), true),
+            ((None, Some("n/x")), (None, Some("n/y")), false),
+            ((None, None), (None, None), true),
         ] {
             let found = belong_together(&set(one.0, one.1), &set(other.0, other.1));
             assert_eq!(found, expected, "{one:?} {other:?}");

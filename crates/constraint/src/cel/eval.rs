@@ -1,12 +1,12 @@
 //! What an expression comes to. Every step is paid for.
 
 mod functions;
+mod pattern;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use regex::Regex;
-
+use self::pattern::Pattern;
 use super::ast::{Kind, Logic, Macro, Node, type_name};
 use super::check::PROPERTIES;
 use super::value::Value;
@@ -82,7 +82,7 @@ struct Machine<'a> {
     variables: Vec<(&'a str, Value)>,
     steps: u64,
     /// Patterns that were compiled.
-    patterns: HashMap<Arc<str>, Option<Regex>>,
+    patterns: HashMap<Arc<str>, Option<Pattern>>,
 }
 
 impl<'a> Machine<'a> {

@@ -4,16 +4,14 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use olm_version::blang::parse_tolerant;
-use regex::RegexBuilder;
 
+use super::pattern::Pattern;
 use super::{EvalError, Machine, Outcome, failed, no_overload};
 use crate::cel::time;
 use crate::cel::value::{Value, double_text};
 
 /// What compiling a pattern costs, beside its length.
 const PATTERN_STEPS: usize = 5_000;
-/// The largest compiled pattern, in bytes.
-const PATTERN_SIZE: usize = 256 << 10;
 
 const OVERFLOW: &str = "integer overflow";
 
@@ -197,18 +195,18 @@ impl Machine<'_> {
     fn matches(&mut self, text: &str, pattern: &Arc<str>) -> Outcome {
         if !self.patterns.contains_key(pattern) {
             self.pay(PATTERN_STEPS + 10 * pattern.len())?;
-            let compiled = RegexBuilder::new(pattern)
-                .size_limit(PATTERN_SIZE)
-                .dfa_size_limit(PATTERN_SIZE)
-                .nest_limit(50)
-                .build();
-            self.patterns.insert(Arc::clone(pattern), compiled.ok());
+            self.patterns
+                .insert(Arc::clone(pattern), Pattern::compile(pattern));
         }
-        self.pay(text.len() + pattern.len())?;
-        match self.patterns.get(pattern) {
-            Some(Some(compiled)) => Ok(Value::Bool(compiled.is_match(text))),
-            _ => Err(failed("the pattern is not a regular expression, or too large")),
-        }
+        let steps = match self.patterns.get(pattern) {
+            Some(Some(compiled)) => compiled.steps,
+            _ => return Err(failed("the pattern is not a regular expression, or too large")),
+        };
+        self.pay(text.len().saturating_mul(steps) + pattern.len())?;
+        let found = self.patterns.get(pattern).and_then(Option::as_ref);
+        Ok(Value::Bool(
+            found.is_some_and(|compiled| compiled.expression.is_match(text)),
+        ))
     }
 
     /// Texts of any kind count, and versions that lack parts or have a `v` in front.
