@@ -29,7 +29,7 @@ test: ## everything that needs no root: unit, property and control-plane tests
 SECONDS_EACH ?= 60
 
 fuzz: ## coverage-guided search for bytes that break a reader, SECONDS_EACH for each
-	test/fuzz/run.sh $(SECONDS_EACH)
+	SHARED=$(SHARED) test/fuzz/run.sh $(SECONDS_EACH)
 
 conformance: ## recorded cases and real data, where SHARED has them
 	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- --done $(SHARED)/conformance/given

@@ -322,7 +322,7 @@ fn put(
     stop: &CancellationToken,
 ) -> Result<Arc<Snapshot>, ContentError> {
     let mut writer = store.begin(&destination.catalog)?;
-    let mut checker = Checker::new();
+    let mut checker = Checker::new().with_constraints(olm_constraint::fault);
     let paths = pulled.paths();
     let read = ingest(
         &mut writer,

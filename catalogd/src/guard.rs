@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Either, Full};
+use http_body::Body;
 use olm_api::names;
-use olm_platform::gate::{Asked, Gate, Refused};
+use olm_platform::gate::{Asked, Gate};
 use olm_serve::{App, ResponseBody};
 
 /// Answers a request, once it is known that its sender may ask; without a gate everybody may.
@@ -17,16 +16,22 @@ pub(crate) async fn respond<B>(
     app: &Arc<App>,
     request: Request<B>,
     peer: SocketAddr,
-) -> Response<Either<ResponseBody, Full<Bytes>>>
+) -> Response<ResponseBody>
 where
-    B: BodyExt<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
     if let Some(gate) = gate
         && let Err(refused) = gate.admit(request.headers(), asked(request.uri().path())).await
     {
-        return refusal(&refused).map(Either::Right);
+        let status = refused.status();
+        let mut response = app.refuse(request, Some(peer), status, &refused.to_string());
+        if status == StatusCode::UNAUTHORIZED {
+            let headers = response.headers_mut();
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        return response;
     }
-    app.respond(request, Some(peer)).await.map(Either::Left)
+    app.respond(request, Some(peer)).await
 }
 
 /// One catalog by its address; whatever is about more than one is about all of them.
@@ -46,20 +51,6 @@ fn asked(path: &str) -> Asked {
         subresource: names::CONTENT,
         name: name.unwrap_or_default().to_owned(),
     }
-}
-
-fn refusal(refused: &Refused) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(format!("{refused}\n")));
-    *response.status_mut() = refused.status();
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    if refused.status() == StatusCode::UNAUTHORIZED {
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
 }
 
 #[cfg(test)]

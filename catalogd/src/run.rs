@@ -36,6 +36,8 @@ use crate::{disk, guard};
 const GATES: &[(&str, bool)] = &[("APIV1MetasHandler", true), ("GraphQLCatalogQueries", true)];
 /// The metrics port when no flag names one.
 const METRICS_ADDRESS: &str = ":7443";
+/// The copy of the serving certificate in the cache directory.
+const CERTIFICATE_COPY: &str = "serving-certificate.json";
 /// Catalogs worked on at once: far more than a cluster has, since most of them only wait for a registry.
 const CATALOGS_AT_ONCE: usize = 256;
 
@@ -233,5 +235,6 @@ fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned 
         secret: names::certificate::CATALOGD_SECRET.to_owned(),
         config_map: names::certificate::CATALOGD_AUTHORITY.to_owned(),
         dns_names,
+        copy: Some(args.cache_dir.join(CERTIFICATE_COPY)),
     }
 }

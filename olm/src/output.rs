@@ -35,9 +35,27 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes what people read to standard output.
+pub(crate) fn tell(text: &str) -> anyhow::Result<()> {
+    print(&harmless(text))
+}
+
 /// Writes a line to standard error; there is nowhere to report it when that fails.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
+}
+
+/// The text without what a terminal takes for a command: catalogs, bundles and registries have their say in it.
+fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|letter| {
+            if letter.is_control() && letter != '\n' {
+                ' '
+            } else {
+                letter
+            }
+        })
+        .collect()
 }
 
 /// Writes a value as indented JSON.

@@ -1,14 +1,15 @@
 //! What every verb that talks to a registry has in common.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use olm_image::{
     Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Limits, Options, Platform,
-    Reference, Registries, Selection, Storage,
+    Reference, Selection, Settings, Storage,
 };
 
 use crate::input;
@@ -27,9 +28,18 @@ pub(crate) struct RegistryArguments {
     /// File with credentials, in the form of Docker's config.json [default: that of the container tools, if there is one]
     #[arg(long, value_name = "FILE", env = "REGISTRY_AUTH_FILE")]
     authfile: Option<PathBuf>,
+    /// Configuration of registries (mirrors, blocked and insecure ones) [default: that of the container tools, if there is one]
+    #[arg(long, value_name = "FILE", env = "CONTAINERS_REGISTRIES_CONF")]
+    registries_conf: Option<PathBuf>,
+    /// Policy that says which images may be used [default: that of the container tools, if there is one; else every image]
+    #[arg(long, value_name = "FILE", env = "OLM_SIGNATURE_POLICY")]
+    signature_policy: Option<PathBuf>,
     /// Directory with certificates of authorities to trust beside those of the system
     #[arg(long, value_name = "DIR")]
     ca_dir: Option<PathBuf>,
+    /// File with the bearer token to show to a running catalogd that wants one
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Accept any certificate of the registry, or plain HTTP
     #[arg(long, conflicts_with = "plain_http")]
     insecure: bool,
@@ -53,16 +63,26 @@ impl RegistryArguments {
 
     /// With what rights, and how, the registry of a reference is spoken to.
     fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
-        let mut registries = Registries::default();
-        if self.plain_http {
-            registries = registries.plain_http(reference.registry());
-        } else if self.insecure {
-            registries = registries.insecure(reference.registry());
+        let registry = || vec![reference.registry().to_owned()];
+        let settings = Settings {
+            registries: self
+                .registries_conf
+                .clone()
+                .or_else(|| of_user("containers/registries.conf")),
+            policy: self
+                .signature_policy
+                .clone()
+                .or_else(|| of_user("containers/policy.json")),
+            plain_http: if self.plain_http { registry() } else { Vec::new() },
+        };
+        let (mut registries, policy) = settings.read()?;
+        if self.insecure {
+            registries = Arc::new(Arc::unwrap_or_clone(registries).insecure(reference.registry()));
         }
         Ok(Access {
             credentials: Arc::new(self.credentials()?),
-            registries: Arc::new(registries),
-            ..Access::default()
+            registries,
+            policy,
         })
     }
 
@@ -99,6 +119,29 @@ impl RegistryArguments {
         })
     }
 
+    /// The platforms of images, as `linux/amd64`, or why they are not known.
+    pub(crate) fn platforms(
+        &self,
+        images: BTreeSet<String>,
+    ) -> anyhow::Result<BTreeMap<String, Result<BTreeSet<String>, String>>> {
+        let client = self.images();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let look = |image: &str| -> anyhow::Result<BTreeSet<String>> {
+            let reference = Reference::parse_familiar(image)?;
+            let access = self.access(&reference)?;
+            let platforms = runtime.block_on(client.platforms(&reference, &access))?;
+            let text = |platform: &Platform| format!("{}/{}", platform.os, platform.architecture);
+            Ok(platforms.iter().map(text).collect())
+        };
+        let found = images.into_iter().map(|image| {
+            let platforms = look(&image).map_err(|error| format!("{error:#}"));
+            (image, platforms)
+        });
+        Ok(found.collect())
+    }
+
     /// A client for a running catalogd, which trusts whom the registry's would.
     pub(crate) fn client(&self) -> anyhow::Result<reqwest::Client> {
         let mut certificates = Vec::new();
@@ -120,6 +163,19 @@ impl RegistryArguments {
             .build()?)
     }
 
+    /// A question to a running catalogd, with the token if there is one.
+    pub(crate) fn ask(&self, client: &reqwest::Client, url: &str) -> anyhow::Result<reqwest::RequestBuilder> {
+        let request = client.get(url);
+        let Some(path) = &self.token_file else {
+            return Ok(request);
+        };
+        if !url.starts_with("https://") {
+            bail!("everybody on the way to {url} could read the token: use https");
+        }
+        let token = input::read(path, MAX_CREDENTIALS)?;
+        Ok(request.bearer_auth(String::from_utf8_lossy(&token).trim()))
+    }
+
     /// Pushes the image and prints its reference by digest.
     pub(crate) fn push(&self, reference: &str, image: &BuiltImage) -> anyhow::Result<()> {
         let reference = Reference::parse_familiar(reference)
@@ -133,10 +189,21 @@ impl RegistryArguments {
     }
 }
 
+fn below(variable: &str, path: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(|home| PathBuf::from(home).join(path))
+}
+
+/// A user's own file of this name, which container tools read in the place of the system's.
+fn of_user(path: &str) -> Option<PathBuf> {
+    let places = [
+        below("XDG_CONFIG_HOME", path),
+        below("HOME", ".config").map(|folder| folder.join(path)),
+    ];
+    places.into_iter().flatten().find(|place| place.is_file())
+}
+
 /// Where the container tools keep credentials, the most specific place first.
 fn usual_places() -> impl Iterator<Item = PathBuf> {
-    let below =
-        |variable: &str, path: &str| std::env::var_os(variable).map(|home| PathBuf::from(home).join(path));
     [
         below("XDG_RUNTIME_DIR", "containers/auth.json"),
         below("XDG_CONFIG_HOME", "containers/auth.json"),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::named;
 use crate::input::CatalogFiles;
-use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 .map(|found| deprecation::messages(found, &arguments.channels, Some(&resolution.bundle.name)))
                 .unwrap_or_default();
             match arguments.output {
-                Report::Text => print(&text(&resolution, &messages))?,
+                Report::Text => tell(&text(&resolution, &messages))?,
                 Report::Json => print_json(&json(&resolution, &messages))?,
             }
             Ok(Verdict::Good)

@@ -10,7 +10,7 @@ use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
 use serde_json::{Value, json};
 
 use crate::catalog::named_source;
-use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
 use crate::registry::RegistryArguments;
 use crate::source::load_catalog;
 use crate::table::table;
@@ -283,7 +283,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
                 .iter()
                 .map(|(catalog, package)| text(catalog, package))
                 .collect();
-            print(&texts.join("\n"))?;
+            tell(&texts.join("\n"))?;
         }
     }
     Ok(Verdict::Good)

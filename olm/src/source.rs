@@ -247,8 +247,8 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut response = client
-            .get(&url)
+        let mut response = registry
+            .ask(&client, &url)?
             .send()
             .await
             .with_context(|| format!("cannot fetch {url}"))?;

@@ -268,6 +268,7 @@ async fn serve(
                 format!("{service}.cluster.local"),
                 "localhost".to_owned(),
             ],
+            copy: None,
         };
         let certificate = serving_certificate(args.common.certificate_files()?, made, metrics, shutdown)
             .await

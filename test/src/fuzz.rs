@@ -3,13 +3,21 @@
 //! The tests replay the seeds in `test/fuzz/seeds` and change them for a while; `make fuzz` has a coverage-guided engine
 //! look for new ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::BufReader;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use olm_fbc::meta;
-use olm_fbc::{Checker, Ignore};
-use olm_image::{Credentials, Limits, Policy, Reference, Registries, Selection};
+use olm_bundle::BundleFiles;
+use olm_bundle::validators::{Options, Validator, images, load};
+use olm_constraint::cel::Budget;
+use olm_constraint::{Present, Requirement, Subject};
+use olm_fbc::graph::{self, PackageGraph};
+use olm_fbc::template::{Template, convert};
+use olm_fbc::{Catalog, Checker, Ignore, Property, meta};
+use olm_image::{
+    Credentials, Digest, Limits, LocalImage, Platform, Policy, Reference, Registries, Selection, Storage,
+};
 use olm_serve::{App, Commit, Endpoints, Findings, Origin, Store, StoreLimits, ingest};
 use olm_version::{blang, masterminds};
 
@@ -84,6 +92,30 @@ pub const TARGETS: &[Target] = &[
         name: "bundle",
         run: bundle,
     },
+    Target {
+        name: "validators",
+        run: validators,
+    },
+    Target {
+        name: "package-manifest",
+        run: package_manifest,
+    },
+    Target {
+        name: "template",
+        run: template,
+    },
+    Target {
+        name: "layout",
+        run: layout,
+    },
+    Target {
+        name: "archive",
+        run: archive,
+    },
+    Target {
+        name: "constraint",
+        run: constraint,
+    },
 ];
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
@@ -127,6 +159,14 @@ fn catalog(bytes: &[u8]) {
     let mut catalog = olm_fbc::Catalog::default();
     // What does not load is refused; that is all.
     let _ = catalog.load(BufReader::new(bytes), &limits);
+    for package in &catalog.packages {
+        if let Some(graph) = PackageGraph::within(&catalog, &package.name, 10_000) {
+            assert!(graph::svg(&graph).ends_with("</svg>\n"));
+            drop(graph::mermaid(&[graph]));
+        }
+    }
+    let unchanged = olm_fbc::diff::diff(&catalog, &catalog);
+    assert!(unchanged.is_empty(), "{unchanged:?}");
 }
 
 /// The first line is a path, the rest are patterns.
@@ -327,14 +367,179 @@ fn answer(request: http::Request<String>, text: &str) {
 }
 
 /// Files, each begun by a line `--- FILE path`.
-fn bundle(bytes: &[u8]) {
-    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+fn files(bytes: &[u8]) -> Vec<(String, String)> {
     let text = text(bytes);
-    for part in text.split("--- FILE ").skip(1) {
-        let (path, content) = part.split_once('\n').unwrap_or((part, ""));
-        files.insert(path.trim().to_owned(), content.as_bytes().to_vec());
-    }
+    let parts = text.split("--- FILE ").skip(1);
+    let parts = parts.map(|part| part.split_once('\n').unwrap_or((part, "")));
+    parts
+        .map(|(path, content)| (path.trim().to_owned(), content.to_owned()))
+        .collect()
+}
+
+fn bundle_files(bytes: &[u8]) -> BundleFiles {
+    files(bytes)
+        .into_iter()
+        .map(|(path, content)| (path, content.into_bytes()))
+        .collect()
+}
+
+fn bundle(bytes: &[u8]) {
+    let files = bundle_files(bytes);
     if let Ok(bundle) = olm_bundle::parse(&files, &BTreeMap::new()) {
         drop(olm_bundle::validate::validate(&bundle));
+    }
+}
+
+/// What authors are told of a bundle, and how a catalog shows it.
+fn validators(bytes: &[u8]) {
+    let files = bundle_files(bytes);
+    drop(olm_bundle::format::faults(&files));
+    if let Ok(manifests) = load(&files) {
+        let images = images(&manifests).into_iter();
+        let options = Options {
+            kubernetes_version: "1.30".to_owned(),
+            dockerfile: Some("LABEL a=b".to_owned()),
+            platforms: images.map(|image| (image, Ok(BTreeSet::new()))).collect(),
+            ..Options::default()
+        };
+        for validator in Validator::ALL {
+            for problem in validator.run(&manifests, &options) {
+                assert!(!problem.to_string().is_empty());
+            }
+        }
+    }
+    if let Ok(entry) = olm_bundle::catalog::entry(&files, &BTreeMap::new(), "registry.example/x:v1") {
+        reads_back(&olm_bundle::catalog::assemble(&[entry]));
+    }
+}
+
+fn package_manifest(bytes: &[u8]) {
+    let image = |entry: &olm_bundle::catalog::Entry| format!("registry.example/{}", entry.bundle.name);
+    if let Ok(converted) = olm_bundle::package_manifest::convert(&bundle_files(bytes), &image) {
+        reads_back(&converted.catalog);
+    }
+}
+
+/// A catalog that we write is one that we read.
+fn reads_back(catalog: &Catalog) {
+    let text = olm_fbc::write::json_lines(catalog);
+    let mut again = Catalog::default();
+    let loaded = again.load(text.as_bytes(), &meta::limits());
+    assert!(loaded.is_ok(), "{loaded:?} of {text}");
+    assert_eq!(olm_fbc::write::json_lines(&again), text);
+}
+
+/// Images hold bundles whose names and versions follow from the reference's end, `…/NAME:vVERSION`.
+fn template(bytes: &[u8]) {
+    let Ok(template) = Template::parse(bytes) else {
+        return;
+    };
+    let bundle = |image: &str| {
+        let (rest, version) = image.rsplit_once(":v").unwrap_or((image, "1.0.0"));
+        let package = rest.rsplit('/').next().unwrap_or_default();
+        let property = serde_json::json!({ "packageName": package, "version": version });
+        olm_fbc::Bundle {
+            name: format!("{package}.v{version}"),
+            package: package.to_owned(),
+            image: image.to_owned(),
+            properties: vec![Property::new("olm.package", property.to_string())].into(),
+            ..olm_fbc::Bundle::default()
+        }
+    };
+    let images = template.images().into_iter();
+    let bundles = images
+        .map(|image| (image.to_owned(), Ok(vec![bundle(image)])))
+        .collect();
+    if let Ok(catalog) = template.render(&bundles) {
+        let text = olm_fbc::write::json_lines(&catalog);
+        let again = template
+            .render(&bundles)
+            .map(|catalog| olm_fbc::write::json_lines(&catalog));
+        assert!(
+            again.is_ok_and(|again| again == text),
+            "rendering twice gives two catalogs"
+        );
+        for converted in [convert::basic(&catalog), convert::substitutes(&catalog)] {
+            let _ = Template::parse(converted.as_bytes());
+        }
+    }
+}
+
+/// Files of a layout: what is not at its root is a blob, whose digest `@NAME@` stands for in the files after it, and its
+/// size `#NAME#`.
+fn layout(bytes: &[u8]) {
+    let Ok(folder) = tempfile::tempdir() else { return };
+    let blobs = folder.path().join("blobs/sha256");
+    if std::fs::create_dir_all(&blobs).is_err() {
+        return;
+    }
+    let mut known: Vec<(String, String)> = Vec::new();
+    for (name, content) in files(bytes).into_iter().take(16) {
+        let content = known
+            .iter()
+            .fold(content, |content, (mark, value)| content.replace(mark, value));
+        if content.len() > 1 << 20 {
+            return;
+        }
+        if name == "index.json" {
+            let _ = std::fs::write(folder.path().join("index.json"), content);
+            continue;
+        }
+        let digest = Digest::of(content.as_bytes());
+        let _ = std::fs::write(blobs.join(digest.hex()), &content);
+        if !name.is_empty() {
+            known.push((format!("#{name}#"), content.len().to_string()));
+            known.push((format!("@{name}@"), digest.to_string()));
+        }
+    }
+    local_image(folder.path());
+}
+
+/// An archive of a layout.
+fn archive(bytes: &[u8]) {
+    let Ok(folder) = tempfile::tempdir() else { return };
+    let path = folder.path().join("image.tar");
+    if std::fs::write(&path, bytes).is_ok() {
+        local_image(&path);
+    }
+}
+
+fn local_image(path: &Path) {
+    let limits = Limits {
+        entries: 1000,
+        kept_bytes: 1 << 20,
+        unpacked_bytes: 8 << 20,
+        transfer_bytes: 8 << 20,
+        ..Limits::bundle()
+    };
+    let platform = Platform {
+        os: "linux".to_owned(),
+        architecture: "amd64".to_owned(),
+    };
+    if let Ok(image) = LocalImage::open(path, &platform, &limits) {
+        let _ = image.unpack(&Selection::Everything, &Storage::Memory, &limits);
+    }
+}
+
+/// The value of a constraint; what is sound is asked of a bundle, within a budget.
+fn constraint(bytes: &[u8]) {
+    let text = text(bytes);
+    let properties = vec![
+        Property::new("olm.package", r#"{"packageName":"p","version":"1.2.3"}"#),
+        Property::new("a", r#"[1,"x",{"b":null}]"#),
+    ];
+    let version = olm_version::Version::parse("1.2.3").ok();
+    let subject = Subject::new("p.v1.2.3", "p", version, properties);
+    let served = HashSet::new();
+    let present = Present::new([&subject], &served, Budget::default());
+    for kind in ["olm.constraint", "olm.package.required", "olm.gvk.required"] {
+        let Some(Ok(requirement)) = Requirement::of_property(&Property::new(kind, text.as_ref())) else {
+            continue;
+        };
+        let explained = requirement.explain(&present).map(|explanation| explanation.text);
+        match requirement.holds(&present) {
+            Ok(holds) => assert_eq!(holds, explained.is_none(), "{explained:?}"),
+            Err(_) => assert!(explained.is_some()),
+        }
     }
 }

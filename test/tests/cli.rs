@@ -16,6 +16,9 @@ fn olm(directory: &Path, arguments: &[&str]) -> Result<String> {
         .current_dir(directory)
         .args(arguments)
         .env_remove("REGISTRY_AUTH_FILE")
+        .env_remove("CONTAINERS_REGISTRIES_CONF")
+        .env_remove("OLM_SIGNATURE_POLICY")
+        .env_remove("XDG_CONFIG_HOME")
         .env("HOME", directory)
         .output()?;
     ensure!(
@@ -122,5 +125,146 @@ async fn t_2g_01_bundles_become_catalogs_and_catalogs_one_catalog_in_a_registry(
         listed.contains("greeter  stable-v1.1  greeter.v1.1.0"),
         "the composed catalog lists {listed}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platforms_of_images_are_held_against_the_labels() -> Result<()> {
+    let server = Server::start().await?;
+    let address = server.registry().address.clone();
+    let scratch = tempfile::tempdir()?;
+    let here = scratch.path();
+    // Pushed by `olm`, the image has the platform of this machine.
+    std::fs::create_dir(here.join("catalog"))?;
+    let operator = format!("{address}/cli/operator:v1");
+    olm(here, &["catalog", "push", "catalog", &operator, "--plain-http"])?;
+    for (path, content) in samples::bundle("1.0.0", &operator) {
+        let path = here.join("bundle").join(path);
+        std::fs::create_dir_all(path.parent().context("a file is in a directory")?)?;
+        std::fs::write(path, content)?;
+    }
+    let validate = [
+        "bundle",
+        "validate",
+        "bundle",
+        "--select",
+        "multiarch",
+        "--plain-http",
+    ];
+    let machine = olm_image::Platform::host().architecture;
+    if machine == "amd64" {
+        let said = olm(here, &validate)?;
+        ensure!(!said.contains("[multiarch]"), "{said}");
+    }
+    let csv = here.join("bundle/manifests/greeter.clusterserviceversion.yaml");
+    let text = std::fs::read_to_string(&csv)?;
+    let labels = "metadata:\n  labels: {operatorframework.io/arch.riscv64: supported}\n";
+    std::fs::write(&csv, text.replacen("metadata:\n", labels, 1))?;
+    let output = Command::new(binary("olm")?)
+        .current_dir(here)
+        .args(validate)
+        .output()?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(
+        !output.status.success() && said.contains("linux/riscv64 is supported, for which image"),
+        "{said}"
+    );
+    ensure!(said.contains(&format!("linux/{machine}, too")), "{said}");
+    Ok(())
+}
+
+/// Runs `olm`, which has to fail, and returns what it said.
+fn refused(directory: &Path, arguments: &[&str]) -> Result<String> {
+    match olm(directory, arguments) {
+        Ok(printed) => anyhow::bail!("olm {arguments:?} printed {printed}"),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_the_container_tools_say_where_images_come_from_and_which_may_be_used() -> Result<()> {
+    let server = Server::start().await?;
+    let registry = server.registry().clone();
+    let scratch = tempfile::tempdir()?;
+    let here = scratch.path();
+    let catalog = here.join("catalog");
+    std::fs::create_dir(&catalog)?;
+    std::fs::write(
+        catalog.join("index.json"),
+        r#"{"schema":"olm.package","name":"greeter","defaultChannel":"stable"}"#,
+    )?;
+    let write = |name: &str, text: String| std::fs::write(here.join(name), text);
+    // A user's own file is found without a flag: nothing else lets these images be reached without TLS. The name leads to
+    // a mirror, and a part of the registry is blocked.
+    std::fs::create_dir_all(here.join(".config/containers"))?;
+    let conf = format!(
+        "[[registry]]\nlocation = \"{plain}\"\ninsecure = true\n\n[[registry]]\nprefix = \"{plain}/blocked\"\nblocked = true\n\n\
+         [[registry]]\nprefix = \"origin.example/team\"\nlocation = \"origin.example/team\"\n\
+         [[registry.mirror]]\nlocation = \"{plain}/copy\"\ninsecure = true\n",
+        plain = registry.address
+    );
+    write(".config/containers/registries.conf", conf)?;
+    let plain = format!("{}/copy/catalog:v1", registry.address);
+    let pinned = olm(here, &["catalog", "push", "catalog", &plain])?;
+    let listed = olm(
+        here,
+        &["catalog", "list", "packages", "origin.example/team/catalog:v1"],
+    )?;
+    ensure!(listed.contains("greeter"), "{listed}");
+    let blocked = format!("{}/blocked/catalog:v1", registry.address);
+    for verb in [
+        ["catalog", "push", "catalog", &blocked].as_slice(),
+        &["catalog", "render", &blocked],
+    ] {
+        let said = refused(here, verb)?;
+        ensure!(
+            said.contains("the configuration of registries blocks"),
+            "{verb:?}: {said}"
+        );
+    }
+    // A file that was named counts in the place of the user's, and has to be there.
+    let said = refused(
+        here,
+        &["catalog", "render", &plain, "--registries-conf", "missing.conf"],
+    )?;
+    ensure!(said.contains("missing.conf"), "{said}");
+
+    // What the policy does not let through is not used, whatever was asked.
+    write(
+        ".config/containers/policy.json",
+        r#"{"default":[{"type":"reject"}]}"#.into(),
+    )?;
+    let said = refused(here, &["catalog", "list", "packages", pinned.trim()])?;
+    ensure!(said.contains("policy"), "{said}");
+    let scope = format!("{}/copy", registry.address);
+    let policy = |requirement: &str| {
+        format!(
+            "{{\"default\":[{{\"type\":\"reject\"}}],\"transports\":{{\"docker\":{{\"{scope}\":[{requirement}]}}}}}}"
+        )
+    };
+    let with_policy = [
+        "catalog",
+        "list",
+        "packages",
+        &plain,
+        "--signature-policy",
+        "own.json",
+    ];
+    write("own.json", policy(r#"{"type":"insecureAcceptAnything"}"#))?;
+    ensure!(olm(here, &with_policy)?.contains("greeter"));
+    for (requirement, expected) in [
+        (
+            r#"{"type":"signedBy","keyType":"GPGKeys","keyPath":"/k"}"#,
+            "signedBy",
+        ),
+        (
+            r#"{"type":"sigstoreSigned","fulcio":{}}"#,
+            "`fulcio` of `sigstoreSigned` is not supported",
+        ),
+    ] {
+        write("own.json", policy(requirement))?;
+        let said = refused(here, &with_policy)?;
+        ensure!(said.contains(expected), "{expected}: {said}");
+    }
     Ok(())
 }

@@ -51,6 +51,11 @@ impl Files {
         self.folder.path().join("tls.crt")
     }
 
+    /// The token that operator-controller shows to catalogd.
+    fn token(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
     fn key(&self) -> PathBuf {
         self.folder.path().join("tls.key")
     }
@@ -294,6 +299,115 @@ async fn tokens_are_had_only_where_it_is_allowed(world: &World) -> Result<()> {
         )
         .await?;
     refused("other", "other-installer").await
+}
+
+/// catalogd answers only who may read catalogs; operator-controller shows a token of its own account.
+async fn catalogs_are_read_with_a_token(world: &World, files: &Files) -> Result<()> {
+    const ACCOUNT: &str = "operator-controller-controller-manager";
+    let account = format!("--serviceaccount={NAMESPACE}:{ACCOUNT}");
+    world.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "catalogs-of-operator-controller",
+        "--clusterrole=catalogd-content-reader",
+        &account,
+    ])?;
+    let token = world.kubectl(&["create", "token", ACCOUNT, "-n", NAMESPACE])?;
+    std::fs::write(files.token(), &token)?;
+    let client = reqwest::Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .build()?;
+    let url = format!("{}/catalogs", world.catalogs);
+    let anonymous = client.get(&url).send().await?;
+    let form = anonymous.headers().get("content-type").cloned();
+    ensure!(anonymous.status() == 401, "without a token: {anonymous:?}");
+    ensure!(form.is_some_and(|form| form == "application/problem+json"));
+    world
+        .eventually("the account may read catalogs", SOON, async || {
+            let answer = client.get(&url).bearer_auth(token.trim()).send().await?;
+            Ok((answer.status() == 200).then_some(()))
+        })
+        .await
+}
+
+/// Of each catalog: whether it is served, what and since when, what it took to get it, and what failed.
+async fn metrics_tell_of_catalogs(world: &World, scraper: &Scraper, token: &str) -> Result<()> {
+    let lost = format!("{}/lost:latest", world.registry()?);
+    world.apply(&[json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": { "name": "lost" },
+        "spec": { "source": { "type": "Image", "image": { "ref": lost } } },
+    })])?;
+    let begin = jiff::Timestamp::now().as_second();
+    world
+        .eventually("the metrics tell of catalogs", SOON, async || {
+            let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
+            let value = |metric: &str| -> Result<f64> {
+                let lines = text.lines().filter(|line| !line.starts_with('#'));
+                let mut values = lines.filter_map(|line| line.strip_prefix(metric)?.rsplit_once(' '));
+                let (_, value) = values.next().with_context(|| format!("no {metric} in {text}"))?;
+                Ok(value.parse()?)
+            };
+            for (metric, least, most) in [
+                ("catalogd_catalog_ready{catalog=\"greeter\"}", 1.0, 1.0),
+                ("catalogd_catalog_ready{catalog=\"lost\"}", 0.0, 0.0),
+                (
+                    "catalogd_catalog_failures_total{catalog=\"lost\",reason=\"registry\"}",
+                    1.0,
+                    1e6,
+                ),
+                ("catalogd_catalog_content{catalog=\"greeter\",digest=\"", 1.0, 1.0),
+                ("catalogd_catalog_pull_seconds{catalog=\"greeter\"}", 1e-6, 900.0),
+                (
+                    "catalogd_catalog_unpack_seconds{catalog=\"greeter\"}",
+                    1e-6,
+                    900.0,
+                ),
+                (
+                    "catalogd_catalog_pulled_bytes_total{catalog=\"greeter\"}",
+                    100.0,
+                    1e6,
+                ),
+                ("catalogd_catalog_bytes{catalog=\"greeter\"}", 100.0, 1e6),
+                ("catalogd_catalog_blobs{catalog=\"greeter\"}", 3.0, 100.0),
+                ("catalogd_catalog_findings{catalog=\"greeter\"}", 0.0, 0.0),
+                ("catalogd_disk_used_bytes", 100.0, 1e9),
+                (
+                    "catalogd_http_requests_total{endpoint=\"catalogs\",code=\"401\"}",
+                    1.0,
+                    1e6,
+                ),
+                (
+                    "catalogd_http_requests_total{endpoint=\"metas\",code=\"200\"}",
+                    1.0,
+                    1e6,
+                ),
+                (
+                    "catalogd_http_response_bytes_total{endpoint=\"metas\",code=\"200\"}",
+                    100.0,
+                    1e9,
+                ),
+                (
+                    "catalogd_http_endpoint_duration_seconds_count{endpoint=\"metas\"}",
+                    1.0,
+                    1e6,
+                ),
+            ] {
+                let found = value(metric)?;
+                ensure!((least..=most).contains(&found), "{metric} is {found}");
+            }
+            let stored = value("catalogd_catalog_stored_timestamp_seconds{catalog=\"greeter\"}")?;
+            let age = f64::from(i32::try_from(begin)?) - stored;
+            ensure!((-5.0..=3600.0).contains(&age), "content is {age} s old");
+            Ok(Some(()))
+        })
+        .await?;
+    world.kubectl(&["delete", "clustercatalog", "lost"])?;
+    world
+        .eventually("a catalog that is gone is told of no more", SOON, async || {
+            let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
+            Ok((!text.contains("catalog=\"lost\"")).then_some(()))
+        })
+        .await
 }
 
 /// Only what the range grammar reads passes admission; any bundle name may be reported.
@@ -590,11 +704,13 @@ fn flags(files: &Files, authority: String) -> Flags {
     let authorities: &Path = &files.folder.path().join("authorities");
     let mut catalogd = files.flags();
     catalogd.push("--leader-elect".to_owned());
+    catalogd.push("--content-authentication".to_owned());
     Flags {
         catalogd,
         operator_controller: vec![
             "--leader-elect".to_owned(),
             format!("--catalogd-cas-dir={}", authorities.display()),
+            format!("--catalogd-token-file={}", files.token().display()),
         ],
         authority,
     }
@@ -615,8 +731,10 @@ async fn the_managers_in_a_real_cluster() -> Result<()> {
     let own = Scraper::new(&own)?;
 
     let reader = metrics_are_for_those_who_may(&world, &first, &own).await?;
+    catalogs_are_read_with_a_token(&world, &files).await?;
     tokens_are_had_only_where_it_is_allowed(&world).await?;
     metrics_tell_what_is_done(&world, &first, &own, &reader).await?;
+    metrics_tell_of_catalogs(&world, &first, &reader).await?;
     admission_accepts_what_the_grammar_accepts(&world).await?;
     readiness_says_what_is_missing(&world, &files).await?;
 

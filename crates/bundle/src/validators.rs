@@ -11,19 +11,22 @@ mod community;
 mod csv;
 mod definitions;
 mod hub;
+mod icons;
 mod load;
 mod objects;
+mod platforms;
 mod practices;
 mod removed;
 mod shape;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::Value;
 
 pub use load::{LoadFault, Manifests, Object, load, load_object};
+pub use platforms::images;
 
 /// How bad a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,6 +151,14 @@ impl Problem {
                 "recommended naming convention",
                 "name channels candidate-…, fast-… or stable-…",
             ),
+            (
+                "of the icon are",
+                "give the icon's file as base64, and its media type, for example image/svg+xml",
+            ),
+            (
+                "where it is not offered",
+                "add for example operatorframework.io/arch.arm64: supported, or ignore this where it is not supported",
+            ),
             ("cannot set to true", "set spec.preserveUnknownFields to false"),
         ]
         .into_iter()
@@ -180,6 +191,9 @@ pub struct Options {
     pub categories: Option<BTreeSet<String>>,
     /// The Dockerfile of the bundle, for `community`.
     pub dockerfile: Option<String>,
+    /// For `multiarch`: the platforms that each image is built for, as `linux/amd64`, or why they are not known. What is
+    /// not in here is not looked at.
+    pub platforms: BTreeMap<String, Result<BTreeSet<String>, String>>,
 }
 
 macro_rules! validators {
@@ -240,11 +254,20 @@ validators! {
     RemovedApis, "alpha-deprecated-apis", removed::validate;
     /// Recommendations.
     GoodPractices, "good-practices", practices::validate;
+    /// The platforms of images.
+    Platforms, "multiarch", platforms::validate;
+    /// Icons.
+    Icons, "icons", icons::validate;
 }
 
 impl Validator {
     /// Those that run when none is selected.
-    pub const DEFAULT: [Self; 3] = [Self::ClusterServiceVersion, Self::Definitions, Self::Bundle];
+    pub const DEFAULT: [Self; 4] = [
+        Self::ClusterServiceVersion,
+        Self::Definitions,
+        Self::Bundle,
+        Self::Icons,
+    ];
 
     /// The validator of this name.
     #[must_use]

@@ -5,7 +5,9 @@
 )]
 
 use olm_bundle::format;
-use olm_bundle::validators::{Options, Validator, load, load_object};
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_bundle::validators::{Options, Validator, images, load, load_object};
 use olm_bundle::{BundleFiles, validators::Severity};
 
 const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1
@@ -216,6 +218,56 @@ fn removed_apis_are_an_error_from_the_version_on_that_removes_them() {
         let severities: Vec<Severity> = found.iter().map(|problem| problem.severity).collect();
         assert_eq!(severities, [severity], "{version}");
     }
+}
+
+#[test]
+fn images_are_built_for_the_platforms_that_labels_promise() {
+    let check = |labels: &str, image: Result<&[&str], &str>, expected: &[&str]| {
+        let csv = CSV.replace("metadata:\n", &format!("metadata:\n  labels: {{{labels}}}\n"));
+        let manifests = load(&files(&[("manifests/csv.yaml", &csv)])).expect("the bundle is loaded");
+        assert_eq!(images(&manifests), BTreeSet::from(["i".to_owned()]));
+        let built = image
+            .map(|platforms| platforms.iter().map(|platform| (*platform).to_owned()).collect())
+            .map_err(str::to_owned);
+        let options = Options {
+            platforms: BTreeMap::from([("i".to_owned(), built)]),
+            ..Options::default()
+        };
+        let found = Validator::Platforms.run(&manifests, &options);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{labels}: {found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{labels}: {found}");
+        }
+    };
+    let arch = "operatorframework.io/arch.";
+    check("", Ok(&["linux/amd64"]), &[]);
+    check(
+        "",
+        Ok(&["linux/arm64"]),
+        &[
+            "Error: Value : (a.v1.0.0) the labels say that linux/amd64 is supported, for which image i is not built",
+            "built for linux/arm64, too",
+        ],
+    );
+    check(
+        "",
+        Ok(&["linux/amd64", "linux/s390x"]),
+        &["Warning: Value : (a.v1.0.0) the operator's images are built for linux/s390x"],
+    );
+    check(&format!("{arch}arm64: supported"), Ok(&["linux/arm64"]), &[]);
+    // A label that does not say `supported` promises nothing.
+    check(&format!("{arch}arm64: unsupported"), Ok(&["linux/amd64"]), &[]);
+    check(
+        &format!("{arch}arm64: supported, operatorframework.io/os.windows: supported"),
+        Ok(&["linux/arm64"]),
+        &["windows/arm64 is supported", "linux/arm64, too"],
+    );
+    check(
+        "",
+        Err("gone"),
+        &["Warning: Value : (a.v1.0.0) cannot tell on which platforms image i runs: gone"],
+    );
 }
 
 #[test]

@@ -203,6 +203,14 @@ impl Requirement {
     }
 }
 
+/// What is wrong with a property that says what a bundle requires; nothing when it is sound, or of another type.
+#[must_use]
+pub fn fault(property: &Property) -> Option<String> {
+    Requirement::of_property(property)?
+        .err()
+        .map(|error| error.to_string())
+}
+
 impl Rule {
     fn plain(wanted: Wanted) -> Self {
         Self {

@@ -20,6 +20,7 @@ use crate::catalog::Catalog;
 use crate::channel::Channel;
 use crate::deprecation::Deprecations;
 use crate::meta::{Meta, MetaError, limits, metas};
+use crate::property::Property;
 use crate::write;
 
 pub use rule::{Rule, Severity, Stage};
@@ -140,6 +141,9 @@ pub fn check(catalog: &Catalog) -> Report {
     checker.finish()
 }
 
+/// What is wrong with the value of an `olm.constraint`; nothing when it is sound.
+pub type ConstraintCheck = fn(&Property) -> Option<String>;
+
 /// A check in progress.
 #[derive(Debug, Default)]
 pub struct Checker {
@@ -151,6 +155,7 @@ pub struct Checker {
     channels: Vec<ChannelFacts>,
     bundles: Vec<BundleFacts>,
     deprecations: Vec<DeprecationFacts>,
+    constraints: Option<ConstraintCheck>,
 }
 
 #[derive(Debug)]
@@ -184,6 +189,13 @@ impl Checker {
     /// A check of a catalog of which nothing has been read.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has the constraints of bundles checked, too. What a constraint is, is not the matter of this crate.
+    #[must_use]
+    pub fn with_constraints(mut self, check: ConstraintCheck) -> Self {
+        self.constraints = Some(check);
+        self
     }
 
     /// Takes the next blob, which stands in `file`.

@@ -1,5 +1,7 @@
 //! `olm.package`: what users choose from a catalog.
 
+use olm_version::quoted;
+
 use crate::base64_text;
 use crate::decode::{List, ShapeError, decode, decode_object};
 use crate::property::Property;
@@ -52,6 +54,38 @@ impl Icon {
         Self {
             base64_data: base64_text::encode(bytes),
             media_type: media_type.to_owned(),
+        }
+    }
+
+    /// The media type of an image by its first bytes; nothing when they are not those of an image that browsers show.
+    pub fn media_type_of(bytes: &[u8]) -> Option<&'static str> {
+        let start = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
+        match bytes {
+            [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+            [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+            [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+            _ if String::from_utf8_lossy(start).contains("<svg") => Some("image/svg+xml"),
+            _ => None,
+        }
+    }
+
+    /// Why nobody will see the picture: it has no data, is none, or is another one than its media type says. Data that
+    /// are not base64 are the matter of [`Icon::data`].
+    pub fn fault(&self) -> Option<String> {
+        let data = self.data().ok()?;
+        if data.is_empty() {
+            return Some("the icon has no data".to_owned());
+        }
+        let found = Self::media_type_of(&data);
+        match (found, self.media_type.as_str()) {
+            (None, _) => Some("the data of the icon are no image".to_owned()),
+            (Some(found), "") => Some(format!("the icon has no media type; its data are {found}")),
+            (Some(found), given) if found != given => Some(format!(
+                "the icon is said to be {}, its data are {found}",
+                quoted(given)
+            )),
+            _ => None,
         }
     }
 

@@ -13,7 +13,7 @@ pub mod semver;
 mod basic;
 mod substitutes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use olm_yaml::Content;
 
@@ -193,18 +193,13 @@ impl Template {
 
     /// The bundle images that have to be known to render it, each once, in the order of the template.
     pub fn images(&self) -> Vec<&str> {
-        let mut images: Vec<&str> = Vec::new();
         let named = match self {
             Self::Basic(basic) => basic.images(),
             Self::Semver(semver) => semver.images(),
             Self::Substitutes(substitutes) => substitutes.images(),
         };
-        for image in named {
-            if !images.contains(&image) {
-                images.push(image);
-            }
-        }
-        images
+        let mut seen = BTreeSet::new();
+        named.into_iter().filter(|image| seen.insert(*image)).collect()
     }
 
     /// The catalog that the template stands for.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use oci_distribution::manifest::OciManifest;
+use oci_distribution::manifest::{OciImageManifest, OciManifest};
 use serde::Deserialize;
 
 pub use error::PullError;
@@ -145,6 +145,10 @@ impl Image {
 pub(crate) struct ConfigFile {
     #[serde(default)]
     config: Option<ConfigSection>,
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
 }
 
 impl ConfigFile {
@@ -292,27 +296,87 @@ impl Images {
                 limit,
             });
         }
-        let config = blob(&manifest.config).map_err(unusable)?;
-        let wanted = Wanted::Blob {
-            blob: &config,
-            limit: limits.config_bytes,
-        };
-        let (text, _) = self
-            .fetch(&reference, access, "the configuration", wanted)
-            .await?;
-        let artifact_type = artifact_type(&manifest);
-        let config = match serde_json::from_slice::<ConfigFile>(&text) {
-            // Any artifact has a configuration of its own kind.
-            Err(_) if artifact_type.is_some() => ConfigFile { config: None },
-            read => read.map_err(|error| unusable(format!("configuration: {error}")))?,
-        };
+        let config = self.configuration(&reference, &manifest, access, limits).await?;
         Ok(Image {
             pinned: pinned.clone(),
             manifest: digest,
             layers,
             labels: config.into_labels(),
-            artifact_type,
+            artifact_type: artifact_type(&manifest),
         })
+    }
+
+    /// The platforms that an image is for: those of its index, or the one of its configuration. Entries of an index that
+    /// are no image, such as attestations, say `unknown` and are left out.
+    pub async fn platforms(
+        &self,
+        reference: &Reference,
+        access: &Access,
+    ) -> Result<Vec<Platform>, PullError> {
+        let limits = Limits::bundle();
+        let pinned = self.resolve(reference, access).await?;
+        let reference = pinned.reference();
+        access
+            .policy
+            .admit(&reference)
+            .map_err(|source| refused(&reference, source))?;
+        let unusable = |message: String| PullError::Manifest {
+            reference: pinned.to_string(),
+            message,
+        };
+        let wanted = Wanted::Manifest {
+            digest: pinned.digest(),
+            limit: limits.manifest_bytes,
+        };
+        let asking = async {
+            let (text, _) = self.fetch(&reference, access, "the manifest", wanted).await?;
+            match parse_manifest(&text).map_err(unusable)? {
+                OciManifest::ImageIndex(index) => {
+                    let platforms = index.manifests.into_iter().filter_map(|entry| entry.platform);
+                    let platforms = platforms.map(|platform| Platform {
+                        os: platform.os.to_string(),
+                        architecture: platform.architecture.to_string(),
+                    });
+                    Ok(platforms.filter(|platform| platform.os != "unknown").collect())
+                }
+                OciManifest::Image(manifest) => {
+                    let config = self.configuration(&reference, &manifest, access, &limits).await?;
+                    Ok(vec![Platform {
+                        os: config.os,
+                        architecture: config.architecture,
+                    }])
+                }
+            }
+        };
+        let late = |_| PullError::Time {
+            reference: pinned.to_string(),
+            seconds: RESOLVE_TIME.as_secs(),
+        };
+        tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
+    }
+
+    async fn configuration(
+        &self,
+        reference: &Reference,
+        manifest: &OciImageManifest,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<ConfigFile, PullError> {
+        let unusable = |message: String| PullError::Manifest {
+            reference: reference.to_string(),
+            message,
+        };
+        let config = blob(&manifest.config).map_err(unusable)?;
+        let wanted = Wanted::Blob {
+            blob: &config,
+            limit: limits.config_bytes,
+        };
+        let (text, _) = self.fetch(reference, access, "the configuration", wanted).await?;
+        match serde_json::from_slice(&text) {
+            // Any artifact has a configuration of its own kind.
+            Err(_) if artifact_type(manifest).is_some() => Ok(ConfigFile::default()),
+            read => read.map_err(|error| unusable(format!("configuration: {error}"))),
+        }
     }
 
     /// Transfers the layers and unpacks what is selected. Nothing is kept when anything fails, a digest among it.

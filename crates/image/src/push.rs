@@ -13,6 +13,7 @@ use crate::build::{BuiltImage, Source};
 use crate::digest::Digest;
 use crate::pull::{Access, Images};
 use crate::reference::{Pinned, Reference};
+use crate::registries::PlaceError;
 use crate::registry::{Patience, RegistryError, Session};
 use crate::transfer::Blob;
 
@@ -29,6 +30,14 @@ pub enum PushError {
         reference: String,
         /// The image's digest.
         digest: Digest,
+    },
+    /// The configuration of registries keeps it from there.
+    #[error("cannot push to {reference}")]
+    Place {
+        /// Where the image was to go.
+        reference: String,
+        /// Why.
+        source: PlaceError,
     },
     /// The registry did not take it.
     #[error("cannot push {what} to {reference}")]
@@ -71,7 +80,13 @@ impl Images {
             reference: reference.to_string(),
             source,
         };
-        let endpoint = access.registries.home(reference);
+        let endpoint = access
+            .registries
+            .home(reference)
+            .map_err(|source| PushError::Place {
+                reference: reference.to_string(),
+                source,
+            })?;
         let session = self
             .session_for(endpoint, access, Action::Push, Patience::Some)
             .await

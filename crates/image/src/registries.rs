@@ -88,18 +88,9 @@ impl Registries {
     /// Never empty.
     pub fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, PlaceError> {
         let text = reference.to_string();
-        let found = self
-            .rules
-            .iter()
-            .find_map(|rule| rule.covers(&text).map(|covered| (rule, covered)));
-        let Some((rule, covered)) = found else {
-            return Ok(vec![self.home(reference)]);
+        let Some((rule, covered)) = self.rule(&text)? else {
+            return Ok(vec![self.at_home(reference, Security::Verified)]);
         };
-        if rule.blocked {
-            return Err(PlaceError::Blocked {
-                prefix: rule.prefix.clone(),
-            });
-        }
         let rest = text.get(covered..).unwrap_or_default();
         let place = |location: &str, otherwise: Security| {
             let text = format!("{location}{rest}");
@@ -116,19 +107,33 @@ impl Registries {
             .collect::<Result<Vec<_>, _>>()?;
         places.push(match &rule.location {
             Some(location) => place(location, rule.security)?,
-            None => Endpoint {
-                reference: reference.clone(),
-                security: self.security(reference, rule.security),
-            },
+            None => self.at_home(reference, rule.security),
         });
         Ok(places)
     }
 
-    /// The registry that a reference names, whatever stands in front of it.
-    pub fn home(&self, reference: &Reference) -> Endpoint {
+    /// The registry that a reference names, whatever stands in front of it: where images are pushed to.
+    pub fn home(&self, reference: &Reference) -> Result<Endpoint, PlaceError> {
+        let rule = self.rule(&reference.to_string())?;
+        let security = rule.map_or(Security::Verified, |(rule, _)| rule.security);
+        Ok(self.at_home(reference, security))
+    }
+
+    fn at_home(&self, reference: &Reference, otherwise: Security) -> Endpoint {
         Endpoint {
             reference: reference.clone(),
-            security: self.security(reference, Security::Verified),
+            security: self.security(reference, otherwise),
+        }
+    }
+
+    /// The rule for a reference, and how much of its text the rule's prefix covers.
+    fn rule(&self, text: &str) -> Result<Option<(&Rule, usize)>, PlaceError> {
+        let covering = |rule| Rule::covers(rule, text).map(|covered| (rule, covered));
+        match self.rules.iter().find_map(covering) {
+            Some((rule, _)) if rule.blocked => Err(PlaceError::Blocked {
+                prefix: rule.prefix.clone(),
+            }),
+            found => Ok(found),
         }
     }
 

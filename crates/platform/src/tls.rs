@@ -2,6 +2,7 @@
 
 pub mod certificate;
 pub mod issue;
+mod kept;
 pub mod profile;
 pub mod self_signed;
 mod serving;

@@ -124,10 +124,31 @@ impl App {
         let (parts, body) = request.into_parts();
         let route = route::find(parts.uri.path(), self.endpoints);
         let access = Access::begin(&parts, route.label(), peer);
-        let mut response = self
-            .answer(&parts, body, &route)
-            .await
-            .unwrap_or_else(Response::from);
+        let answer = self.answer(&parts, body, &route).await;
+        self.finish(&parts, &route, access, answer.unwrap_or_else(Response::from))
+    }
+
+    /// Answers a request that somebody else lets no further, in the form of all refusals, and reports it as any other.
+    pub fn refuse<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        peer: Option<SocketAddr>,
+        status: StatusCode,
+        why: &str,
+    ) -> Response<ResponseBody> {
+        let (parts, _) = request.into_parts();
+        let route = route::find(parts.uri.path(), self.endpoints);
+        let access = Access::begin(&parts, route.label(), peer);
+        self.finish(&parts, &route, access, refusal(status, why).into())
+    }
+
+    fn finish(
+        self: &Arc<Self>,
+        parts: &Parts,
+        route: &Route,
+        access: Access,
+        mut response: Response<Body>,
+    ) -> Response<ResponseBody> {
         problem::detail(&mut response, &parts.headers, route.detail());
         response
             .headers_mut()

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use olm_bundle::validators::{LoadFault, Options, Severity, Validator, load};
+use olm_bundle::validators::{LoadFault, Options, Severity, Validator, images, load};
 use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, validate};
 use serde_json::{Value, json};
 
 use crate::input::read;
-use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
 use crate::registry::RegistryArguments;
 use crate::source::{BundleSource, open_bundle};
 
@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Further checks, by name; `all` is all of them, `list` names them; may be repeated
+    /// Further checks, by name; `all` is all but `multiarch`, which asks registries for each image; `list` names them; may
+    /// be repeated
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     select: Vec<String>,
     /// Kubernetes version that the bundle is for, 1.27 for example
@@ -81,11 +82,23 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Ok(Verdict::Good);
     }
     let validators = selected(&arguments.select)?;
-    let options = options(arguments)?;
+    let mut options = options(arguments)?;
     let bundle = open_bundle(&arguments.source, &arguments.registry)?;
+    if validators.contains(&Validator::Platforms)
+        && let Ok(manifests) = load(&bundle.files)
+    {
+        options.platforms = arguments.registry.platforms(images(&manifests))?;
+    }
     let mut found = form(&bundle.files);
     found.extend(authoring(&bundle.files, &validators, &options));
-    found.extend(installing(&bundle));
+    // What is said already of a file is not said again of what follows from it.
+    let said = found.clone();
+    let is_new = |fault: &Found| {
+        !said
+            .iter()
+            .any(|one| one.check == "format" && fault.message.ends_with(&one.message))
+    };
+    found.extend(installing(&bundle).into_iter().filter(is_new));
     found.sort();
     found.dedup_by(|left, right| left.message == right.message && left.severity == right.severity);
     let passed = found.iter().all(|fault| fault.severity == Severity::Warning);
@@ -96,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             for fault in &found {
                 line(fault, &mut text);
             }
-            print(&text)?;
+            tell(&text)?;
             if text.is_empty() {
                 note("no faults found");
             }
@@ -109,7 +122,8 @@ fn selected(names: &[String]) -> anyhow::Result<BTreeSet<Validator>> {
     let mut validators = BTreeSet::from(Validator::DEFAULT);
     for name in names {
         if name == "all" {
-            validators.extend(Validator::ALL);
+            let local = Validator::ALL.iter().filter(|one| **one != Validator::Platforms);
+            validators.extend(local);
         } else {
             let validator = Validator::named(name).with_context(|| {
                 format!("there are no checks named {name:?}; `--select list` names those that there are")
@@ -146,6 +160,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
         kubernetes_version: arguments.kubernetes_version.clone(),
         categories,
         dockerfile,
+        ..Options::default()
     })
 }
 
@@ -213,7 +228,15 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
             let unsound = validate::validate(&parsed)
                 .into_iter()
                 .map(|finding| error(finding.message));
-            unsound.chain(unsupported).collect()
+            let requirements = parsed.all_properties().into_iter().filter_map(|property| {
+                let value = property.value.to_string();
+                let fault = olm_constraint::fault(&olm_fbc::Property::new(property.kind.as_str(), value))?;
+                Some(error(format!(
+                    "what it requires by {} is not sound: {fault}",
+                    property.kind
+                )))
+            });
+            unsound.chain(requirements).chain(unsupported).collect()
         }
     }
 }

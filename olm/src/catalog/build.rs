@@ -91,12 +91,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         arguments.registry.push(reference, &image)?;
         return Ok(Verdict::Good);
     }
-    let archive = arguments
-        .output
-        .clone()
-        .unwrap_or_else(|| directory.with_extension("tar"));
+    let archive = arguments.output.clone().unwrap_or_else(|| beside(&directory));
     write(&image, &archive, reference.as_deref())?;
     Ok(Verdict::Good)
+}
+
+/// The archive of a directory, whose name may have dots in it.
+fn beside(directory: &Path) -> PathBuf {
+    // `.` has a name as well, though not in the argument.
+    let named = match directory.file_name() {
+        Some(_) => directory.to_owned(),
+        None => directory.canonicalize().unwrap_or_else(|_| directory.to_owned()),
+    };
+    let mut archive = named.into_os_string();
+    archive.push(".tar");
+    archive.into()
 }
 
 fn write(image: &BuiltImage, archive: &Path, reference: Option<&str>) -> anyhow::Result<()> {
@@ -163,6 +172,15 @@ fn compose(composition: &Composition, work: &Path, registry: &RegistryArguments)
         fs::rename(fresh.path().join(name), &target)
             .with_context(|| format!("cannot write {}", target.display()))?;
         note(&format!("rendered {}", target.join("index.yaml").display()));
+    }
+    for entry in fs::read_dir(&root).with_context(|| format!("cannot read {}", root.display()))? {
+        let name = entry?.file_name();
+        if composition.references.iter().all(|part| name != *part.name) {
+            note(&format!(
+                "warning: {} becomes part of the catalog, although no reference has this name",
+                root.join(name).display()
+            ));
+        }
     }
     Ok(root)
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use olm_fbc::diff::{Change, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
-use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
 use crate::source::load_catalog;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match arguments.output {
         Report::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
         Report::Text => {
-            print(&text(&diff))?;
+            tell(&text(&diff))?;
             for line in &breaking {
                 note(&format!("breaking: {line}"));
             }

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     if let Some(path) = &arguments.icon {
         let bytes = read(path, MAX_FILE)?;
-        let Some(media_type) = media_type(&bytes) else {
+        let Some(media_type) = Icon::media_type_of(&bytes) else {
             bail!("detected invalid type of {}: not an image", path.display());
         };
         package.icon = Some(Icon::of(&bytes, media_type));
@@ -53,17 +53,4 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     print(&arguments.output.write(&catalog))?;
     Ok(Verdict::Good)
-}
-
-/// The media type of an image, by its first bytes.
-fn media_type(bytes: &[u8]) -> Option<&'static str> {
-    let text = String::from_utf8_lossy(bytes.get(..bytes.len().min(4096)).unwrap_or_default());
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ if text.contains("<svg") => Some("image/svg+xml"),
-        _ => None,
-    }
 }

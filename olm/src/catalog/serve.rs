@@ -87,7 +87,13 @@ pub(crate) fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
     let absolute = path
         .canonicalize()
         .with_context(|| format!("cannot read {argument}"))?;
-    match absolute.file_stem().and_then(|name| name.to_str()) {
+    // A file's name ends with what kind of file it is; that of a directory may end with a version.
+    let name = if absolute.is_dir() {
+        absolute.file_name()
+    } else {
+        absolute.file_stem()
+    };
+    match name.and_then(|name| name.to_str()) {
         Some(name) => Ok((name.to_lowercase().replace('_', "-"), path)),
         None => bail!("cannot tell a name for {argument}; write NAME={argument}"),
     }
@@ -116,7 +122,7 @@ pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
 
 /// Reads a catalog into the store.
 fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> anyhow::Result<Arc<Snapshot>> {
-    let mut checker = Checker::new();
+    let mut checker = Checker::new().with_constraints(olm_constraint::fault);
     let mut writer = store.begin(name)?;
     let open = |name: &str| {
         files
@@ -140,7 +146,7 @@ fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> an
         requested: source.to_owned(),
         resolved: source.to_owned(),
     };
-    let total = report.findings.len() + report.omitted;
+    let total = report.errors().count() + report.omitted;
     let findings = Findings {
         total: total as u64,
         first: Vec::new(),

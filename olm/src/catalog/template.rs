@@ -65,8 +65,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let mut text = Vec::new();
         std::io::stdin()
             .lock()
-            .take(MAX_TEMPLATE)
+            .take(MAX_TEMPLATE + 1)
             .read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_TEMPLATE {
+            bail!("the template is larger than {MAX_TEMPLATE} bytes");
+        }
         text
     } else {
         read(Path::new(&arguments.file), MAX_TEMPLATE)?

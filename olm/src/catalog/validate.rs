@@ -9,7 +9,7 @@ use olm_fbc::check::{Finding, Report, Severity};
 use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
-use crate::output::{self, Outcome, Verdict, note, print, print_json};
+use crate::output::{self, Outcome, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
 use crate::source::open_catalog;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let report = check(&open_catalog(&arguments.source, &arguments.registry)?)?;
     match arguments.output {
         output::Report::Text => {
-            print(&text(&report))?;
+            tell(&text(&report))?;
             note(&summary(&report));
         }
         output::Report::Json => print_json(&json(&report))?,
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 /// Checks everything in the files.
 pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
-    let mut checker = Checker::new();
+    let mut checker = Checker::new().with_constraints(olm_constraint::fault);
     files.read(|file, meta| {
         match meta {
             Ok(meta) => checker.add(file, &meta),

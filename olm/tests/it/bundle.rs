@@ -92,6 +92,91 @@ fn faults_and_what_cannot_be_installed_are_told_apart() {
 }
 
 #[test]
+fn constraints_are_checked_wherever_they_are_written() {
+    let long = format!("{{failureMessage: {}, all: {{}}}}", "m".repeat(65 << 10));
+    let check = |value: &str, expected: Option<&str>| {
+        let entry = format!("- {{type: olm.constraint, value: {value}}}\n");
+        for (path, key) in [
+            ("metadata/dependencies.yaml", "dependencies"),
+            ("metadata/properties.yaml", "properties"),
+        ] {
+            let files = Files::new(&[
+                ("manifests/csv.yaml", CSV),
+                ("metadata/annotations.yaml", ANNOTATIONS),
+                (path, &format!("{key}:\n{entry}")),
+            ]);
+            let run = olm(&files.path(""), &["bundle", "validate", "."]);
+            match expected {
+                None => assert_eq!(run.status, 0, "{path} {value}: {}", run.stdout),
+                Some(text) => assert!(
+                    run.status == 1 && run.stdout.contains(text),
+                    "{path}: {}",
+                    run.stdout
+                ),
+            }
+        }
+    };
+    check("{package: {packageName: p, versionRange: '>=1.0.0'}}", None);
+    check("{package: {name: p, version: '>=1.0.0'}}", None);
+    check(
+        "{all: {constraints: [{gvk: {group: g, version: v1, kind: K}}]}}",
+        None,
+    );
+    check("{cel: {rule: 'properties.exists(p, p.type == \"a\")'}}", None);
+    check(
+        "{package: {name: p, version: '^1'}}",
+        Some("what it requires by olm.constraint is not sound: Invalid semver format version"),
+    );
+    check(
+        "{cel: {rule: 'properties.exists('}}",
+        Some("Invalid CEL expression"),
+    );
+    check(
+        "{package: {name: p, version: '1.0.0'}, cel: {rule: 'true'}}",
+        Some("exactly one of"),
+    );
+    check("{failureMessage: m}", Some("The CEL field is missing"));
+    check(&long, Some("greater than max constraint size 65536 bytes"));
+}
+
+#[test]
+fn an_icon_that_nobody_will_see_is_told_of() {
+    let check = |icon: &str, expected: Option<&str>| {
+        let csv = CSV.replace(
+            "  version: 1.0.0\n",
+            &format!("  version: 1.0.0\n  icon: [{icon}]\n"),
+        );
+        let files = Files::new(&[
+            ("manifests/csv.yaml", &csv),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+        ]);
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        let found = run.stdout.lines().find(|line| line.contains("[icons]"));
+        assert_eq!(run.status, 0, "{}", run.stdout);
+        match expected {
+            None => assert_eq!(found, None, "{icon}"),
+            Some(text) => assert!(
+                found.is_some_and(|line| line.contains(text)),
+                "{icon}: {}",
+                run.stdout
+            ),
+        }
+    };
+    check("{base64data: PHN2Zy8+, mediatype: image/svg+xml}", None);
+    check(
+        "{base64data: PHN2Zy8+, mediatype: image/png}",
+        Some("its data are image/svg+xml"),
+    );
+    check("{base64data: PHN2Zy8+}", Some("has no media type"));
+    check(
+        "{base64data: aGVsbG8=, mediatype: image/png}",
+        Some("are no image"),
+    );
+    check("{mediatype: image/png}", Some("has no data"));
+    check("{base64data: '%', mediatype: image/png}", Some("must be base64"));
+}
+
+#[test]
 fn a_directory_that_is_no_bundle_says_what_is_missing() {
     let files = Files::new(&[("manifests/csv.yaml", CSV), ("metadata/other.yaml", "a: 1\n")]);
     let run = olm(&files.path(""), &["bundle", "validate", "."]);

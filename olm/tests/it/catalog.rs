@@ -71,6 +71,83 @@ fn programs_get_the_report_as_json() {
 }
 
 #[test]
+fn constraints_and_icons_are_looked_into() {
+    let check = |old: &str, new: &str, status: i32, expected: &str| {
+        assert!(CATALOG.contains(old));
+        let files = Files::new(&[("catalog.json", &CATALOG.replacen(old, new, 1))]);
+        let run = olm(&files.path(""), &["catalog", "validate", "."]);
+        assert!(run.status == status && run.stdout.contains(expected), "{run:?}");
+    };
+    let end = r#""version":"1.0.0"}}"#;
+    let constraint = |value: &str| format!(r#"{end},{{"type":"olm.constraint","value":{value}}}"#);
+    for good in [
+        r#"{"package":{"packageName":"p","versionRange":">=1.0.0"}}"#,
+        r#"{"package":{"name":"p","version":">=1.0.0"}}"#,
+        r#"{"any":{"constraints":[{"cel":{"rule":"true"}}]}}"#,
+    ] {
+        check(end, &constraint(good), 0, "");
+    }
+    let long = format!(
+        r#"{{"failureMessage":"{}","cel":{{"rule":"true"}}}}"#,
+        "m".repeat(64 << 10)
+    );
+    for (bad, expected) in [
+        (
+            r#"{"package":{"name":"p"}}"#,
+            "Package version is empty [constraint]",
+        ),
+        (r#"{"cel":{"rule":"1"}}"#, "Invalid CEL expression"),
+        (r#"{"any":{"constraints":[]}}"#, "any lists no constraints"),
+        (r#"{"other":{}}"#, "is not a field of a constraint"),
+        (long.as_str(), "greater than max constraint size 65536 bytes"),
+    ] {
+        check(end, &constraint(bad), 1, expected);
+    }
+    let name = r#""name":"foo","#;
+    let icon = |icon: &str| format!(r#"{name}"icon":{icon},"#);
+    check(
+        name,
+        &icon(r#"{"base64data":"R0lGODlh","mediatype":"image/gif"}"#),
+        0,
+        "",
+    );
+    for (bad, expected) in [
+        (
+            r#"{"base64data":"R0lGODlh","mediatype":"image/png"}"#,
+            "its data are image/gif [package-icon]",
+        ),
+        (
+            r#"{"base64data":"aGVsbG8=","mediatype":"image/png"}"#,
+            "are no image",
+        ),
+    ] {
+        // Users see no picture; the catalog works.
+        check(name, &icon(bad), 0, expected);
+    }
+}
+
+#[test]
+fn nothing_that_a_catalog_says_is_a_command_to_the_terminal() {
+    let evil = r#"{"schema":"olm.package","name":"x\u001b[31m\u009b1mred","defaultChannel":"\u0007"}"#;
+    let files = Files::new(&[("catalog.json", evil), ("other.json", "{}\n")]);
+    for arguments in [
+        &["catalog", "validate", "catalog.json"][..],
+        &["catalog", "list", "packages", "catalog.json"],
+        &["catalog", "diff", "other.json", "catalog.json"],
+        &["catalog", "graph", "catalog.json"],
+        &["search", "x", "--catalog", "catalog.json"],
+        &["show", "x\u{1b}[31m\u{9b}1mred", "--catalog", "catalog.json"],
+        &["resolve", "x\u{1b}[31m", "--catalog", "catalog.json"],
+    ] {
+        let run = olm(&files.path(""), arguments);
+        let said = run.stdout + &run.stderr;
+        assert!(!said.is_empty(), "{arguments:?}");
+        let command = said.chars().find(|letter| letter.is_control() && *letter != '\n');
+        assert_eq!(command, None, "{arguments:?}: {said:?}");
+    }
+}
+
+#[test]
 fn a_file_is_validated_as_a_directory_is() {
     let files = Files::new(&[("catalog.json", CATALOG)]);
     let run = olm(&files.path(""), &["catalog", "validate", "catalog.json"]);

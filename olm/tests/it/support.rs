@@ -52,6 +52,8 @@ pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_olm"));
     for variable in [
         "REGISTRY_AUTH_FILE",
+        "CONTAINERS_REGISTRIES_CONF",
+        "OLM_SIGNATURE_POLICY",
         "XDG_RUNTIME_DIR",
         "XDG_CONFIG_HOME",
         "DOCKER_CONFIG",

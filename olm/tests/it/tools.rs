@@ -267,6 +267,42 @@ fn t_2g_01_a_catalog_is_composed_of_others() {
 }
 
 #[test]
+fn a_token_is_sent_to_nobody_who_could_be_overheard() {
+    let files = Files::new(&[("token", "secret\n")]);
+    let run = olm(
+        &files.path(""),
+        &[
+            "catalog",
+            "render",
+            "http://127.0.0.1:9/catalogs/a",
+            "--token-file",
+            "token",
+        ],
+    );
+    assert!(run.status == 1 && run.stderr.contains("use https"), "{run:?}");
+}
+
+#[test]
+fn what_else_is_in_the_directory_of_a_composition_is_told_of() {
+    let files = Files::new(&[
+        (
+            "c.yaml",
+            "name: community.v2\nrepo: r.example/x\nreferences: [{name: foo, image: foo.json}]\n",
+        ),
+        ("foo.json", CATALOG),
+        ("community.v2/gone/index.json", ""),
+    ]);
+    let run = olm(&files.path(""), &["catalog", "build", "-f", "c.yaml"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("gone becomes part of the catalog") && !run.stderr.contains("foo becomes"),
+        "{}",
+        run.stderr
+    );
+    assert!(files.path("community.v2.tar").is_file(), "{}", run.stderr);
+}
+
+#[test]
 fn a_composition_names_plain_directories() {
     let files = Files::new(&[(
         "c.yaml",

@@ -5,7 +5,7 @@ use crate::check::label::{is_group, is_version};
 use crate::check::{BundleFacts, Checker, DeprecationFacts, Object, PackageFacts, Place, Rule};
 use crate::decode::{List, decode, decode_object};
 use crate::meta::Meta;
-use crate::package::Package;
+use crate::package::{Icon, Package};
 use crate::property::{self, Property};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
@@ -115,6 +115,9 @@ impl Checker {
                 "default channel must be set",
             );
         }
+        if let Some(fault) = package.icon.as_ref().and_then(Icon::fault) {
+            self.find(Rule::PackageIcon, object.clone(), Some(place.clone()), fault);
+        }
         self.check_properties(&package.properties, &object, &place);
         if self.packages.contains_key(&package.name) {
             let message = format!("duplicate package {}", quoted(&package.name));
@@ -162,6 +165,12 @@ impl Checker {
                     self.find(rule, object.clone(), Some(place.clone()), message);
                 }
                 Ok(()) => {}
+            }
+            let is_constraint = property.kind == property::TYPE_CONSTRAINT;
+            let check = self.constraints.filter(|_| is_constraint);
+            if let Some(problem) = check.and_then(|check| check(property)) {
+                let message = format!("property[{index}] of type {}: {problem}", quoted(&property.kind));
+                self.find(Rule::Constraint, object.clone(), Some(place.clone()), message);
             }
         }
     }

@@ -75,6 +75,8 @@ rules! {
     PackageName, "package-name", "2.21";
     /// The name of a package is an RFC 1123 label.
     PackageLabel, "package-label", "2.21";
+    /// The data of an icon are the image that its media type says.
+    PackageIcon, "package-icon", "2.21";
     /// A package is described once.
     PackageDuplicate, "package-duplicate", "2.07";
     /// A package has a default channel.
@@ -143,6 +145,8 @@ rules! {
     PackageRequired, "package-required", "2.43";
     /// A required API is a valid group, version and kind.
     GvkRequired, "gvk-required", "2.44";
+    /// A constraint is one, and no longer than it may be.
+    Constraint, "constraint", "3.60";
     /// Deprecations belong to a package of the catalog.
     DeprecationPackage, "deprecation-package", "2.50";
     /// A package has its deprecations in one blob.
@@ -161,7 +165,7 @@ impl Rule {
     /// How bad it is to break the rule.
     pub fn severity(self) -> Severity {
         match self {
-            Self::DeprecationEmpty => Severity::Warning,
+            Self::DeprecationEmpty | Self::PackageIcon => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -188,6 +192,10 @@ impl Rule {
             Self::EntrySkipRange | Self::PackageRequired => {
                 "write a range such as `>=1.0.0 <2.0.0`: blanks between its parts, no commas, full versions"
             }
+            Self::Constraint => {
+                "a constraint has exactly one of all, any, not, cel, package and gvk; no cluster installs a bundle with another one"
+            }
+            Self::PackageIcon => "`olm catalog init --icon FILE` writes an icon with its media type",
             Self::VersionDuplicate => "give each bundle of a package its own version",
             Self::PackageDuplicate | Self::BundleDuplicate | Self::ChannelDuplicate => {
                 "remove one of them; a directory copied into another one takes its blobs with it"

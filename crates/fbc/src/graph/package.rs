@@ -23,6 +23,8 @@ pub struct PackageGraph {
     pub deprecated: Option<String>,
     /// The channels: the default channel first, the others by name.
     pub channels: Vec<ChannelGraph>,
+    /// How many channels are left out because they would make the graph larger than was asked for.
+    pub omitted: usize,
 }
 
 /// The update graph of one channel.
@@ -104,6 +106,12 @@ pub struct Edge {
 impl PackageGraph {
     /// The graph of a package of the catalog; `None` when nothing in the catalog belongs to it.
     pub fn new(catalog: &Catalog, package: &str) -> Option<Self> {
+        Self::within(catalog, package, usize::MAX)
+    }
+
+    /// Like [`PackageGraph::new`], with no more than `most` bundles and updates in all channels together. The channel that
+    /// does not fit any more is left out, and so are those after it.
+    pub fn within(catalog: &Catalog, package: &str, most: usize) -> Option<Self> {
         let described = catalog.packages.iter().find(|found| found.name == package);
         let mut channels: Vec<&Channel> = catalog
             .channels
@@ -133,13 +141,21 @@ impl PackageGraph {
             })
             .collect();
         let known = Known { versions, deprecated };
+        let (all, mut left) = (channels.len(), most);
+        let mut graphs = Vec::new();
+        for channel in channels {
+            let graph = known.channel(channel, channel.name == default_channel);
+            let Some(rest) = left.checked_sub(graph.nodes.len() + graph.edges.len()) else {
+                break;
+            };
+            left = rest;
+            graphs.push(graph);
+        }
         Some(Self {
             package: package.to_owned(),
             deprecated: known.why(SCHEMA_PACKAGE, ""),
-            channels: channels
-                .into_iter()
-                .map(|channel| known.channel(channel, channel.name == default_channel))
-                .collect(),
+            omitted: all - graphs.len(),
+            channels: graphs,
         })
     }
 
@@ -370,6 +386,25 @@ mod tests {
     #[test]
     fn what_never_arrives_at_the_head_is_a_dead_end() {
         check("1 2>1 4 3", "4hu 3hud 2hd 1d 1-replaces>2");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_counted() {
+        let mut catalog = Catalog::default();
+        let text = "schema: olm.package\nname: p\ndefaultChannel: b\n---\nschema: olm.channel\npackage: p\nname: a\n\
+                    entries: [{name: x}]\n---\nschema: olm.channel\npackage: p\nname: b\n\
+                    entries: [{name: x}, {name: z, replaces: x}]\n";
+        catalog
+            .load(text.as_bytes(), &limits())
+            .expect("the catalog loads");
+        let names = |most| {
+            let graph = PackageGraph::within(&catalog, "p", most).expect("the package is there");
+            let names: Vec<String> = graph.channels.into_iter().map(|channel| channel.name).collect();
+            (names.join(" "), graph.omitted)
+        };
+        for (most, expected, omitted) in [(4, "b a", 0), (3, "b", 1), (2, "", 2)] {
+            assert_eq!(names(most), (expected.to_owned(), omitted), "{most}");
+        }
     }
 
     #[test]

@@ -156,11 +156,21 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
         "kind of key is not supported",
     );
-    check(
-        &signed(json!({ "fulcio": {} })),
-        "`fulcio` of `sigstoreSigned` is not supported",
-    );
-    check(&signed(json!({ "rekorPublicKeyPath": "/x" })), "is not supported");
+    for unchecked in [
+        "fulcio",
+        "pki",
+        "rekorPublicKeyPath",
+        "rekorPublicKeyPaths",
+        "rekorPublicKeyData",
+        "rekorPublicKeyDatas",
+    ] {
+        check(
+            &signed(json!({ "keyPath": "/key", unchecked: {} })),
+            &format!(
+                "`{unchecked}` of `sigstoreSigned` is not supported; signatures are checked by key alone"
+            ),
+        );
+    }
     check(
         &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
         "unknown identity",

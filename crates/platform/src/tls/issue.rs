@@ -120,7 +120,8 @@ pub fn plan(issued: Option<&Issued>, names: &[String], lifetimes: Lifetimes, tod
     }
 }
 
-fn due(expires: Date, days_before: i64, today: Date) -> bool {
+/// Whether the last days, so many of them, have begun.
+pub(super) fn due(expires: Date, days_before: i64, today: Date) -> bool {
     expires.saturating_sub(days_before.days()) <= today
 }
 

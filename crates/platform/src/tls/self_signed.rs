@@ -2,6 +2,7 @@
 //! kept in a Secret that all replicas share, the authority's public part in a ConfigMap for those who connect.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,21 @@ use tokio_util::sync::CancellationToken;
 
 pub use super::issue::CA;
 use super::issue::{Issued, Lifetimes, Renew, issue, plan};
-use super::{ReloadingCertificate, TlsError};
+use super::{ReloadingCertificate, TlsError, kept};
 
 const LIFETIMES: Lifetimes = Lifetimes::SHORT;
 const LOOK_EVERY: Duration = Duration::from_mins(10);
+
+/// How long after a failure the Secret is looked at again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// A certificate that is served, and what is known of it.
+pub struct Loaded {
+    /// The certificate.
+    pub certificate: Arc<ReloadingCertificate>,
+    serving: String,
+    is_copy: bool,
+}
 
 /// Where the certificate is kept and which names it is for.
 #[derive(Clone)]
@@ -33,37 +45,72 @@ pub struct SelfSigned {
     pub config_map: String,
     /// The names clients connect to, the first also the common name.
     pub dns_names: Vec<String>,
+    /// A file for a copy of the certificate and its key, so that a restart need not wait for the API server.
+    pub copy: Option<PathBuf>,
 }
 
 impl SelfSigned {
-    /// Takes the certificate from the Secret, or makes it. Replicas that do so at the same time end with the same one.
+    /// Takes the certificate from the copy or from the Secret, or makes it. Replicas that do so at the same time end with
+    /// the same one.
     ///
     /// # Errors
     /// When the Secret or ConfigMap cannot be read or written, or the certificate cannot be made.
-    pub async fn load(&self) -> Result<Arc<ReloadingCertificate>, TlsError> {
-        let stored = self.ensure(today()).await?;
+    pub async fn load(&self) -> Result<Loaded, TlsError> {
+        let today = today();
+        let copy = self
+            .copy
+            .as_deref()
+            .and_then(|path| kept::read(path, &self.dns_names, LIFETIMES, today));
+        if let Some(copy) = copy
+            && let Ok(certificate) =
+                ReloadingCertificate::new(copy.certificate.as_bytes(), copy.key.as_bytes(), "copy")
+        {
+            return Ok(Loaded {
+                certificate: Arc::new(certificate),
+                serving: copy.certificate,
+                is_copy: true,
+            });
+        }
+        let stored = self.ensure(today).await?;
+        self.keep(&stored);
         let certificate = ReloadingCertificate::new(
             stored.certificate().as_bytes(),
             stored.key().as_bytes(),
             &self.object(),
         )?;
-        Ok(Arc::new(certificate))
+        Ok(Loaded {
+            certificate: Arc::new(certificate),
+            serving: stored.certificate().to_owned(),
+            is_copy: false,
+        })
     }
 
-    /// Renews in time, and serves what another replica renewed, until told to stop.
-    pub async fn watch(self, certificate: Arc<ReloadingCertificate>, stop: CancellationToken) {
-        let mut serving = None;
+    /// Renews in time, and serves what another replica renewed, until told to stop. What came from the copy is held
+    /// against the Secret at once.
+    pub async fn watch(self, loaded: Loaded, stop: CancellationToken) {
+        let Loaded {
+            certificate,
+            mut serving,
+            is_copy,
+        } = loaded;
+        let mut wait = if is_copy { Duration::ZERO } else { LOOK_EVERY };
         loop {
-            tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(LOOK_EVERY) => {} }
-            let renewed = match self.ensure(today()).await {
-                Ok(stored) if serving.as_deref() == Some(stored.certificate()) => continue,
-                Ok(stored) => certificate
-                    .replace(
-                        stored.certificate().as_bytes(),
-                        stored.key().as_bytes(),
-                        &self.object(),
-                    )
-                    .map(|()| serving = Some(stored.certificate().to_owned())),
+            tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(wait) => {} }
+            let looked = self.ensure(today()).await;
+            // Clients may not trust a copy that the Secret no longer holds: that is not left for long.
+            wait = if looked.is_err() { RETRY } else { LOOK_EVERY };
+            let renewed = match looked {
+                Ok(stored) if serving == stored.certificate() => continue,
+                Ok(stored) => {
+                    self.keep(&stored);
+                    certificate
+                        .replace(
+                            stored.certificate().as_bytes(),
+                            stored.key().as_bytes(),
+                            &self.object(),
+                        )
+                        .map(|()| stored.certificate().clone_into(&mut serving))
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = renewed {
@@ -72,6 +119,14 @@ impl SelfSigned {
                     "cannot look after the serving certificate; will try again"
                 );
             }
+        }
+    }
+
+    /// Keeps a copy. Without one the next start is slower, and nothing else.
+    fn keep(&self, stored: &Issued) {
+        let Some(path) = &self.copy else { return };
+        if let Err(error) = kept::write(path, stored, &self.dns_names) {
+            tracing::warn!(file = %path.display(), %error, "cannot keep a copy of the serving certificate");
         }
     }
 

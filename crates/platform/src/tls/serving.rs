@@ -30,7 +30,8 @@ pub async fn serving_certificate(
         shutdown.spawn(TASK, watch);
         return Ok(certificate);
     }
-    let certificate = own.load().await?;
-    shutdown.spawn(TASK, own.watch(Arc::clone(&certificate), shutdown.token()));
+    let loaded = own.load().await?;
+    let certificate = Arc::clone(&loaded.certificate);
+    shutdown.spawn(TASK, own.watch(loaded, shutdown.token()));
     Ok(certificate)
 }

@@ -2,9 +2,12 @@
 
 use std::io;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
+use olm_fbc::graph::{PackageGraph, svg};
+use olm_fbc::property::TYPE_PACKAGE;
 use olm_fbc::{
-    Bundle, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE,
+    Bundle, Catalog, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
+    SCHEMA_PACKAGE,
 };
 use serde_json::Value;
 
@@ -17,6 +20,8 @@ use crate::store::Snapshot;
 /// Bundles that are shown, and bytes that are read for it.
 const BUNDLES: usize = 1_000;
 const BYTES: u64 = 32 << 20;
+/// Bundles and updates that the picture of the update graph shows.
+const DRAWN: usize = 10_000;
 /// The largest icon that is shown, in letters of its base64 form.
 const ICON: usize = 256 << 10;
 
@@ -25,8 +30,8 @@ const ICON: usize = 256 << 10;
 pub(crate) struct Package {
     catalog: String,
     definition: olm_fbc::Package,
-    channels: Vec<Channel>,
-    deprecations: Vec<Deprecations>,
+    /// What its update graph follows from. The bundles have no properties but package and version.
+    parts: Catalog,
     bundles: Vec<Row>,
     omitted: bool,
     metadata: CsvMetadata,
@@ -82,13 +87,18 @@ impl Package {
             definition,
             ..Self::default()
         };
+        read.parts.packages.push(olm_fbc::Package {
+            name: read.definition.name.clone(),
+            default_channel: read.definition.default_channel.clone(),
+            ..olm_fbc::Package::default()
+        });
         let channels = first(SCHEMA_CHANNEL, Some(name), None)?;
-        read.channels = channels
+        read.parts.channels = channels
             .iter()
             .filter_map(|line| Channel::from_json(line).ok())
             .collect();
         let deprecations = first(SCHEMA_DEPRECATIONS, Some(name), None)?;
-        read.deprecations = deprecations
+        read.parts.deprecations = deprecations
             .iter()
             .filter_map(|line| Deprecations::from_json(line).ok())
             .collect();
@@ -122,10 +132,11 @@ impl Package {
                 self.permissions = permissions(&bundle);
             }
             self.bundles.push(Row {
-                name: bundle.name,
+                name: bundle.name.clone(),
                 version,
-                image: bundle.image,
+                image: bundle.image.clone(),
             });
+            self.parts.bundles.push(light(bundle));
         }
         self.bundles.sort_by(|a, b| match (&a.version, &b.version) {
             (Some(a), Some(b)) => b.compare(a),
@@ -136,7 +147,7 @@ impl Package {
 
     /// Why this is deprecated: the package without a name, one of its channels or bundles with one.
     fn deprecated(&self, schema: &str, name: Option<&str>) -> Option<&str> {
-        let entries = self.deprecations.iter().flat_map(|d| d.entries.iter());
+        let entries = self.parts.deprecations.iter().flat_map(|d| d.entries.iter());
         let mut of = entries.filter(|entry| {
             let named = Some(entry.reference.name.as_str()).filter(|name| !name.is_empty());
             entry.reference.schema == schema && named == name
@@ -181,6 +192,39 @@ impl Package {
             label = olm_api::names::label::METADATA_NAME,
             catalog = quoted(&self.catalog),
         )
+    }
+}
+
+/// A bundle without what makes it large.
+fn light(bundle: Bundle) -> Bundle {
+    let properties = bundle.properties.into_vec().into_iter();
+    let named: Vec<_> = properties
+        .filter(|property| property.kind == TYPE_PACKAGE)
+        .collect();
+    Bundle {
+        name: bundle.name,
+        package: bundle.package,
+        properties: named.into(),
+        ..Bundle::default()
+    }
+}
+
+/// The picture of the update graph.
+fn graph(of: &Package) -> Markup {
+    let Some(graph) = PackageGraph::within(&of.parts, &of.definition.name, DRAWN) else {
+        return html! {};
+    };
+    html! {
+        section {
+            h2 { "Updates" }
+            @if !graph.channels.is_empty() {
+                // The picture escapes what it shows.
+                div class="graph" { (PreEscaped(svg(&graph))) }
+            }
+            @if graph.omitted > 0 {
+                p { (graph.omitted) " channels are too large to be drawn here; " code { "olm catalog graph" } " draws them." }
+            }
+        }
     }
 }
 
@@ -247,7 +291,7 @@ pub(crate) fn package(of: &Package) -> Markup {
         section {
             h2 { "Channels" }
             ul {
-                @for channel in &of.channels {
+                @for channel in &of.parts.channels {
                     li {
                         (channel.name)
                         @if channel.name == of.definition.default_channel { " (default)" }
@@ -259,6 +303,7 @@ pub(crate) fn package(of: &Package) -> Markup {
                 }
             }
         }
+        (graph(of))
         section {
             h2 { "Versions" }
             table {
@@ -284,6 +329,7 @@ pub(crate) fn package(of: &Package) -> Markup {
 
 fn version(of: &Package, row: &Row) -> Markup {
     let channels = of
+        .parts
         .channels
         .iter()
         .filter(|channel| channel.entries.iter().any(|entry| entry.name == row.name));

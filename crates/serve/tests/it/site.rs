@@ -89,6 +89,11 @@ async fn the_page_of_a_package_says_how_to_install_it() {
         "<td>2.0.0</td>",
         "kind: ClusterExtension",
         "packageName: &quot;db&quot;",
+        "<div class=\"graph\"><svg",
+        "<title>Updates of db</title>",
+        ">2.0.0 (head)</text>",
+        ">db.v1 (no bundle)</text>",
+        "<title>replaces</title>",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

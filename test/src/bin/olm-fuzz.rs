@@ -1,13 +1,11 @@
 //! One program for all targets: `OLM_FUZZ_TARGET` says which. See `make fuzz`.
 #![no_main]
-
-#[path = "../../src/fuzz.rs"]
-mod targets;
+#![expect(clippy::panic, reason = "without a target there is nothing to run")]
 
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use targets::{TARGETS, Target};
+use olm_test::fuzz::{TARGETS, Target};
 
 fn target() -> Target {
     let name = std::env::var("OLM_FUZZ_TARGET").unwrap_or_default();
