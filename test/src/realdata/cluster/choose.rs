@@ -23,8 +23,6 @@ pub(super) struct Bundle {
     pub(super) objects: Vec<Value>,
     mode: InstallMode,
     minimum: Option<String>,
-    /// Kinds that the cluster itself has to serve.
-    native: Vec<GroupVersionKind>,
 }
 
 /// A package with the bundles to install one after the other.
@@ -160,10 +158,6 @@ fn candidate(files: BundleFiles) -> Result<(String, Bundle), String> {
     .into_iter()
     .find(|mode| bundle.csv().install_modes().contains(*mode))
     .unwrap_or(InstallMode::AllNamespaces);
-    let native = bundle.csv().spec.native_apis.iter();
-    let native = native
-        .map(|api| GroupVersionKind::gvk(&api.group, &api.version, &api.kind))
-        .collect();
     let namespace = namespace(&package);
     let prepared = render(&files, mode, &namespace)?;
     Ok((
@@ -174,7 +168,6 @@ fn candidate(files: BundleFiles) -> Result<(String, Bundle), String> {
             objects: prepared.rendered.into_objects(),
             mode,
             minimum: minimum_version(&files),
-            native,
             files,
         },
     ))
@@ -323,13 +316,6 @@ fn unfit(
     {
         return Ok(Some("wants a newer Kubernetes".to_owned()));
     }
-    if bundle
-        .native
-        .iter()
-        .any(|kind| discovery.resolve_gvk(kind).is_none())
-    {
-        return Ok(Some("needs an API that the cluster does not serve".to_owned()));
-    }
     if bundle.objects.is_empty() {
         return Ok(Some("has no objects".to_owned()));
     }
@@ -391,7 +377,6 @@ mod tests {
             objects,
             mode: InstallMode::OwnNamespace,
             minimum: None,
-            native: Vec::new(),
         }
     }
 
