@@ -15,6 +15,8 @@ use crate::tree::{Node, Resolved, Tree};
 const DIRECTORIES: [&str; 2] = ["manifests", "metadata"];
 /// Names the format of cached files; other formats are fetched anew.
 const MAGIC: &[u8] = b"olm-bundle-2\n";
+/// Letters of the digest that follows.
+const DIGEST_LENGTH: usize = 64;
 
 /// What a bundle image holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,8 @@ impl Bundle {
         Selection::Below(DIRECTORIES.map(str::to_owned).to_vec())
     }
 
-    /// Takes labels and files from an unpacked image that is held in memory.
+    /// Takes labels and files from an unpacked image that is held in memory. Unpacking has counted each link as the file
+    /// that it leads to.
     pub fn from_tree(labels: BTreeMap<String, String>, tree: &Tree) -> Self {
         let mut bundle = Self {
             labels,
@@ -102,9 +105,9 @@ impl BundleStore {
         .flatten()
     }
 
-    pub(crate) async fn save(&self, digest: &Digest, bundle: &Bundle) -> io::Result<()> {
-        let (directory, path, bytes) = (self.directory.clone(), self.path(digest), encode(bundle));
-        tokio::task::spawn_blocking(move || write_durably(&directory, &path, &bytes))
+    pub(crate) async fn save(&self, digest: &Digest, bundle: Bundle) -> io::Result<()> {
+        let (directory, path) = (self.directory.clone(), self.path(digest));
+        tokio::task::spawn_blocking(move || write_durably(&directory, &path, &encode(&bundle)))
             .await
             .map_err(io::Error::other)?
     }
@@ -145,40 +148,43 @@ fn write_durably(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
 /// The format: a magic line, the digest of what follows, then four lists, each with its length, of labels, the artifact
 /// type (none or one), directories and files; every text and every file has its length before it.
 fn encode(bundle: &Bundle) -> Vec<u8> {
-    let mut body = Vec::new();
+    let mut text = MAGIC.to_vec();
+    text.extend_from_slice(&[0; DIGEST_LENGTH]);
+    let start = text.len();
+    let body = &mut text;
     let number = |body: &mut Vec<u8>, value: usize| body.extend_from_slice(&(value as u64).to_le_bytes());
     let bytes = |body: &mut Vec<u8>, value: &[u8]| {
         number(body, value.len());
         body.extend_from_slice(value);
     };
-    number(&mut body, bundle.labels.len());
+    number(body, bundle.labels.len());
     for (key, value) in &bundle.labels {
-        bytes(&mut body, key.as_bytes());
-        bytes(&mut body, value.as_bytes());
+        bytes(body, key.as_bytes());
+        bytes(body, value.as_bytes());
     }
-    number(&mut body, bundle.artifact_type.iter().len());
+    number(body, bundle.artifact_type.iter().len());
     if let Some(artifact_type) = &bundle.artifact_type {
-        bytes(&mut body, artifact_type.as_bytes());
+        bytes(body, artifact_type.as_bytes());
     }
-    number(&mut body, bundle.directories.len());
+    number(body, bundle.directories.len());
     for path in &bundle.directories {
-        bytes(&mut body, path.as_bytes());
+        bytes(body, path.as_bytes());
     }
-    number(&mut body, bundle.files.len());
+    number(body, bundle.files.len());
     for (path, content) in &bundle.files {
-        bytes(&mut body, path.as_bytes());
-        bytes(&mut body, content);
+        bytes(body, path.as_bytes());
+        bytes(body, content);
     }
     let mut hasher = Hasher::sha256();
-    hasher.update(&body);
-    let mut text = MAGIC.to_vec();
-    text.extend_from_slice(hasher.finish().hex().as_bytes());
-    text.extend_from_slice(&body);
+    hasher.update(text.get(start..).unwrap_or_default());
+    if let Some(place) = text.get_mut(MAGIC.len()..start) {
+        place.copy_from_slice(hasher.finish().hex().as_bytes());
+    }
     text
 }
 
 fn decode(text: &[u8]) -> Option<Bundle> {
-    let (digest, body) = text.strip_prefix(MAGIC)?.split_at_checked(64)?;
+    let (digest, body) = text.strip_prefix(MAGIC)?.split_at_checked(DIGEST_LENGTH)?;
     if Digest::of(body).hex().as_bytes() != digest {
         return None;
     }
@@ -240,8 +246,8 @@ mod tests {
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         assert_eq!(store.load(&one, &Limits::bundle()).await, None);
         assert_eq!(store.prune(&BTreeSet::new()).await.unwrap(), 0);
-        store.save(&one, &sample()).await.unwrap();
-        store.save(&two, &sample()).await.unwrap();
+        store.save(&one, sample()).await.unwrap();
+        store.save(&two, sample()).await.unwrap();
         assert_eq!(store.load(&one, &Limits::bundle()).await, Some(sample()));
 
         let text = std::fs::read(store.path(&one)).unwrap();

@@ -1,21 +1,29 @@
 //! Layers: decompression, tar entries, whiteouts, and the limits that hold for all of them.
 
+mod error;
+mod extensions;
+mod stream;
+
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
+use std::time::Instant;
 
 use tar::EntryType;
 
+pub use error::LayerError;
+use error::{escape, shorten};
+use extensions::Extensions;
+use stream::{Compression, Meter, Trip};
+
 use crate::limits::{Limits, RATIO_FREE_BYTES};
-use crate::tree::{Node, Sink, Storage, Tree, clean, is_within, join, path_of, split_last};
+use crate::tree::{Node, Resolved, Sink, Storage, Tree, clean, is_within, join, path_of, split_last};
 
 /// The name that hides a sibling of lower layers starts so.
 const WHITEOUT: &str = ".wh.";
 /// The entry that hides everything of lower layers in its directory.
 const OPAQUE: &str = ".wh..wh..opq";
-/// The most bytes of an extension header (long names, PAX records).
-const EXTENSION_BYTES: u64 = 1 << 20;
 /// How many bytes tell one compression from another.
 const MAGIC_BYTES: u64 = 6;
 /// The largest window of a zstd frame, as a power of two; a decoder must hold it in memory.
@@ -30,107 +38,6 @@ pub enum Selection {
     Below(Vec<String>),
 }
 
-/// Why a layer cannot be unpacked.
-#[derive(Debug, thiserror::Error)]
-pub enum LayerError {
-    /// The bytes are no tar archive, or a broken or truncated one.
-    #[error("corrupt or truncated layer")]
-    Corrupt(#[source] io::Error),
-    /// A compression that is not supported.
-    #[error("the layer is compressed with {0}, which is not supported")]
-    Compression(&'static str),
-    /// Bytes of files could not be stored.
-    #[error("cannot store the content of `{path}`")]
-    Store {
-        /// The path in the image.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// More entries than [`Limits::entries`].
-    #[error("the image has more than {limit} entries")]
-    Entries {
-        /// The limit.
-        limit: u64,
-    },
-    /// More bytes than [`Limits::unpacked_bytes`].
-    #[error("the image unpacks to more than {limit} bytes")]
-    UnpackedBytes {
-        /// The limit.
-        limit: u64,
-    },
-    /// More bytes than [`Limits::kept_bytes`].
-    #[error("the files to keep are larger than {limit} bytes together")]
-    KeptBytes {
-        /// The limit.
-        limit: u64,
-    },
-    /// A file larger than [`Limits::file_bytes`].
-    #[error("file `{path}` is larger than {limit} bytes")]
-    FileBytes {
-        /// The path in the image.
-        path: String,
-        /// The limit.
-        limit: u64,
-    },
-    /// Longer paths together than [`Limits::paths_bytes`].
-    #[error("the paths of the files to keep have more than {limit} bytes together")]
-    PathsBytes {
-        /// The limit.
-        limit: u64,
-    },
-    /// A layer that grows more than [`Limits::ratio`] times.
-    #[error("a layer unpacks to more than {limit} times its compressed size")]
-    Ratio {
-        /// The limit.
-        limit: u64,
-    },
-    /// A path below more directories than [`Limits::depth`].
-    #[error("path `{path}` is deeper than {limit} directories")]
-    Depth {
-        /// The path in the image, shortened.
-        path: String,
-        /// The limit.
-        limit: usize,
-    },
-    /// A path component longer than [`Limits::name_bytes`].
-    #[error("a name in `{path}` is longer than {limit} bytes")]
-    Name {
-        /// The path in the image, shortened.
-        path: String,
-        /// The limit.
-        limit: usize,
-    },
-    /// A path longer than [`Limits::path_bytes`].
-    #[error("path `{path}` is longer than {limit} bytes")]
-    Path {
-        /// The path in the image, shortened.
-        path: String,
-        /// The limit.
-        limit: usize,
-    },
-    /// A path that leaves the image, is not UTF-8 or holds a NUL.
-    #[error("path `{path}` is not allowed")]
-    Escape {
-        /// The path in the image, shortened.
-        path: String,
-    },
-    /// A hard link to something that is not among the files to keep.
-    #[error("hard link `{path}` leads to `{target}`, which is not there")]
-    HardLink {
-        /// The path in the image, shortened.
-        path: String,
-        /// Where it leads, shortened.
-        target: String,
-    },
-    /// A device, a pipe or another kind of entry that no catalog or bundle holds.
-    #[error("`{path}` is no file, directory or link")]
-    Kind {
-        /// The path in the image, shortened.
-        path: String,
-    },
-}
-
 /// Applies layers, lowest first, to a tree.
 pub(crate) struct Unpacker {
     tree: Tree,
@@ -140,11 +47,18 @@ pub(crate) struct Unpacker {
     entries: u64,
     unpacked: u64,
     kept: u64,
-    /// Bytes of the paths that were put into the tree.
+    /// Bytes of the paths and targets of links that were put into the tree.
     paths: u64,
     layer: usize,
     /// The layer each kept path was last written by: a whiteout hides lower layers only.
     written: HashMap<String, usize>,
+    /// What this layer has hidden below; nothing of lower layers can come back there, and looking again would cost as
+    /// much as the first time.
+    hidden: HashSet<String>,
+    began: Instant,
+    /// Paths that were looked at to hide what is below others.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl Unpacker {
@@ -173,10 +87,16 @@ impl Unpacker {
             paths: 0,
             layer: 0,
             written: HashMap::new(),
+            hidden: HashSet::new(),
+            began: Instant::now(),
+            #[cfg(test)]
+            looked_at: 0,
         })
     }
 
+    /// The tree. Looks at every link, so it may take a while.
     pub(crate) fn finish(mut self) -> Result<Tree, LayerError> {
+        self.check_links()?;
         self.sink.finish().map_err(|source| LayerError::Store {
             path: "(spool)".to_owned(),
             source,
@@ -187,6 +107,7 @@ impl Unpacker {
     /// Applies the next layer and reads it to its end. `compressed` is its size as transferred, in bytes.
     pub(crate) fn apply(&mut self, mut reader: impl BufRead, compressed: u64) -> Result<(), LayerError> {
         self.layer += 1;
+        self.hidden.clear();
         let mut start = Vec::new();
         reader
             .by_ref()
@@ -249,6 +170,7 @@ impl Unpacker {
                     limit: self.limits.entries,
                 });
             }
+            self.check_time()?;
             if extensions.take(&mut entry)? {
                 continue;
             }
@@ -317,6 +239,7 @@ impl Unpacker {
                 if target.len() > self.limits.path_bytes || target.contains('\0') {
                     return Err(escape(&path_of(&key)));
                 }
+                self.charge(&target)?;
                 self.replace(&key, Node::Link(target));
             }
             EntryType::Link => {
@@ -425,18 +348,24 @@ impl Unpacker {
         let mut directory = String::new();
         for component in parent.split('\0').filter(|component| !component.is_empty()) {
             directory = join(&directory, component);
-            if self.is_wanted(&directory) && !matches!(self.tree.get(&directory), Some(Node::Directory)) {
+            if !self.is_wanted(&directory) {
+                continue;
+            }
+            if !matches!(self.tree.get(&directory), Some(Node::Directory)) {
                 self.charge(&directory)?;
                 self.tree.insert(directory.clone(), Node::Directory);
+            }
+            // Whoever writes below a directory has it, so that a whiteout in the same layer leaves it.
+            if self.written.get(&directory) != Some(&self.layer) {
                 self.written.insert(directory.clone(), self.layer);
             }
         }
         Ok(Some(key))
     }
 
-    /// Counts a path that goes into the tree: parents that no entry names cost memory too.
-    fn charge(&mut self, key: &str) -> Result<(), LayerError> {
-        self.paths += key.len() as u64;
+    /// Counts a path or a link's target that goes into the tree: parents that no entry names cost memory too.
+    fn charge(&mut self, path: &str) -> Result<(), LayerError> {
+        self.paths += path.len() as u64;
         if self.paths > self.limits.paths_bytes {
             return Err(LayerError::PathsBytes {
                 limit: self.limits.paths_bytes,
@@ -464,143 +393,61 @@ impl Unpacker {
 
     /// Removes what lower layers put below a path.
     fn hide_below(&mut self, key: &str) {
-        for below in self.tree.keys_below(key) {
+        if self.hidden.contains(key) {
+            return;
+        }
+        let below = self.tree.keys_below(key);
+        if below.is_empty() {
+            // Not worth a note: paths that lead nowhere are as many as an archive likes.
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.looked_at += below.len();
+        }
+        for below in below {
             if self.written.get(&below).is_some_and(|layer| *layer < self.layer) {
                 self.tree.remove(&below);
                 self.written.remove(&below);
             }
         }
+        self.hidden.insert(key.to_owned());
     }
-}
 
-/// What extension headers say about the entry that follows them.
-#[derive(Default)]
-struct Extensions {
-    path: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    size: Option<u64>,
-}
+    /// Whoever waits for the tree has given up by then, but cannot stop a thread.
+    fn check_time(&self) -> Result<(), LayerError> {
+        if self.began.elapsed() <= self.limits.time {
+            return Ok(());
+        }
+        Err(LayerError::Time {
+            seconds: self.limits.time.as_secs(),
+        })
+    }
 
-impl Extensions {
-    /// Takes an entry that only describes the next one. Says whether it was one.
-    fn take<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<bool, LayerError> {
-        match entry.header().entry_type() {
-            EntryType::GNULongName => self.path = Some(read_name(entry)?),
-            EntryType::GNULongLink => self.link = Some(read_name(entry)?),
-            EntryType::XHeader => {
-                let bytes = read_extension(entry)?;
-                for record in tar::PaxExtensions::new(&bytes) {
-                    let record = record.map_err(LayerError::Corrupt)?;
-                    match record.key_bytes() {
-                        b"path" => self.path = Some(record.value_bytes().to_vec()),
-                        b"linkpath" => self.link = Some(record.value_bytes().to_vec()),
-                        b"size" => {
-                            let size = record.value().ok().and_then(|text| text.parse().ok());
-                            self.size = Some(size.ok_or_else(|| {
-                                LayerError::Corrupt(io::Error::other("a size is no number"))
-                            })?);
-                        }
-                        _ => {}
+    /// Readers make a file of each link, so a small image could become as large as it likes.
+    fn check_links(&self) -> Result<(), LayerError> {
+        let mut bytes: u64 = 0;
+        for (path, node) in self.tree.entries() {
+            let content = match node {
+                Node::Directory => continue,
+                Node::File(content) => content,
+                Node::Link(_) => {
+                    self.check_time()?;
+                    match self.tree.resolve(&path) {
+                        Resolved::File(content) => content,
+                        Resolved::Directory | Resolved::Missing => continue,
                     }
                 }
+            };
+            bytes = bytes.saturating_add(content.len());
+            if bytes > self.limits.kept_bytes {
+                return Err(LayerError::LinkedBytes {
+                    limit: self.limits.kept_bytes,
+                });
             }
-            _ => return Ok(false),
         }
-        Ok(true)
+        Ok(())
     }
-}
-
-fn read_name<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, LayerError> {
-    let mut bytes = read_extension(entry)?;
-    while bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    Ok(bytes)
-}
-
-fn read_extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, LayerError> {
-    if entry.size() > EXTENSION_BYTES {
-        return Err(LayerError::Corrupt(io::Error::other(
-            "an extension header is too long",
-        )));
-    }
-    let mut bytes = Vec::new();
-    entry
-        .take(EXTENSION_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(LayerError::Corrupt)?;
-    Ok(bytes)
-}
-
-/// Why the meter stopped the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trip {
-    Ratio,
-    Size,
-}
-
-/// Counts decompressed bytes and stops when there are too many.
-struct Meter<R> {
-    inner: R,
-    read: u64,
-    by_ratio: u64,
-    by_size: u64,
-    tripped: Rc<Cell<Option<Trip>>>,
-}
-
-impl<R: Read> Read for Meter<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.read += read as u64;
-        let trip = if self.read > self.by_size {
-            Trip::Size
-        } else if self.read > self.by_ratio {
-            Trip::Ratio
-        } else {
-            return Ok(read);
-        };
-        self.tripped.set(Some(trip));
-        Err(io::Error::other("limit"))
-    }
-}
-
-/// The compression of a layer, by its first bytes: media types are wrong too often.
-enum Compression {
-    None,
-    Gzip,
-    Zstd,
-    Unsupported(&'static str),
-}
-
-impl Compression {
-    const fn of(start: &[u8]) -> Self {
-        match start {
-            [0x1f, 0x8b, ..] => Self::Gzip,
-            // A frame, or a skippable frame before it.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
-            [b'B', b'Z', b'h', ..] => Self::Unsupported("bzip2"),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Unsupported("xz"),
-            _ => Self::None,
-        }
-    }
-}
-
-fn escape(path: &str) -> LayerError {
-    LayerError::Escape { path: shorten(path) }
-}
-
-/// A path for a message: without control characters, and not longer than a line.
-fn shorten(path: &str) -> String {
-    path.chars()
-        .map(|character| {
-            if character.is_control() {
-                '\u{fffd}'
-            } else {
-                character
-            }
-        })
-        .take(120)
-        .collect()
 }
 
 #[cfg(test)]

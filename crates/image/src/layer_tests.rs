@@ -466,7 +466,7 @@ fn extension_headers_name_the_next_entry_and_are_bounded() {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(EntryType::GNULongName);
     header.set_path("x").unwrap();
-    header.set_size(EXTENSION_BYTES + 1);
+    header.set_size(extensions::EXTENSION_BYTES + 1);
     header.set_cksum();
     let layer = [header.as_bytes().as_slice(), &vec![b'a'; 2 << 20]].concat();
     match unpack_with(&[layer], &Selection::Everything, &Limits::bundle()) {
@@ -488,4 +488,88 @@ proptest::proptest! {
         layer[position] ^= value;
         let _ = unpack_with(&[layer], &Selection::Everything, &Limits::bundle());
     }
+}
+
+#[test]
+fn links_count_as_the_files_they_lead_to() {
+    let limits = Limits {
+        kept_bytes: 1000,
+        ..Limits::bundle()
+    };
+    let text = "x".repeat(300);
+    let check = |links: &[Item<'_>], expected: Option<&str>| {
+        let items: Vec<_> = [File("a", &text)]
+            .into_iter()
+            .chain(links.iter().copied())
+            .collect();
+        let found = unpack_with(&[tar_of(&items)], &Selection::Everything, &limits);
+        assert_eq!(
+            found.err().map(|error| error.to_string()).as_deref(),
+            expected,
+            "{} links",
+            links.len()
+        );
+    };
+    let too_large = Some("the files to keep and the links to them are larger than 1000 bytes together");
+    check(&[Sym("b", "a"), Sym("c", "b")], None);
+    check(&[Sym("b", "a"), Sym("c", "/a"), Sym("d", "b")], too_large);
+    check(&[Hard("b", "a"), Hard("c", "a")], None);
+    check(&[Hard("b", "a"), Hard("c", "a"), Hard("d", "b")], too_large);
+    check(&[Hard("b", "a"), Sym("c", "b"), Hard("d", "c")], too_large);
+    check(&[Sym("b", "nowhere"), Sym("c", "c"), Sym("d", "/")], None);
+    // What a later entry replaces does not count.
+    check(
+        &[Hard("b", "a"), Hard("b", "a"), Hard("b", "a"), Hard("b", "a")],
+        None,
+    );
+}
+
+#[test]
+fn targets_of_links_count_as_paths() {
+    let limits = Limits {
+        paths_bytes: 100,
+        ..Limits::bundle()
+    };
+    let target = "t".repeat(60);
+    let check = |items: &[Item<'_>], fits: bool| {
+        let found = unpack_with(&[tar_of(items)], &Selection::Everything, &limits);
+        assert_eq!(found.is_ok(), fits, "{found:?}");
+    };
+    check(&[Sym("a", &target)], true);
+    check(&[Sym("a", &target), Sym("b", &target)], false);
+}
+
+#[test]
+fn hiding_looks_at_a_directory_once_a_layer() {
+    let names: Vec<String> = (0..50).map(|number| format!("d/e/{number}")).collect();
+    let hiding = [
+        "d/.wh..wh..opq",
+        "d/e/.wh..wh..opq",
+        ".wh.d",
+        "d/.wh.e",
+        "d/.wh..wh..opq",
+    ];
+    let layer: Vec<_> = names
+        .iter()
+        .map(|name| File(name, ""))
+        .chain(hiding.iter().cycle().take(200).map(|name| File(name, "")))
+        .collect();
+    let layer = tar_of(&layer);
+    let mut unpacker = Unpacker::new(&Selection::Everything, &Storage::Memory, &Limits::bundle()).unwrap();
+    for expected in [101, 202] {
+        unpacker.apply(layer.as_slice(), layer.len() as u64).unwrap();
+        assert!(unpacker.looked_at <= expected, "{} paths", unpacker.looked_at);
+    }
+    assert_eq!(unpacker.finish().unwrap().entries().count(), 52);
+}
+
+#[test]
+fn the_thread_that_unpacks_stops_by_itself_when_time_is_over() {
+    let limits = Limits {
+        time: std::time::Duration::ZERO,
+        ..Limits::bundle()
+    };
+    let layer = tar_of(&[File("a", "1")]);
+    let error = unpack_with(&[layer], &Selection::Everything, &limits).unwrap_err();
+    assert!(matches!(error, LayerError::Time { seconds: 0 }), "{error}");
 }

@@ -17,7 +17,7 @@ pub struct Limits {
     pub transfer_bytes: u64,
     /// Bytes of all layers together after decompression, kept or not.
     pub unpacked_bytes: u64,
-    /// Bytes of all files that are kept.
+    /// Bytes of all files that are kept, a link counting as the file that it leads to.
     pub kept_bytes: u64,
     /// Bytes of one file that is kept.
     pub file_bytes: u64,
@@ -29,7 +29,7 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Bytes of a whole path.
     pub path_bytes: usize,
-    /// Bytes of all paths that are kept, the directories on the way among them: they are held in memory.
+    /// Bytes of all paths that are kept, the directories on the way and the targets of links among them: they are held in memory.
     pub paths_bytes: u64,
     /// Time for the whole pull.
     pub time: Duration,

@@ -452,8 +452,11 @@ impl Images {
                 (Err(source), _) => return Err(lost(source)),
             }
         }
-        unpacker
-            .finish()
+        tokio::task::spawn_blocking(move || unpacker.finish())
+            .await
+            .map_err(|_| PullError::CutOff {
+                reference: reference(),
+            })?
             .map_err(|source| wrong(image.layers.len(), source))
     }
 
@@ -522,7 +525,7 @@ impl Images {
             ..Bundle::from_tree(image.labels, &tree)
         };
         if let Some(store) = &self.inner.store
-            && let Err(error) = store.save(pinned.digest(), &bundle).await
+            && let Err(error) = store.save(pinned.digest(), bundle.clone()).await
         {
             // The cache only saves work.
             tracing::warn!(%error, image = %pinned, "cannot keep the bundle");

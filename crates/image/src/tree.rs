@@ -16,6 +16,8 @@ use bytes::{Bytes, BytesMut};
 
 /// The most links that are followed for one path.
 const LINK_HOPS: usize = 40;
+/// The most components that are looked at for one path, those of links on its way among them.
+const LINK_STEPS: usize = 4096;
 /// Separates path components in keys: below every other character, so that keys sort as a directory walk does.
 const SEPARATOR: char = '\0';
 
@@ -235,34 +237,38 @@ impl Tree {
     /// The key that a key means when every link on its way is followed; nothing when it leaves the image or runs in
     /// circles. What is not in the tree is kept as it is.
     pub(crate) fn follow(&self, key: &str) -> Option<String> {
-        let mut done: Vec<String> = Vec::new();
+        let mut here = String::new();
         let mut todo: Vec<String> = key.split(SEPARATOR).rev().map(str::to_owned).collect();
-        let mut hops = 0;
+        let (mut hops, mut steps) = (0, 0);
         while let Some(component) = todo.pop() {
+            steps += 1;
+            if steps > LINK_STEPS {
+                return None;
+            }
             match component.as_str() {
                 "" | "." => continue,
+                ".." if here.is_empty() => return None,
                 ".." => {
-                    done.pop()?;
+                    here.truncate(split_last(&here).0.len());
                     continue;
                 }
                 _ => {}
             }
-            done.push(component);
-            let here = done.join("\0");
+            let parent = here.len();
+            if parent > 0 {
+                here.push(SEPARATOR);
+            }
+            here.push_str(&component);
             if let Some(Node::Link(target)) = self.nodes.get(&here) {
                 hops += 1;
                 if hops > LINK_HOPS || target.len() > 4096 {
                     return None;
                 }
-                if target.starts_with('/') {
-                    done.clear();
-                } else {
-                    done.pop();
-                }
+                here.truncate(if target.starts_with('/') { 0 } else { parent });
                 todo.extend(target.split('/').rev().map(str::to_owned));
             }
         }
-        Some(done.join("\0"))
+        Some(here)
     }
 }
 
