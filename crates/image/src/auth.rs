@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::credentials::Credential;
 use crate::reference::Reference;
 use crate::registry::{ReadError, RegistryError, error_message, read_bounded};
+use crate::trust::Pair;
 
 /// The most bytes of a token answer.
 const TOKEN_BYTES: u64 = 256 << 10;
@@ -115,7 +116,7 @@ impl Tokens {
     /// Answers a registry's challenge; nothing when there is nothing to answer with.
     pub(crate) async fn answer(
         &self,
-        client: &reqwest::Client,
+        clients: &Pair,
         base: &Url,
         registry: &str,
         scope: &Scope,
@@ -132,6 +133,12 @@ impl Tokens {
             }
             (Some((realm, service)), credential) => {
                 let realm = trusted_realm(base, registry, realm)?;
+                // The password goes to no host that is not the registry and cannot say who it is.
+                let client = if realm.host_str() == base.host_str() {
+                    &clients.own
+                } else {
+                    &clients.others
+                };
                 let answer =
                     fetch_token(client, registry, &realm, service.as_deref(), scope, credential).await?;
                 Some(answer)

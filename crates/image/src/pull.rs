@@ -187,7 +187,7 @@ impl Images {
         Self {
             inner: Arc::new(Inner {
                 shared: Shared {
-                    clients: Clients::new(options.authorities, options.user_agent),
+                    clients: Arc::new(Clients::new(options.authorities, options.user_agent)),
                     tokens: Tokens::default(),
                 },
                 platform: options.platform,

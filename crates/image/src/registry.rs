@@ -1,9 +1,12 @@
 //! One conversation with one registry: requests with authentication, retries and bounded answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Deserialize;
 
@@ -12,7 +15,7 @@ use crate::credentials::Credential;
 use crate::digest::{Digest, DigestError};
 use crate::reference::Reference;
 use crate::registries::{Endpoint, Security};
-use crate::trust::{Clients, TrustError};
+use crate::trust::{Clients, Pair, TrustError, speaks_no_tls};
 
 /// The most redirects that are followed.
 pub(crate) const CHAIN_LIMIT: usize = 5;
@@ -148,7 +151,7 @@ impl RegistryError {
 
 /// What every conversation shares.
 pub(crate) struct Shared {
-    pub(crate) clients: Clients,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) tokens: Tokens,
 }
 
@@ -164,7 +167,7 @@ pub(crate) enum Patience {
 /// A conversation about one repository at one place, with one credential.
 pub(crate) struct Session<'shared> {
     shared: &'shared Shared,
-    client: reqwest::Client,
+    clients: Pair,
     base: Url,
     pub(crate) reference: Reference,
     credential: Option<Credential>,
@@ -181,7 +184,8 @@ impl<'shared> Session<'shared> {
         action: Action,
         patience: Patience,
     ) -> Result<Self, RegistryError> {
-        let client = shared.clients.client(endpoint.security)?;
+        let clients = shared.clients.pair(endpoint.security).await;
+        let clients = clients.ok_or(RegistryError::GivenUp)??;
         let registry = endpoint.reference.registry();
         let host = if registry == "docker.io" {
             "registry-1.docker.io"
@@ -197,14 +201,15 @@ impl<'shared> Session<'shared> {
         let base = match endpoint.security {
             Security::Verified => url("https")?,
             Security::PlainHttp => url("http")?,
-            Security::Insecure => match client.get(url("https")?).send().await {
-                Ok(_) => url("https")?,
-                Err(_) => url("http")?,
+            Security::Insecure => match clients.own.get(url("https")?).send().await {
+                Err(error) if speaks_no_tls(&error) => url("http")?,
+                // Another fault may be over when the request itself is made, and is told then.
+                Ok(_) | Err(_) => url("https")?,
             },
         };
         Ok(Self {
             shared,
-            client,
+            clients,
             base,
             reference: endpoint.reference,
             credential,
@@ -316,7 +321,8 @@ impl<'shared> Session<'shared> {
         let mut answered = false;
         loop {
             let mut request = self
-                .client
+                .clients
+                .own
                 .request(method.clone(), url.clone())
                 .headers(headers.clone());
             if let Some(value) = &authorization {
@@ -325,11 +331,20 @@ impl<'shared> Session<'shared> {
             if let Some(body) = &body {
                 request = request.body(body.clone());
             }
-            let response = request
+            let mut response = request
                 .send()
                 .await
                 .map_err(|error| (self.unreachable(error), None))?;
-            if response.status() == StatusCode::UNAUTHORIZED && own && !answered {
+            if let Some(elsewhere) = elsewhere(&response, &method) {
+                // The credential stays behind.
+                let request = self.clients.others.request(method.clone(), elsewhere);
+                response = request
+                    .headers(headers.clone())
+                    .send()
+                    .await
+                    .map_err(|error| (self.unreachable(error), None))?;
+            }
+            if response.status() == StatusCode::UNAUTHORIZED && self.is_own(response.url()) && !answered {
                 let challenges = parse_challenges(&response.headers().get_all(WWW_AUTHENTICATE));
                 if let Some(value) = self
                     .answer(&scope, &challenges)
@@ -358,7 +373,7 @@ impl<'shared> Session<'shared> {
         self.shared
             .tokens
             .answer(
-                &self.client,
+                &self.clients,
                 &self.base,
                 self.registry(),
                 scope,
@@ -425,6 +440,17 @@ impl<'shared> Session<'shared> {
         }
         headers
     }
+}
+
+/// Where a client that does not verify was sent and did not go. Nothing that is written is sent on.
+fn elsewhere(response: &Response, method: &Method) -> Option<Url> {
+    let reading = matches!(*method, Method::GET | Method::HEAD);
+    if !response.status().is_redirection() || !reading {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let url = response.url().join(location).ok()?;
+    (url.host_str() != response.url().host_str()).then_some(url)
 }
 
 /// Why an answer could not be read whole.

@@ -1,6 +1,7 @@
 //! Pull and push against a registry in this process that misbehaves on demand.
 
 mod fake;
+mod insecure;
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Certificate authorities beside those of the system: a directory of PEM files, read again when it changes.
 
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::digest::{Digest, Hasher};
@@ -52,6 +53,15 @@ pub(crate) struct Clients {
     current: Mutex<Option<Current>>,
 }
 
+/// The clients of one conversation with a registry.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    /// For the registry itself. One that accepts any certificate follows no redirect to another host.
+    pub(crate) own: reqwest::Client,
+    /// For wherever else the registry sends us: its token service, its storage. Always verifies.
+    pub(crate) others: reqwest::Client,
+}
+
 #[derive(Clone)]
 struct Current {
     fingerprint: Digest,
@@ -69,9 +79,16 @@ impl Clients {
         }
     }
 
-    /// The client for a way of reaching a registry. Reads the directory of authorities, so call it off the event loop
-    /// only when that directory is on slow storage.
-    pub(crate) fn client(&self, security: Security) -> Result<reqwest::Client, TrustError> {
+    /// The clients for a way of reaching a registry. Reads the directory of authorities on a thread where that may block;
+    /// nothing when the program ends meanwhile.
+    pub(crate) async fn pair(self: &Arc<Self>, security: Security) -> Option<Result<Pair, TrustError>> {
+        let clients = Arc::clone(self);
+        let made = tokio::task::spawn_blocking(move || clients.read_pair(security));
+        made.await.ok()
+    }
+
+    /// As [`Self::pair`], on this thread.
+    fn read_pair(&self, security: Security) -> Result<Pair, TrustError> {
         let files = self
             .directory
             .as_deref()
@@ -92,8 +109,9 @@ impl Clients {
                 insecure: None,
             },
         };
-        let client = match (security, &clients.insecure) {
-            (Security::Verified, _) => clients.verified.clone(),
+        let others = clients.verified.clone();
+        let own = match (security, &clients.insecure) {
+            (Security::Verified, _) => others.clone(),
             (Security::Insecure | Security::PlainHttp, Some(client)) => client.clone(),
             (Security::Insecure | Security::PlainHttp, None) => {
                 let client = self.build(&files, self.directory.as_deref(), Security::Insecure)?;
@@ -102,7 +120,7 @@ impl Clients {
             }
         };
         *current = Some(clients);
-        Ok(client)
+        Ok(Pair { own, others })
     }
 
     fn build(
@@ -133,29 +151,52 @@ impl Clients {
             .tls_danger_accept_invalid_certs(security != Security::Verified)
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
-            .redirect(redirects())
+            .redirect(redirects(security))
             .build()
             .map_err(TrustError::Client)
     }
 }
 
-/// Follows a few redirects, as blob stores need them, but never from HTTPS to HTTP. The client itself drops the
-/// credentials when the host changes.
-fn redirects() -> reqwest::redirect::Policy {
-    reqwest::redirect::Policy::custom(|attempt| {
+/// Follows a few redirects, as blob stores need them, but never from HTTPS to HTTP, and without verification to the same
+/// host only. The client itself drops the credentials when the host changes.
+fn redirects(security: Security) -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(move |attempt| {
+        let previous = attempt.previous().last();
         let downgrade = attempt.url().scheme() != "https"
-            && attempt
-                .previous()
-                .last()
-                .is_some_and(|previous| previous.scheme() == "https");
+            && previous.is_some_and(|previous| previous.scheme() == "https");
+        let elsewhere = previous.is_some_and(|previous| previous.host_str() != attempt.url().host_str());
         if downgrade {
             attempt.error("the registry redirects from HTTPS to HTTP")
         } else if attempt.previous().len() > CHAIN_LIMIT {
             attempt.error("the registry redirects in circles")
+        } else if elsewhere && security != Security::Verified {
+            // Whoever asked goes on with the other client.
+            attempt.stop()
         } else {
             attempt.follow()
         }
     })
+}
+
+/// Whether nobody listens there, or somebody who does not speak TLS. Any other failure says nothing about plain HTTP.
+pub(crate) fn speaks_no_tls(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(rustls::Error::InvalidMessage(_)) = error.downcast_ref() {
+            return true;
+        }
+        let system = error.downcast_ref::<io::Error>();
+        if system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        // An error that wraps another one does not name it as its source.
+        let inner = system.and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// Every file of the directory, in the order of names. Directories in it (and the links by which mounted Secrets are
@@ -212,7 +253,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
         let check = |expected: &str| {
-            let error = clients(directory.path()).client(Security::Verified).unwrap_err();
+            let error = clients(directory.path())
+                .read_pair(Security::Verified)
+                .unwrap_err();
             assert_eq!(error.to_string().replace(&path, "DIR"), expected);
         };
         check("no certificates found in \"DIR\"");
@@ -221,13 +264,15 @@ mod tests {
         check("no certificates found in \"DIR\"");
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         std::fs::write(directory.path().join("broken.crt"), broken).unwrap();
-        let error = clients(directory.path()).client(Security::Verified).unwrap_err();
+        let error = clients(directory.path())
+            .read_pair(Security::Verified)
+            .unwrap_err();
         assert!(
             matches!(error, TrustError::Certificate { .. } | TrustError::Client(_)),
             "{error}"
         );
         let error = clients(&directory.path().join("missing"))
-            .client(Security::Verified)
+            .read_pair(Security::Verified)
             .unwrap_err();
         assert!(matches!(error, TrustError::Read { .. }), "{error}");
     }
@@ -238,7 +283,7 @@ mod tests {
         std::fs::write(directory.path().join("a.crt"), certificate("a")).unwrap();
         let clients = clients(directory.path());
         let made = || {
-            clients.client(Security::Verified).unwrap();
+            clients.read_pair(Security::Verified).unwrap();
             clients.current.lock().unwrap().as_ref().unwrap().made
         };
         let first = made();
@@ -250,7 +295,7 @@ mod tests {
         .unwrap();
         let second = made();
         assert_ne!(second, first);
-        clients.client(Security::Insecure).unwrap();
+        clients.read_pair(Security::Insecure).unwrap();
         assert_eq!(made(), second);
     }
 }

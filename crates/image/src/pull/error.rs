@@ -117,7 +117,10 @@ impl PullError {
                 | RegistryError::Protocol { .. }
                 | RegistryError::GivenUp => true,
             },
-            Self::Layer { source, .. } => matches!(source, LayerError::Store { .. } | LayerError::Corrupt(_)),
+            Self::Layer { source, .. } => matches!(
+                source,
+                LayerError::Store { .. } | LayerError::Corrupt(_) | LayerError::Time { .. }
+            ),
             // The configuration and the signatures are mended without the object that names the image.
             Self::Place { .. } | Self::Policy { .. } | Self::Time { .. } | Self::CutOff { .. } => true,
             Self::Manifest { .. }
