@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
-use olm_api::conditions::{self, PROGRESSING, Report, Status, bounded_message, reason, set_condition};
+use olm_api::conditions::{
+    self, AVAILABLE, PROGRESSING, Report, Status, bounded_message, reason, set_condition,
+};
 use olm_api::names::{label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Outcome;
@@ -96,6 +98,9 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             "cannot name the account"
         );
     }
+    if policy.uninstall == Uninstall::Orphan && entangled(&left) {
+        return tell(context, extension, reason::BLOCKED, &entanglement(extension)).await;
+    }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
         let changed = write::inherit(&sets, extension, set).await?;
@@ -111,6 +116,24 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         }
     }
     tell(context, extension, reason::RETRYING, &waiting(&left)).await
+}
+
+/// Whether objects of a Helm release still belong to the extension itself: Kubernetes would delete them with it. The
+/// revision that was made from the release has them once it was worked on, which gives it the condition.
+fn entangled(left: &Revisions) -> bool {
+    let mut migrated = left
+        .active()
+        .filter(|set| set.label(label::MIGRATED_FROM_HELM).is_some());
+    migrated.any(|set| conditions::find(set.conditions(), AVAILABLE).is_none())
+}
+
+fn entanglement(extension: &ClusterExtension) -> String {
+    format!(
+        "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
+         it: name an account in spec.serviceAccount that may take them over, or leave them behind with `kubectl delete \
+         clusterextension {} --cascade=orphan`",
+        extension.name()
+    )
 }
 
 /// Removes the Secrets of all revisions. They would be collected once their revisions are gone; but who sees the
@@ -185,6 +208,23 @@ mod tests {
 
     use super::super::revisions::tests::revision;
     use super::*;
+
+    #[test]
+    fn objects_of_a_helm_release_are_left_behind_only_when_they_are_the_revisions() {
+        let made = |migrated: bool, reports: &[(&str, Status, &str)]| {
+            let mut set = (*revision(1, reports)).clone();
+            let mark = (label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
+            set.metadata.labels = migrated.then(|| [mark].into());
+            Revisions::new(vec![Arc::new(set)])
+        };
+        let worked_on = [(AVAILABLE, Status::False, "")];
+        assert!(entangled(&made(
+            true,
+            &[(PROGRESSING, Status::False, "no account")]
+        )));
+        assert!(!entangled(&made(true, &worked_on)));
+        assert!(!entangled(&made(false, &[])));
+    }
 
     #[test]
     fn a_deletion_says_what_it_waits_for() {

@@ -319,11 +319,16 @@ async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Re
     };
     broken.store(world, 1, "deployed", b"no release").await?;
     broken.write_status(world).await?;
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranded", "namespace": NAME}, "data": {"key": "value"},
+    });
+    stranded_by_helm(world, &config, image).await?;
     settled(world, &objects).await?;
     let (before, running) = (seen(world, &objects).await?, pods(world).await?);
     world.start_operator_controller()?;
     world.operator_controller.ready().await?;
     let world = &*world;
+    let stranded = what_no_account_has_taken_over_is_left_behind(world, &config).await;
 
     // What cannot be read is told, and nothing is said to be gone.
     let blocked = conditions::reason::BLOCKED;
@@ -339,6 +344,8 @@ async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Re
         .delete("broken", &DeleteParams::default())
         .await?;
     await_gone(world, "broken").await?;
+
+    stranded.context("leaving behind what no account has taken over")?;
 
     // Without an account all stays as it is.
     await_progressing(world, NAME, blocked, "no service account").await?;
@@ -390,6 +397,41 @@ async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Re
     ensure!(sets(world).await?.len() == 1, "another revision was made");
     upgrade(world, &objects).await?;
     uninstall(world, &objects).await
+}
+
+/// A release of one object, of an extension that names no account and is to leave its objects behind.
+async fn stranded_by_helm(world: &World, config: &Value, image: &str) -> Result<()> {
+    world.apply(&[json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+        "metadata": {"name": "stranded", "annotations": {user::UNINSTALL: "orphan"}},
+        "spec": {"namespace": NAME, "source": {"sourceType": "Catalog", "catalog": {"packageName": "stranded"}}},
+    })])?;
+    let extension = extensions(world).get("stranded").await?;
+    let installed = Installed {
+        name: "stranded",
+        uid: extension.metadata.uid.as_deref().context("a UID")?,
+        package: "stranded",
+        version: "1.0.0",
+        image,
+        objects: std::slice::from_ref(config),
+    };
+    installed.by_helm(world).await?;
+    installed.write_status(world).await
+}
+
+/// The objects belong to the extension itself, and Kubernetes would delete them with it.
+async fn what_no_account_has_taken_over_is_left_behind(world: &World, config: &Value) -> Result<()> {
+    let blocked = conditions::reason::BLOCKED;
+    await_progressing(world, "stranded", blocked, "no service account").await?;
+    extensions(world)
+        .delete("stranded", &DeleteParams::default())
+        .await?;
+    await_progressing(world, "stranded", blocked, "--cascade=orphan").await?;
+    for what in ["clusterextension/stranded", "clusterobjectset/stranded-1"] {
+        world.kubectl(&["delete", what, "--cascade=orphan", "--timeout=60s"])?;
+    }
+    await_gone(world, "stranded").await?;
+    live(world, config).await.map(drop)
 }
 
 /// The status says of a bundle that is there that it is.

@@ -343,8 +343,9 @@ fn condition(kind: &str, reason: &str, message: &str) -> Value {
 }
 
 /// The phases of the kinds that the sample has, in their order.
-const PHASES: [(&str, &str); 5] = [
+const PHASES: [(&str, &str); 6] = [
     ("identity", "ServiceAccount"),
+    ("configuration", "ConfigMap"),
     ("crds", "CustomResourceDefinition"),
     ("roles", "ClusterRole"),
     ("bindings", "ClusterRoleBinding"),
