@@ -4,7 +4,6 @@
 //! `act` does what the plan says and has no choices left.
 
 mod act;
-mod events;
 mod observe;
 mod plan;
 mod report;
@@ -18,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::ClusterCatalog;
+use olm_platform::events::Events;
 use olm_platform::queue::{Outcome, Queue};
 use olm_serve::{Lookup, Store};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,6 @@ use crate::metrics::{CatalogMetrics, Ready};
 use observe::Memory;
 use plan::Content;
 
-pub(crate) use events::Events;
 pub(crate) use observe::Starting;
 pub(crate) use template::Versions;
 pub(crate) use verify::verify;

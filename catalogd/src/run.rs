@@ -8,6 +8,7 @@ use kube::runtime::reflector::{self, ObjectRef};
 use olm_api::{ClusterCatalog, names};
 use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
+use olm_platform::events::Events;
 use olm_platform::features::FeatureGates;
 use olm_platform::gate::Gate;
 use olm_platform::leadership::run_until_end;
@@ -26,8 +27,8 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    CONTROLLER, Context, Events, Memories, Starting, Unreadable, Versions, collect_garbage,
-    follow_leadership, reconcile, verify, watch,
+    CONTROLLER, Context, Memories, Starting, Unreadable, Versions, collect_garbage, follow_leadership,
+    reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
 use crate::{disk, guard};
@@ -123,7 +124,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         stop: shutdown.token(),
         memories: Memories::default(),
         versions: Versions::new(client.clone()),
-        events: Events::new(client.clone(), unique_identity()),
+        events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
         unreadable: Unreadable::default(),
     });
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));

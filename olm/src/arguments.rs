@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::output::{Outcome, Verdict, print};
-use crate::{bundle, catalog, resolve, rollback, search};
+use crate::{bundle, catalog, crd, resolve, rollback, search};
 
 /// Work with operator catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     /// Bundles of the format registry+v1: check, render, convert, push
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(bundle::Command),
+    /// Custom resource definitions: check whether they may take the place of others
+    #[command(subcommand, arg_required_else_help = true)]
+    Crd(crd::Command),
     /// Show which bundle an extension would get, or why it would get none
     Resolve(resolve::Arguments),
     /// Take a ClusterExtension on a cluster back to the version of an earlier revision
@@ -64,6 +67,7 @@ impl Command {
         match self {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
+            Self::Crd(command) => command.run(),
             Self::Resolve(arguments) => resolve::run(&arguments),
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),

@@ -3,6 +3,7 @@
 mod arguments;
 mod bundle;
 mod catalog;
+mod crd;
 mod input;
 mod output;
 mod registry;

@@ -6,6 +6,7 @@
 //! permissions  what an account may do
 //! apply        read, apply, let go, delete one object under an account
 //! followed     what a watch tells of objects, lists included
+//! list         custom resources, page by page
 //! watch        metadata of managed objects, to see drift at once
 //! ```
 //!
@@ -17,5 +18,6 @@ pub mod discover;
 pub(crate) mod fake;
 pub mod followed;
 pub mod identity;
+pub mod list;
 pub mod permissions;
 pub mod watch;

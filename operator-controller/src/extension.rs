@@ -11,12 +11,15 @@
 //! are written.
 
 pub mod account;
+pub mod changes;
 pub mod conflicts;
 pub mod context;
+pub mod events;
 pub mod facts;
 pub mod failure;
 pub mod finalizers;
 pub mod leftovers;
+pub mod losses;
 pub mod migrate;
 pub mod pack;
 pub mod phases;

@@ -11,6 +11,7 @@ use kube::runtime::reflector;
 use olm_api::names;
 use olm_api::names::annotation;
 use olm_platform::admin::{self, Readiness};
+use olm_platform::events::Events;
 use olm_platform::gate::Gate;
 use olm_platform::leadership::run_until_end;
 use olm_platform::lease::{LeaseSettings, unique_identity};
@@ -84,8 +85,14 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let discovery = Arc::new(Discovery::new(own.clone()));
     let accounts = Arc::new(Accounts::new(&config, own.clone(), &metrics)?);
     let reviews = Arc::new(Reviews::default());
+    let instance = unique_identity();
     let context = Arc::new(Context {
         client: own.clone(),
+        events: Events::new(
+            own.clone(),
+            names::field_manager::OPERATOR_CONTROLLER,
+            instance.clone(),
+        ),
         system_namespace: namespace.clone(),
         default_account: args.default_service_account.clone(),
         gates,
@@ -140,7 +147,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let election = common.leader_elect.then(|| {
         const LEASE: &str = names::lease::OPERATOR_CONTROLLER;
         work.metrics.leadership(LEASE, leading.clone());
-        LeaseSettings::new(namespace, LEASE, unique_identity())
+        LeaseSettings::new(namespace, LEASE, instance)
     });
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 pub mod bundles;
 pub mod catalogs;
 pub mod cluster;
+pub mod definitions;
 pub mod operatorhub;
 pub mod templates;
 
@@ -57,6 +58,7 @@ pub fn run(dir: &Path, out: &mut impl Write) -> std::io::Result<bool> {
             cases: bundles::run(dir),
             ..Kind::default()
         },
+        definitions::run(dir),
         catalogs::run(dir),
         operatorhub::run(dir),
         templates::run(dir),

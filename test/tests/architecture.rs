@@ -230,6 +230,23 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn the_base_names_its_namespace_only_where_kustomize_changes_it() {
+    for folder in ["base", "catalogd", "operator-controller"] {
+        for entry in std::fs::read_dir(root().join("manifests").join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for line in text.lines().filter(|line| line.contains("olmv1-system")) {
+                assert!(
+                    matches!(line.trim(), "namespace: olmv1-system" | "name: olmv1-system"),
+                    "{}: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn no_source_carries_a_path_or_address_of_the_machine_it_was_written_on() {
     let listed = std::process::Command::new("git")
         .args(["ls-files"])

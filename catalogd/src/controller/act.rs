@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ClusterCatalogStatus;
 use olm_api::names::{field_manager, finalizer, label};
@@ -139,7 +139,7 @@ pub(super) async fn publish(
         let written = written.map_err(|error| WriteError::Status(Box::new(error)))?;
         let said = report::changes(&catalog, &written);
         catalog = remember(context, &catalog, written);
-        context.events.publish(&catalog, said);
+        context.events.publish(catalog.object_ref(&()), said);
     }
     if plan.release {
         let finalizers = catalog.metadata.finalizers.iter().flatten();

@@ -9,6 +9,7 @@ use olm_api::cluster_catalog::{
 };
 use olm_api::conditions::{self, Report, Status, reason, set_condition};
 use olm_api::serving::base_url;
+use olm_platform::events::Said;
 use olm_platform::queue::Outcome;
 
 use super::observe::{Observed, Role, Stored};
@@ -285,14 +286,6 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &Done) -> Outcome {
         Done::Removed(_) => Outcome::Done,
         Done::Nothing | Done::Served(_) | Done::Restored(_) => after([plan.poll, plan.recheck]),
     }
-}
-
-/// One line for the object's events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
-    pub(super) is_fault: bool,
-    pub(super) reason: String,
-    pub(super) note: String,
 }
 
 /// What happened between two states of the object, in words for its events.

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod args;
 pub mod client;
 pub mod crypto;
+pub mod events;
 pub mod features;
 pub mod gate;
 pub mod identity;

@@ -7,9 +7,13 @@
 //! - the served versions of the new definition against one another, because without a conversion webhook the API server
 //!   shows one and the same stored object as each of them. What was already so in the old definition is not reported.
 //!
-//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied; [`reversal`] says
-//! whether definitions may go back to what they were.
+//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied; [`existing`] holds
+//! the objects that are there against the new schemas; [`migration`] says how versions in which objects were stored may
+//! go; [`reversal`] says whether definitions may go back to what they were.
 
+pub mod existing;
+mod fit;
+pub mod migration;
 mod policy;
 mod property;
 pub mod reversal;
@@ -50,11 +54,12 @@ pub enum Check {
     OneOf,
     Description,
     Unhandled,
+    ExistingObjects,
 }
 
 impl Check {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ExistingFieldRemoval,
         Self::Scope,
         Self::StoredVersionRemoval,
@@ -76,6 +81,7 @@ impl Check {
         Self::OneOf,
         Self::Description,
         Self::Unhandled,
+        Self::ExistingObjects,
     ];
 
     /// The name in messages.
@@ -103,6 +109,7 @@ impl Check {
             Self::OneOf => "oneOf",
             Self::Description => "description",
             Self::Unhandled => "unhandled",
+            Self::ExistingObjects => "existingObjects",
         }
     }
 }
@@ -208,7 +215,7 @@ fn schema_findings(version: &str, old: &Value, new: &Value, policy: &Policy) -> 
 
 /// Findings between the served versions of the new definition that were not there between those of the old one.
 fn served_findings(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
-    if new.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook") {
+    if version::is_converted(new) {
         return Vec::new();
     }
     let known: BTreeSet<Finding> = served_pairs(old, policy).into_iter().collect();
@@ -261,11 +268,13 @@ fn lines(findings: &[Finding]) -> String {
 /// Everything in the order found, one finding a line. Of what does not fit `limit` bytes the lines are counted.
 #[must_use]
 pub fn summary(found: &[Unsafe], limit: usize) -> String {
-    let all = found
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n");
+    let all: Vec<String> = found.iter().map(ToString::to_string).collect();
+    within(&all.join("\n"), limit)
+}
+
+/// The lines of a text that fit `limit` bytes, the first one in any case; the others are counted.
+#[must_use]
+pub fn within(all: &str, limit: usize) -> String {
     let mut text = String::new();
     let mut lines = all.lines();
     while let Some(line) = lines.next() {
@@ -287,6 +296,17 @@ pub fn definition_name(object: &Value) -> Option<&str> {
     (text("/kind") == Some("CustomResourceDefinition")
         && text("/apiVersion") == Some("apiextensions.k8s.io/v1"))
     .then(|| text("/metadata/name").unwrap_or_default())
+}
+
+/// Group, a served version and plural by which the objects of a definition are listed; nothing when none is served.
+#[must_use]
+pub fn resource(definition: &Value) -> Option<(&str, &str, &str)> {
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
+    let mut served = version::served_names(definition);
+    let served = served
+        .find(|name| version::storage(definition) == Some(*name))
+        .or_else(|| version::served_names(definition).next())?;
+    Some((text("/spec/group")?, served, text("/spec/names/plural")?))
 }
 
 /// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
@@ -315,6 +335,37 @@ pub fn check_all<'o, 'a>(
         }
     }
     found
+}
+
+/// Adds what was found about one definition otherwise, where the policy wants it told.
+pub fn add(found: &mut Vec<Unsafe>, name: &str, more: Vec<Finding>, policy: &Policy) {
+    let mut more = more;
+    more.retain(|finding| policy.reports(finding.check, Change::Other));
+    if more.is_empty() {
+        return;
+    }
+    let known = found.iter_mut().find_map(|one| match one {
+        Unsafe::Change { definition, findings } if definition == name => Some(findings),
+        _ => None,
+    });
+    match known {
+        Some(findings) => findings.extend(more),
+        None => found.push(Unsafe::Change {
+            definition: name.to_owned(),
+            findings: more,
+        }),
+    }
+}
+
+/// Takes away what a check found about one definition, because it will be put right.
+pub fn settle(found: &mut Vec<Unsafe>, name: &str, check: Check) {
+    found.retain_mut(|one| match one {
+        Unsafe::Change { definition, findings } if definition == name => {
+            findings.retain(|finding| finding.check != check);
+            !findings.is_empty()
+        }
+        _ => true,
+    });
 }
 
 /// What stops the change, and what is only to be told. A definition that could not be read stops it.

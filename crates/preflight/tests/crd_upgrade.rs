@@ -1,6 +1,8 @@
 //! Which changes of custom resource definitions are safe.
 
-use olm_preflight::crd_upgrade::{Change, Check, Policy, check_all, compare, summary, weigh};
+use olm_preflight::crd_upgrade::existing::questions;
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::{Change, Check, Policy, add, check_all, compare, settle, summary, weigh};
 use serde_json::{Value, json};
 
 /// Versions as (name, served, storage, schema).
@@ -84,6 +86,115 @@ fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
     check(&definition(&versions, &["v1beta1"]), &new, &[]);
 }
 
+/// Shows objects, by the version that lists them, to whatever asks for them; gives the findings.
+fn looked(old: &Value, new: &Value, objects: &[(&str, Value)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for mut question in questions(old, new) {
+        let version = question.listed_by;
+        for (_, object) in objects.iter().filter(|(listed_by, _)| *listed_by == version) {
+            question.look(object);
+        }
+        found.extend(question.findings().iter().map(ToString::to_string));
+    }
+    found
+}
+
+fn object(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec})
+}
+
+/// T-5C-04: what is stored does not fit the new schema.
+#[test]
+fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
+    let x = |schema: Value| one_version(json!({"type": "object", "properties": {"x": schema}}));
+    let (old, new) = (x(json!({"type": "string"})), x(json!({"type": "integer"})));
+    let objects = [
+        ("v1", object("a", &json!({"x": "a"}))),
+        ("v1", object("b", &json!({}))),
+    ];
+    let told = "v1: ^.spec.x: existingObjects: 1 existing object(s) would be invalid, since the value is of type string, \
+                not integer: n/a";
+    assert_eq!(looked(&old, &new, &objects), [told]);
+    assert_eq!(looked(&old, &new, &[]), [""; 0]);
+    // It holds also when the change of the schema itself is let pass, unless it is let pass, too.
+    for (policy, expected) in [("type=Off", Some(told)), ("type=Off,existingObjects=Off", None)] {
+        let policy = Policy::parse(policy).unwrap();
+        let mut found = check_all([&new], &policy, |_| Ok(Some(&old)));
+        let mut asked = questions(&old, &new);
+        for (_, object) in &objects {
+            asked[0].look(object);
+        }
+        add(&mut found, "kettles.example.com", asked[0].findings(), &policy);
+        let (errors, _) = weigh(found, &policy);
+        let expected =
+            expected.map(|told| format!("validating upgrade for CRD \"kettles.example.com\": {told}"));
+        assert_eq!(summary(&errors, 1000), expected.unwrap_or_default());
+    }
+}
+
+#[test]
+fn objects_are_asked_for_only_where_a_schema_changes_and_what_was_refused_before_is_not_told() {
+    let short = |length: u64| json!({"type": "object", "properties": {"x": {"maxLength": length}}});
+    let wide = [("v1", object("a", &json!({"x": "123456"})))];
+    assert_eq!(
+        looked(&one_version(short(3)), &one_version(short(2)), &wide),
+        [""; 0]
+    );
+    assert_eq!(
+        looked(&one_version(short(9)), &one_version(short(2)), &wide).len(),
+        1
+    );
+    assert!(questions(&one_version(short(3)), &one_version(short(3))).is_empty());
+    // A version that comes shows the same objects, unless a webhook converts them.
+    let old = definition(&[("v1", true, true, short(9))], &["v1"]);
+    let mut new = definition(
+        &[("v1", true, false, short(9)), ("v2", true, true, short(2))],
+        &[],
+    );
+    let found = looked(&old, &new, &wide);
+    assert!(
+        found.len() == 1 && found[0].starts_with("v1 -> v2: ^.spec.x: existingObjects: "),
+        "{found:?}"
+    );
+    new["spec"]["conversion"] = json!({"strategy": "Webhook"});
+    assert!(questions(&old, &new).is_empty());
+}
+
+#[test]
+fn what_many_objects_have_is_counted_and_rules_that_are_not_evaluated_are_said() {
+    let schema = |more: Value| {
+        let mut field = json!({"type": "string"});
+        field
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        one_version(json!({"type": "object", "properties": {"x": field}}))
+    };
+    let old = schema(json!({}));
+    let new = schema(json!({"enum": ["b"], "format": "date"}));
+    let mut asked = questions(&old, &new);
+    let [question] = &mut asked[..] else { panic!() };
+    assert_eq!(question.unlooked(), None);
+    (0..5).for_each(|number| question.look(&object(&format!("o{number}"), &json!({"x": "a"}))));
+    assert_eq!(question.seen(), 5);
+    let texts: Vec<String> = question
+        .findings()
+        .iter()
+        .map(|finding| finding.message.clone())
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "5 existing object(s) would be invalid, since the value is none of the values that are allowed: n/o0, n/o1, \
+          n/o2 and 2 more"
+        ]
+    );
+    assert_eq!(
+        question.unlooked().unwrap(),
+        "v1: new formats and rules were not held against existing objects: ^.spec.x"
+    );
+}
+
 /// T-5C-06: the whole retirement of a version, step by step.
 #[test]
 fn t_5c_06_a_version_retires_in_steps() {
@@ -96,6 +207,18 @@ fn t_5c_06_a_version_retires_in_steps() {
         &["v1alpha1", "v1beta1"],
     );
     check(&first, &second, &[]);
+    let third = definition(&[("v1beta1", true, true, same())], &[]);
+    let Migration::Possible(rewrite) = migration(&second, &third) else {
+        panic!("objects can be stored in the version that stays");
+    };
+    assert_eq!(
+        (rewrite.served.as_str(), rewrite.kept.as_slice()),
+        ("v1beta1", &["v1beta1".to_owned()][..])
+    );
+    let mut found = check_all([&third], &Policy::default(), |_| Ok(Some(&second)));
+    assert_eq!(found.len(), 1);
+    settle(&mut found, "kettles.example.com", Check::StoredVersionRemoval);
+    assert_eq!(found, []);
     let migrated = definition(
         &[
             ("v1alpha1", false, false, same()),
@@ -103,11 +226,8 @@ fn t_5c_06_a_version_retires_in_steps() {
         ],
         &["v1beta1"],
     );
-    check(
-        &migrated,
-        &definition(&[("v1beta1", true, true, same())], &[]),
-        &[],
-    );
+    check(&migrated, &third, &[]);
+    assert_eq!(migration(&migrated, &third), Migration::Needless);
 }
 
 fn one_version(schema: Value) -> Value {
@@ -161,6 +281,13 @@ fn what_becomes_stricter_is_reported_where_it_is() {
         json!({"x-kubernetes-preserve-unknown-fields": false}),
         &["unhandled: unhandled changes found (XPreserveUnknownFields &true -> &false)"],
     );
+    // What holds anyway is said now.
+    check(
+        json!({"type": "array"}),
+        json!({"type": "array", "x-kubernetes-list-type": "atomic"}),
+        &[],
+    );
+    check(json!({"x-kubernetes-map-type": "granular"}), json!({}), &[]);
     check(
         json!({"anyOf": [{"type": "string", "description": "a"}]}),
         json!({"anyOf": [{"type": "string"}]}),

@@ -8,6 +8,7 @@
 
 mod bundle;
 mod catalog;
+mod crd;
 mod docs;
 mod push;
 mod resolve;

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
+use olm_platform::events::Events;
 use olm_resolve::Platform;
 
 use super::facts::Known;
@@ -43,6 +44,8 @@ pub struct Gates {
 pub struct Context {
     /// The controller's own rights.
     pub client: Client,
+    /// Tells what happened.
+    pub events: Events,
     /// Where our own records with a namespace lie.
     pub system_namespace: String,
     /// The account of extensions that name none.
@@ -88,6 +91,8 @@ pub struct Memory {
     pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
+    /// What its deletion takes away, once that was told; empty when that is nothing.
+    pub losses: Option<String>,
     /// Whether a change of another extension may lead to another outcome.
     pub awaits_others: bool,
 }

@@ -4,31 +4,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
 use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::CertificateProvider;
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
+use serde_json::Value;
 
+use super::changes::{self, Changes};
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
 use super::failure::{Failure, Severity, StageError, chain};
 use super::pack::Parcel;
-use super::phases::{Marks, phases};
+use super::phases::{Group, Marks, phases};
 use super::plan::{Plan, Wanted, plan};
 use super::resolve::{Origin, Target, resolve};
-use super::revisions::{BundleIdentity, Revisions, disturbed};
+use super::revisions::{Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, facts, finalizers, migrate, preflight, render, uninstall, write};
+use super::{account, events, facts, finalizers, migrate, preflight, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::certificates::layout;
 use crate::cluster::identity::AccountName;
 use crate::conditions::{hold, records};
 use crate::object_set::engine::rollout::Writes;
+use crate::object_set::gather;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
@@ -292,14 +297,19 @@ async fn revise(
         system_namespace: &context.system_namespace,
     };
     let plan = plan(&wanted, revisions, &context.others(extension))?;
-    let warnings = match &plan {
+    let told = match &plan {
         Plan::Create { .. } => {
-            let objects = || groups.iter().flat_map(|group| &group.objects);
-            let secrets = layout::secrets(certificates, objects());
-            let objects: Vec<_> = objects().chain(&secrets).collect();
-            preflight::check(context, extension, account, &asked.wishes, &objects).await?
+            examine(
+                context,
+                extension,
+                revisions,
+                asked,
+                (certificates, &groups),
+                version,
+            )
+            .await?
         }
-        Plan::Keep { .. } | Plan::Patch { .. } => None,
+        Plan::Keep { .. } | Plan::Patch { .. } => Told::default(),
     };
     if condition.is_some() {
         records::bind(&context.client, extension, &accounts).await?;
@@ -313,16 +323,16 @@ async fn revise(
         memory.settled = settled;
         memory.trouble = trouble;
     });
-    Ok(started(extension, &target.bundle, plan, written, warnings))
+    Ok(concluded(extension, target, &plan, written, told))
 }
 
-/// Logs what was done. Gives the revision that was just made.
-fn started(
+/// Logs what was written. Gives the revision that was just made.
+fn concluded(
     extension: &ClusterExtension,
-    bundle: &BundleIdentity,
-    plan: Plan,
+    target: &Target,
+    plan: &Plan,
     written: Written,
-    warnings: Option<String>,
+    told: Told,
 ) -> Option<Started> {
     match plan {
         Plan::Patch { name, .. } if written == Written::Yes => {
@@ -338,14 +348,69 @@ fn started(
             tracing::info!(
                 extension = extension.name(),
                 revision = set.name(),
-                bundle = bundle.metadata.name,
-                warnings,
+                bundle = target.bundle.metadata.name,
+                warnings = told.warnings,
+                difference = told.difference,
                 "made a revision"
             );
             Some(Started {
-                version: bundle.metadata.version.clone(),
-                warnings,
+                version: target.bundle.metadata.version.clone(),
+                warnings: told.warnings,
+                difference: told.difference,
             })
+        }
+    }
+}
+
+/// What is to be told of a revision before it is made.
+#[derive(Default)]
+struct Told {
+    warnings: Option<String>,
+    difference: Option<String>,
+}
+
+/// Finds out whether a revision may be made of these objects, with these certificates, and tells what it changes.
+async fn examine(
+    context: &Context,
+    extension: &Arc<ClusterExtension>,
+    revisions: &Revisions,
+    asked: &Asked,
+    bundled: (Option<CertificateProvider>, &[Group]),
+    version: &str,
+) -> Result<Told, Failure> {
+    let (certificates, groups) = bundled;
+    let objects: Vec<_> = groups.iter().flat_map(|group| &group.objects).collect();
+    let secrets = layout::secrets(certificates, objects.iter().copied());
+    let changes = upgrade(context, revisions, &objects).await;
+    let request = preflight::Request {
+        extension,
+        account: &asked.account,
+        wishes: &asked.wishes,
+        objects: &objects,
+        secrets: &secrets,
+        changes: changes.as_ref(),
+    };
+    let warnings = preflight::check(context, request).await?;
+    let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
+    if let Some(difference) = &difference {
+        let said = vec![events::said(events::UPGRADING, difference)];
+        context.events.publish(extension.object_ref(&()), said);
+    }
+    Ok(Told { warnings, difference })
+}
+
+/// How the objects differ from those of the installed revision; nothing when none is installed or it cannot be read.
+async fn upgrade(context: &Context, revisions: &Revisions, objects: &[&Value]) -> Option<Changes> {
+    let installed = revisions.installed()?;
+    match gather::objects(installed, &context.system_namespace, &context.client).await {
+        Ok(before) => Some(changes::changes(&before, objects.iter().copied())),
+        Err(error) => {
+            tracing::warn!(
+                revision = installed.name(),
+                error = &error as &dyn std::error::Error,
+                "cannot tell what an upgrade changes"
+            );
+            None
         }
     }
 }
@@ -495,14 +560,16 @@ pub(super) async fn write_status(
         return Ok(());
     }
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
+    let told = events::changes(extension.status.as_ref(), &status);
     let next = ClusterExtension {
         status: Some(status),
         ..extension.clone()
     };
     extensions
         .replace_status(extension.name(), &PostParams::default(), &next)
-        .await
-        .map(drop)
+        .await?;
+    context.events.publish(extension.object_ref(&()), told);
+    Ok(())
 }
 
 /// `outcome`, unless a write failed. A conflict means that a newer extension is on its way.

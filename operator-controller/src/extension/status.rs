@@ -32,6 +32,8 @@ pub struct Started {
     pub version: String,
     /// What is to be told about it although it goes on.
     pub warnings: Option<String>,
+    /// What it changes of what was installed.
+    pub difference: Option<String>,
 }
 
 /// Everything that the status tells.
@@ -80,6 +82,11 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
             started: Some(started),
         } => {
             let mut message = format!("Revision {} is rolling out.", started.version);
+            if let Some(difference) = &started.difference {
+                message.push_str(" Changes: ");
+                message.push_str(difference);
+                message.push('.');
+            }
             if let Some(warnings) = &started.warnings {
                 message.push_str(" Warnings: ");
                 message.push_str(warnings);
@@ -291,6 +298,7 @@ mod tests {
                 started: Some(Started {
                     version: "1.0.0".to_owned(),
                     warnings: None,
+                    difference: None,
                 }),
             },
             None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use olm_api::conditions::{
@@ -17,7 +18,7 @@ use super::context::{Context, controller};
 use super::failure::chain;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
-use super::{account, facts, finalizers, write};
+use super::{account, events, facts, finalizers, losses, write};
 use crate::conditions::records;
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
@@ -74,6 +75,8 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         remove_secrets(context, extension.name()).await?;
         records::remove(&context.client, extension).await?;
         finalizers::write(&context.client, extension, &rest).await?;
+        let told = vec![events::said(events::UNINSTALLED, "Removed all revisions")];
+        context.events.publish(extension.object_ref(&()), told);
         context.forget(extension.name());
         return Ok(Outcome::Done);
     }
@@ -87,6 +90,9 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         if let Some(held) = needed.unwrap_or_else(|error| Some(chain(&error))) {
             context.memorise(extension.name(), |memory| memory.awaits_others = true);
             return tell(context, extension, reason::BLOCKED, &bounded_message(&held)).await;
+        }
+        if policy.uninstall == Uninstall::Delete && context.remember(extension.name()).losses.is_none() {
+            return announce(context, extension, &left).await;
         }
     }
     if let Ok(account) = account::choose(extension, context.default_account.as_ref())
@@ -115,7 +121,43 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             write::delete(&sets, set, propagation).await?;
         }
     }
-    tell(context, extension, reason::RETRYING, &waiting(&left)).await
+    let mut message = waiting(&left);
+    if message.contains(losses::CLEANUP)
+        && let Some(held) = losses::held(context, extension, &left).await
+    {
+        message.push('\n');
+        message.push_str(&held);
+    }
+    if let Some(losses) = context
+        .remember(extension.name())
+        .losses
+        .filter(|text| !text.is_empty())
+    {
+        message.push('\n');
+        message.push_str(&losses);
+    }
+    tell(context, extension, reason::RETRYING, &bounded_message(&message)).await
+}
+
+/// Tells what the deletion will take away, before it does. The change of the status brings the next run.
+async fn announce(
+    context: &Context,
+    extension: &ClusterExtension,
+    left: &Revisions,
+) -> Result<Outcome, kube::Error> {
+    let losses = losses::count(context, extension, left).await;
+    if let Some(losses) = &losses {
+        tell(context, extension, reason::RETRYING, &bounded_message(losses)).await?;
+    }
+    let note = losses
+        .clone()
+        .unwrap_or_else(|| "Removing all objects".to_owned());
+    let told = vec![events::said(events::UNINSTALLING, note)];
+    context.events.publish(extension.object_ref(&()), told);
+    context.memorise(extension.name(), |memory| {
+        memory.losses = Some(losses.unwrap_or_default());
+    });
+    Ok(Outcome::After(STALE))
 }
 
 /// Whether objects of a Helm release still belong to the extension itself: Kubernetes would delete them with it. The

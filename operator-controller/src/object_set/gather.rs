@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use olm_api::{ClusterObjectSet, names};
+use serde_json::Value;
 
-use super::content::{MAX_TOTAL, SecretContent, SecretName, secrets_of};
+use super::content::{self, ContentError, MAX_TOTAL, SecretContent, SecretName, secrets_of};
 use crate::cluster::identity::is_name;
 
 /// Why Secrets could not be read.
@@ -26,6 +27,9 @@ pub enum GatherError {
     /// All of them together are too large.
     #[error("the Secrets that objects lie in hold more than {MAX_TOTAL} bytes (up to Secret {0})")]
     TooMuch(SecretName),
+    /// They do not hold what the set says.
+    #[error(transparent)]
+    Content(#[from] ContentError),
 }
 
 /// Reads them, those that exist, and of their data what the set refers to. The controller reads only Secrets that were
@@ -61,6 +65,21 @@ pub async fn secrets(
         found.insert(name, SecretContent { immutable, data });
     }
     Ok(found)
+}
+
+/// The objects of a set that was made here, read by the controller alone.
+///
+/// # Errors
+/// A Secret could not be read, or does not hold what the set says.
+pub async fn objects(
+    set: &ClusterObjectSet,
+    system_namespace: &str,
+    own: &Client,
+) -> Result<Vec<Value>, GatherError> {
+    let secrets = secrets(set, system_namespace, own, None).await?;
+    let content = content::resolve(&set.spec, &secrets, system_namespace)?;
+    let objects = content.phases.into_iter().flat_map(|phase| phase.objects);
+    Ok(objects.map(|object| object.object).collect())
 }
 
 async fn one(

@@ -102,7 +102,9 @@ impl Policy {
         }
     }
 
-    pub(super) fn reports(&self, check: Check, change: Change) -> bool {
+    /// Whether such a change is reported.
+    #[must_use]
+    pub fn reports(&self, check: Check, change: Change) -> bool {
         !self.off.contains(&check) && !self.allowed.contains(&(check, change))
     }
 }

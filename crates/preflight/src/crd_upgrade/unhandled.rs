@@ -110,6 +110,9 @@ fn value(schema: &Value, field: &str) -> Value {
         "x-kubernetes-preserve-unknown-fields" | "additionalProperties" | "additionalItems" => {
             canonical_at(value, MAX_DEPTH)
         }
+        // What holds when nothing is said.
+        "x-kubernetes-list-type" if value == "atomic" => Value::Null,
+        "x-kubernetes-map-type" if value == "granular" => Value::Null,
         _ if says_nothing(value) => Value::Null,
         _ => canonical_at(value, MAX_DEPTH),
     }

@@ -24,6 +24,41 @@ fn served(version: &Value) -> bool {
     version.get("served") == Some(&Value::Bool(true))
 }
 
+/// The names of all versions.
+pub(super) fn names(definition: &Value) -> impl Iterator<Item = &str> {
+    versions(definition).map(name)
+}
+
+/// The names of the served versions, in the order of the definition.
+pub(super) fn served_names(definition: &Value) -> impl Iterator<Item = &str> {
+    versions(definition).filter(|version| served(version)).map(name)
+}
+
+/// The version that objects are stored in.
+pub(super) fn storage(definition: &Value) -> Option<&str> {
+    let mut all = versions(definition);
+    all.find(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .map(name)
+}
+
+/// The versions in which objects are or were stored.
+pub(super) fn stored(definition: &Value) -> impl Iterator<Item = &str> {
+    definition
+        .pointer("/status/storedVersions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// Whether a webhook converts objects from version to version.
+pub(super) fn is_converted(definition: &Value) -> bool {
+    definition
+        .pointer("/spec/conversion/strategy")
+        .and_then(Value::as_str)
+        == Some("Webhook")
+}
+
 /// The versions that have a schema, in the order of the definition.
 pub(super) fn schemas(definition: &Value) -> impl Iterator<Item = (&str, &Value)> {
     versions(definition)
@@ -39,10 +74,7 @@ pub(super) fn schema<'a>(definition: &'a Value, wanted: &str) -> Option<&'a Valu
 
 /// The served versions that have a schema, oldest first.
 pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
-    let served: BTreeSet<&str> = versions(definition)
-        .filter(|version| served(version))
-        .map(name)
-        .collect();
+    let served: BTreeSet<&str> = served_names(definition).collect();
     let mut found: Vec<(&str, &Value)> = schemas(definition)
         .filter(|(name, _)| served.contains(name))
         .collect();
@@ -84,24 +116,18 @@ pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
             format!("scope changed : {before:?} -> {after:?}"),
         ));
     }
-    let present: BTreeSet<&str> = versions(new).map(name).collect();
+    let present: BTreeSet<&str> = names(new).collect();
     let gone = |names: Vec<&str>| {
         let gone: Vec<&str> = names.into_iter().filter(|name| !present.contains(name)).collect();
         (!gone.is_empty()).then(|| gone.join(" "))
     };
-    let stored = old
-        .pointer("/status/storedVersions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    if let Some(gone) = gone(stored.filter_map(Value::as_str).collect()) {
+    if let Some(gone) = gone(stored(old).collect()) {
         findings.push(finding(
             Check::StoredVersionRemoval,
             format!("stored versions removed : [{gone}]"),
         ));
     }
-    let still_served = versions(old).filter(|version| served(version)).map(name);
-    if let Some(gone) = gone(still_served.collect()) {
+    if let Some(gone) = gone(served_names(old).collect()) {
         findings.push(finding(
             Check::ServedVersionRemoval,
             format!("served versions removed : [{gone}]; a version must stop being served before it goes"),

@@ -29,7 +29,9 @@ pub struct Missing {
 }
 
 impl Missing {
-    pub(super) fn new(rights: BTreeSet<Right>) -> Self {
+    /// Of rights that are lacking.
+    #[must_use]
+    pub fn new(rights: BTreeSet<Right>) -> Self {
         let mut by_scope: BTreeMap<Option<String>, BTreeSet<Right>> = BTreeMap::new();
         for right in rights {
             by_scope.entry(right.namespace.clone()).or_default().insert(right);

@@ -111,7 +111,19 @@ const NAMED: usize = 10;
 
 /// The objects' names, bounded.
 pub fn names(ids: &[ObjectId]) -> String {
-    let named: Vec<String> = ids.iter().take(NAMED).map(ToString::to_string).collect();
+    bounded(ids, ToString::to_string)
+}
+
+/// The same with no more than `KIND NAMESPACE/NAME` of each.
+pub fn short_names(ids: &[ObjectId]) -> String {
+    bounded(ids, |id| match id.namespace.as_str() {
+        "" => format!("{} {}", id.kind, id.name),
+        namespace => format!("{} {namespace}/{}", id.kind, id.name),
+    })
+}
+
+fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
+    let named: Vec<String> = ids.iter().take(NAMED).map(name).collect();
     let more = match ids.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -1,0 +1,153 @@
+//! What has to happen before a version in which objects were stored may go (requirement 5.33).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::version;
+
+/// How the versions that a new definition lacks leave `status.storedVersions`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Migration {
+    /// No stored version goes.
+    Needless,
+    /// Every object is to be written once more, which stores it in another version; then the list is to be cleaned.
+    Possible(Rewrite),
+    /// It cannot be done before the definition is replaced.
+    Impossible {
+        /// The stored versions that would go.
+        gone: Vec<String>,
+        /// Why not, and what would help.
+        reason: String,
+    },
+}
+
+/// Objects that are to be written once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The definition's name.
+    pub definition: String,
+    /// Its group.
+    pub group: String,
+    /// Its plural.
+    pub plural: String,
+    /// A served version by which the objects are to be listed and written.
+    pub served: String,
+    /// The version in which they are stored then.
+    pub storage: String,
+    /// The versions that leave the list.
+    pub gone: Vec<String>,
+    /// What the list holds afterwards.
+    pub kept: Vec<String>,
+}
+
+/// What has to happen so that `old`, the definition on the cluster, may be replaced by `new`.
+#[must_use]
+pub fn migration(old: &Value, new: &Value) -> Migration {
+    let present: BTreeSet<&str> = version::names(new).collect();
+    let (kept, gone): (Vec<&str>, Vec<&str>) =
+        version::stored(old).partition(|version| present.contains(version));
+    let owned = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    if gone.is_empty() {
+        return Migration::Needless;
+    }
+    let shown = gone.join(" ");
+    let impossible = |reason: String| Migration::Impossible {
+        gone: owned(gone.clone()),
+        reason,
+    };
+    let Some(storage) = version::storage(old) else {
+        return impossible(format!(
+            "objects may be stored as [{shown}], and the definition names no version to store them in"
+        ));
+    };
+    if !present.contains(storage) {
+        return impossible(format!(
+            "objects are stored as {storage}, which the new definition lacks: first install a version whose definition \
+             has {storage} and stores objects in another version"
+        ));
+    }
+    let served = version::served_names(old).find(|served| *served == storage);
+    let Some(served) = served.or_else(|| version::served_names(old).next()) else {
+        return impossible(format!(
+            "objects may be stored as [{shown}] and cannot be written again, since no version of the definition is served"
+        ));
+    };
+    let text = |pointer: &str| {
+        old.pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut kept = kept;
+    if !kept.contains(&storage) {
+        kept.push(storage);
+    }
+    Migration::Possible(Rewrite {
+        definition: text("/metadata/name"),
+        group: text("/spec/group"),
+        plural: text("/spec/names/plural"),
+        served: served.to_owned(),
+        storage: storage.to_owned(),
+        gone: owned(gone),
+        kept: owned(kept),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Versions as (name, served, storage).
+    fn definition(versions: &[(&str, bool, bool)], stored: &[&str]) -> Value {
+        let versions: Vec<Value> = versions
+            .iter()
+            .map(|(name, served, storage)| json!({"name": name, "served": served, "storage": storage}))
+            .collect();
+        json!({
+            "metadata": {"name": "pots.example.com"},
+            "spec": {"group": "example.com", "names": {"plural": "pots"}, "versions": versions},
+            "status": {"storedVersions": stored},
+        })
+    }
+
+    #[test]
+    fn a_stored_version_leaves_the_list_only_when_objects_can_be_stored_in_another() {
+        let check = |old: Value, expected: Result<(&str, &[&str]), &str>| {
+            let new = definition(&[("v2", true, true), ("v3", true, false)], &[]);
+            match (migration(&old, &new), expected) {
+                (Migration::Possible(rewrite), Ok((served, kept))) => {
+                    assert_eq!(
+                        (rewrite.served.as_str(), rewrite.plural.as_str()),
+                        (served, "pots")
+                    );
+                    assert_eq!(rewrite.kept, kept);
+                    assert_eq!(rewrite.gone, ["v1"]);
+                }
+                (Migration::Needless, Err("")) => {}
+                (Migration::Impossible { reason, .. }, Err(part)) if !part.is_empty() => {
+                    assert!(reason.contains(part), "{reason}");
+                }
+                (other, expected) => panic!("{other:?} {expected:?}"),
+            }
+        };
+        let moved = [("v1", false, false), ("v2", true, true)];
+        check(definition(&moved, &["v1", "v2"]), Ok(("v2", &["v2"])));
+        check(definition(&moved, &["v1"]), Ok(("v2", &["v2"])));
+        check(definition(&moved, &["v2"]), Err(""));
+        check(
+            definition(&[("v1", true, false), ("v2", false, true)], &["v1", "v2"]),
+            Ok(("v1", &["v2"])),
+        );
+        check(
+            definition(&[("v1", true, true)], &["v1"]),
+            Err("first install a version whose definition has v1"),
+        );
+        check(
+            definition(&[("v1", false, false), ("v2", false, true)], &["v1", "v2"]),
+            Err("no version of the definition is served"),
+        );
+    }
+}

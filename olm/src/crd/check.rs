@@ -1,0 +1,219 @@
+//! `olm crd check`.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use clap::Args;
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::{Change, Check, Finding, Place, Policy, compare};
+use serde_json::{Value, json};
+
+use super::definitions::{Definitions, read_definitions};
+use super::live::{Cluster, Looked};
+use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::registry::RegistryArguments;
+
+#[derive(Debug, Args)]
+#[command(override_usage = "olm crd check [OPTIONS] OLD NEW\n       olm crd check [OPTIONS] --cluster NEW")]
+pub(crate) struct Arguments {
+    /// Definitions that are in use, unless a cluster is asked, and those that take their place: a file or directory of
+    /// YAML or JSON, or a bundle
+    #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
+    sources: Vec<String>,
+    /// Take the definitions that are in use from the cluster, with their stored versions, and look at all objects of their
+    /// kinds
+    #[arg(long)]
+    cluster: bool,
+    /// File that says how to reach the cluster [default: what KUBECONFIG names, or that of kubectl]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    kubeconfig: Option<String>,
+    /// What findings do, as in the annotation crd-policy: CHECK=Error, Warn or Off, separated by commas
+    #[arg(long, value_name = "POLICY", value_parser = Policy::parse)]
+    policy: Option<Policy>,
+    /// Form of the report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Report,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// What was found about one definition.
+struct Found {
+    name: String,
+    standing: Standing,
+    errors: Vec<Finding>,
+    warnings: Vec<Finding>,
+    notes: Vec<String>,
+}
+
+/// In which of both a definition is.
+enum Standing {
+    Added,
+    Removed,
+    Replaced,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let (old, new) = match (arguments.sources.as_slice(), arguments.cluster) {
+        ([new], true) => (None, new),
+        ([old, new], false) => (Some(old), new),
+        (_, true) => {
+            bail!("with --cluster there is one source: what takes the place of the cluster's definitions")
+        }
+        (_, false) => bail!("there are two sources, OLD and NEW, or one and --cluster"),
+    };
+    let new = read_definitions(new, &arguments.registry)?;
+    let policy = arguments.policy.clone().unwrap_or_default();
+    let (old, looked) = if let Some(old) = old {
+        let old = read_definitions(old, &arguments.registry)?;
+        let looked = old.keys().map(|_| Looked::default()).collect();
+        (old, looked)
+    } else {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(ask(arguments, &new, &policy))?
+    };
+    let found = report(&old, &new, &policy, looked);
+    match arguments.output {
+        Report::Text => print(&text(&found))?,
+        Report::Json => print_json(&json(&found))?,
+    }
+    let faults: usize = found.iter().map(|one| one.errors.len()).sum();
+    if faults == 0 {
+        return Ok(Verdict::Good);
+    }
+    note(&format!("{faults} finding(s) would stop the change"));
+    Ok(Verdict::Bad)
+}
+
+/// The definitions of the cluster, and what their objects have that the new ones refuse, in the same order.
+async fn ask(
+    arguments: &Arguments,
+    new: &Definitions,
+    policy: &Policy,
+) -> anyhow::Result<(Definitions, Vec<Looked>)> {
+    let cluster = Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+    let old = cluster.definitions(new).await?;
+    let mut looked = Vec::new();
+    for (name, old) in &old {
+        looked.push(match new.get(name) {
+            Some(new) if policy.reports(Check::ExistingObjects, Change::Other) => {
+                cluster.look(old, new).await?
+            }
+            _ => Looked::default(),
+        });
+    }
+    Ok((old, looked))
+}
+
+fn report(old: &Definitions, new: &Definitions, policy: &Policy, looked: Vec<Looked>) -> Vec<Found> {
+    let mut found = Vec::new();
+    for ((name, before), looked) in old.iter().zip(looked) {
+        found.push(match new.get(name) {
+            Some(after) => replaced(name, before, after, policy, looked),
+            None => alone(name, Standing::Removed),
+        });
+    }
+    let added = new.keys().filter(|name| !old.contains_key(*name));
+    found.extend(added.map(|name| alone(name, Standing::Added)));
+    found.sort_by(|left, right| left.name.cmp(&right.name));
+    found
+}
+
+fn alone(name: &str, standing: Standing) -> Found {
+    Found {
+        name: name.to_owned(),
+        standing,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looked) -> Found {
+    let mut findings = compare(old, new, policy);
+    let mut notes = looked.notes;
+    match migration(old, new) {
+        Migration::Needless => {}
+        Migration::Possible(rewrite) => {
+            findings.retain(|finding| finding.check != Check::StoredVersionRemoval);
+            notes.push(format!(
+                "objects may still be stored as {}: operator-controller writes them again as {} and cleans \
+                 status.storedVersions, for which the account needs list and patch on {}.{} and patch on \
+                 customresourcedefinitions/status",
+                rewrite.gone.join(", "),
+                rewrite.storage,
+                rewrite.plural,
+                rewrite.group
+            ));
+        }
+        Migration::Impossible { reason, .. } => notes.push(reason),
+    }
+    findings.extend(looked.findings);
+    let (warnings, errors) = findings
+        .into_iter()
+        .partition(|finding| policy.warn.contains(&finding.check));
+    Found {
+        name: name.to_owned(),
+        standing: Standing::Replaced,
+        errors,
+        warnings,
+        notes,
+    }
+}
+
+fn text(found: &[Found]) -> String {
+    let mut text = String::new();
+    for one in found {
+        let is_safe = one.errors.is_empty() && one.warnings.is_empty();
+        let said = match one.standing {
+            Standing::Added => "is new",
+            Standing::Removed => "is not in NEW: it is removed with all objects of its kind",
+            Standing::Replaced if is_safe => "may be replaced",
+            Standing::Replaced if one.errors.is_empty() => "may be replaced, with warnings",
+            Standing::Replaced => "may not be replaced",
+        };
+        let _ = writeln!(text, "{} {said}", one.name);
+        for (level, findings) in [("error", &one.errors), ("warning", &one.warnings)] {
+            for finding in findings {
+                let _ = writeln!(text, "  {level}: {finding}");
+            }
+        }
+        for note in &one.notes {
+            let _ = writeln!(text, "  note: {note}");
+        }
+    }
+    text
+}
+
+fn json(found: &[Found]) -> Value {
+    let finding = |level: &str, finding: &Finding| {
+        let (version, path) = match &finding.place {
+            Place::Definition => (Value::Null, Value::Null),
+            Place::Property { version, path } => (json!(version), json!(path)),
+        };
+        json!({
+            "level": level,
+            "check": finding.check.as_str(),
+            "version": version,
+            "path": path,
+            "message": finding.message,
+        })
+    };
+    let definitions = found.iter().map(|one| {
+        let errors = one.errors.iter().map(|found| finding("Error", found));
+        let warnings = one.warnings.iter().map(|found| finding("Warn", found));
+        json!({
+            "name": one.name,
+            "change": match one.standing {
+                Standing::Added => "added",
+                Standing::Removed => "removed",
+                Standing::Replaced => "replaced",
+            },
+            "findings": errors.chain(warnings).collect::<Vec<_>>(),
+            "notes": one.notes,
+        })
+    });
+    json!({ "definitions": definitions.collect::<Vec<_>>() })
+}

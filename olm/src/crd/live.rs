@@ -1,0 +1,107 @@
+//! The definitions of a cluster and the objects of their kinds.
+
+use anyhow::Context as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::{Client, Error};
+use olm_preflight::crd_upgrade::Finding;
+use olm_preflight::crd_upgrade::existing::questions;
+use serde_json::Value;
+
+use super::definitions::Definitions;
+
+/// How many objects a page holds.
+const PAGE: u32 = 100;
+
+/// A cluster that is asked.
+pub(crate) struct Cluster {
+    client: Client,
+}
+
+/// What existing objects have that a definition refuses, and what could not be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Cluster {
+    /// Reaches the cluster that the file names, or the one that kubectl would reach.
+    pub(crate) async fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
+        let config = olm_platform::client::config(kubeconfig, "olm").await?;
+        let client = Client::try_from(config)?;
+        Ok(Self { client })
+    }
+
+    /// The definitions that it has of those.
+    pub(crate) async fn definitions(&self, wanted: &Definitions) -> anyhow::Result<Definitions> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let mut found = Definitions::new();
+        for name in wanted.keys() {
+            let live = api.get_opt(name).await;
+            let live = live.with_context(|| format!("cannot read the definition {name:?}"))?;
+            if let Some(live) = live {
+                let mut live = serde_json::to_value(live)?;
+                if let Some(fields) = live.as_object_mut() {
+                    fields.insert("apiVersion".to_owned(), "apiextensions.k8s.io/v1".into());
+                    fields.insert("kind".to_owned(), "CustomResourceDefinition".into());
+                }
+                found.insert(name.clone(), live);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Holds the existing objects of a definition against the new one.
+    pub(crate) async fn look(&self, old: &Value, new: &Value) -> anyhow::Result<Looked> {
+        let text = |pointer: &str| {
+            let value = old.pointer(pointer).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let mut asked = questions(old, new);
+        let mut looked = Looked::default();
+        let mut versions: Vec<&str> = asked.iter().map(|question| question.listed_by).collect();
+        versions.dedup();
+        for version in versions {
+            let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+            let resource = ApiResource {
+                api_version: format!("{group}/{version}"),
+                version: version.to_owned(),
+                kind: text("/spec/names/kind"),
+                group,
+                plural,
+            };
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            let mut page = ListParams::default().limit(PAGE);
+            loop {
+                let list = match api.list(&page).await {
+                    Ok(list) => list,
+                    Err(Error::Api(status)) => {
+                        let what = format!("{}.{}", resource.plural, resource.group);
+                        looked.notes.push(format!(
+                            "existing {what} were not all looked at: {}",
+                            status.message
+                        ));
+                        break;
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                for object in list.items {
+                    let object = serde_json::to_value(object)?;
+                    for question in asked.iter_mut().filter(|question| question.listed_by == version) {
+                        question.look(&object);
+                    }
+                }
+                match list.metadata.continue_.filter(|next| !next.is_empty()) {
+                    Some(next) => page = page.continue_token(&next),
+                    None => break,
+                }
+            }
+        }
+        for question in &asked {
+            looked.findings.extend(question.findings());
+            looked.notes.extend(question.unlooked());
+        }
+        Ok(looked)
+    }
+}

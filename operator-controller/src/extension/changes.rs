@@ -1,0 +1,129 @@
+//! What a new revision changes of what is installed: objects that come, go and differ. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use olm_api::names::annotation;
+use serde_json::Value;
+
+use crate::object_set::canonical;
+use crate::object_set::engine::{ObjectId, report};
+
+/// How the objects of two revisions differ; each list in the order of identities.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Objects that the new revision has besides.
+    pub added: Vec<ObjectId>,
+    /// Objects that are in both and not the same.
+    pub changed: Vec<ObjectId>,
+    /// Objects that the new revision lacks.
+    pub removed: Vec<ObjectId>,
+}
+
+/// Compares two revisions. Marks that every revision has of its own do not count.
+pub fn changes<'v>(
+    before: impl IntoIterator<Item = &'v Value>,
+    after: impl IntoIterator<Item = &'v Value>,
+) -> Changes {
+    let before: BTreeMap<ObjectId, &Value> = before.into_iter().map(identified).collect();
+    let after: BTreeMap<ObjectId, &Value> = after.into_iter().map(identified).collect();
+    let mut changes = Changes::default();
+    for (id, object) in &after {
+        match before.get(id) {
+            None => changes.added.push(id.clone()),
+            Some(present) if content(present) != content(object) => changes.changed.push(id.clone()),
+            Some(_) => {}
+        }
+    }
+    changes.removed = before.into_keys().filter(|id| !after.contains_key(id)).collect();
+    changes
+}
+
+/// An object by its identity, whichever version of its kind it is written in.
+fn identified(object: &Value) -> (ObjectId, &Value) {
+    let mut id = ObjectId::of(object);
+    id.version.clear();
+    (id, object)
+}
+
+fn content(object: &Value) -> Vec<u8> {
+    let mut object = object.clone();
+    if let Some(annotations) = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        for mark in [annotation::BUNDLE_VERSION, annotation::PACKAGE_NAME] {
+            annotations.shift_remove(mark);
+        }
+    }
+    canonical::to_vec(&object)
+}
+
+impl Changes {
+    /// Whether the object is one that is added or changed.
+    pub fn touches(&self, object: &Value) -> bool {
+        let (id, _) = identified(object);
+        self.added.binary_search(&id).is_ok() || self.changed.binary_search(&id).is_ok()
+    }
+}
+
+impl fmt::Display for Changes {
+    /// `adds 1 object (…), changes 2 objects (…), removes none`, the objects named as far as they are few.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("adds", &self.added),
+            ("changes", &self.changed),
+            ("removes", &self.removed),
+        ];
+        for (index, (verb, ids)) in lists.into_iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            match ids.len() {
+                0 => write!(f, "{verb} nothing")?,
+                count => write!(f, "{verb} {count} object(s) ({})", report::short_names(ids))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(kind: &str, name: &str, content: &str, version: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": kind, "data": content,
+            "metadata": {"name": name, "namespace": "n", "annotations": {annotation::BUNDLE_VERSION: version}},
+        })
+    }
+
+    #[test]
+    fn what_comes_goes_and_differs_is_named_and_marks_do_not_count() {
+        let before = [
+            object("ConfigMap", "kept", "a", "1.0.0"),
+            object("ConfigMap", "other", "a", "1.0.0"),
+            object("Secret", "old", "a", "1.0.0"),
+        ];
+        let mut after = vec![
+            object("ConfigMap", "kept", "a", "2.0.0"),
+            object("ConfigMap", "other", "b", "2.0.0"),
+        ];
+        let text = changes(&before, &after).to_string();
+        assert_eq!(
+            text,
+            "adds nothing, changes 1 object(s) (ConfigMap n/other), removes 1 object(s) (Secret n/old)"
+        );
+        after.extend((0..20).map(|number| object("Role", &format!("r{number}"), "", "2.0.0")));
+        let found = changes(&before, &after);
+        let text = found.to_string();
+        assert!(
+            text.starts_with("adds 20 object(s) (Role n/r0, ") && text.contains(" and 10 more)"),
+            "{text}"
+        );
+        assert!(found.touches(&after[1]) && found.touches(&after[2]) && !found.touches(&after[0]));
+    }
+}

@@ -1,0 +1,104 @@
+//! Shows the objects that the cluster has to the questions of a changed definition (requirement 5.30), under the account:
+//! what a message tells is what the account may see. What could not be looked at is said and does not stand in the way.
+
+use std::time::{Duration, Instant};
+
+use olm_preflight::crd_upgrade::Finding;
+use olm_preflight::crd_upgrade::existing::questions;
+use serde_json::Value;
+
+use super::Asking;
+use crate::cluster::list::{Budget, Collection, End, Part};
+use crate::cluster::permissions::right;
+
+/// Objects of one definition beyond which no more are looked at.
+const MAX_OBJECTS: usize = 5000;
+/// Bytes of them.
+const MAX_BYTES: u64 = 64 << 20;
+/// How long all definitions of a bundle may take.
+const MAX_TIME: Duration = Duration::from_secs(30);
+
+/// What came of it for one definition.
+pub(super) struct Looked {
+    /// What objects have that the new definition refuses.
+    pub(super) findings: Vec<Finding>,
+    /// What was not looked at, and why.
+    pub(super) notes: Vec<String>,
+}
+
+/// When looking has to end.
+pub(super) fn deadline() -> Instant {
+    Instant::now() + MAX_TIME
+}
+
+/// Looks at the objects of a definition that is to be replaced.
+pub(super) async fn look(
+    asking: &Asking<'_>,
+    old: &Value,
+    new: &Value,
+    until: Instant,
+) -> Result<Looked, kube::Error> {
+    let text = |pointer: &str| old.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    let mut asked = questions(old, new);
+    let mut looked = Looked {
+        findings: Vec::new(),
+        notes: Vec::new(),
+    };
+    let mut versions: Vec<&str> = asked.iter().map(|question| question.listed_by).collect();
+    versions.dedup();
+    if versions.is_empty() {
+        return Ok(looked);
+    }
+    let list = right("list", group, plural, "");
+    if !asking.may(&list).await? {
+        looked.notes.push(format!(
+            "existing {plural}.{group} were not held against the new definition: service account {} may not list them",
+            asking.account
+        ));
+        return Ok(looked);
+    }
+    for version in versions {
+        let collection = Collection {
+            group,
+            version,
+            plural,
+        };
+        let budget = Budget {
+            objects: MAX_OBJECTS,
+            bytes: MAX_BYTES,
+            until,
+        };
+        let mut pages = collection.read(asking.client, Part::Whole, budget);
+        let mut count = 0;
+        let end = loop {
+            let page = match pages.page().await {
+                Ok(page) => page,
+                Err(end) => break end,
+            };
+            count += page.len();
+            for question in asked.iter_mut().filter(|question| question.listed_by == version) {
+                for object in &page {
+                    question.look(object);
+                }
+            }
+            tokio::task::yield_now().await;
+        };
+        let why = match end {
+            End::Complete => continue,
+            End::Spent(what) => format!("only {count} of them were, for their {what}"),
+            End::Failed(failure) => format!("only {count} of them were: {}", failure.message),
+        };
+        looked.notes.push(format!(
+            "not all existing {plural}.{group} were held against the new definition; {why}"
+        ));
+    }
+    for question in &asked {
+        looked.findings.extend(question.findings());
+        let unlooked = question.unlooked();
+        looked
+            .notes
+            .extend(unlooked.map(|text| format!("CRD \"{plural}.{group}\": {text}")));
+    }
+    Ok(looked)
+}

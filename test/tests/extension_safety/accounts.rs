@@ -1,0 +1,172 @@
+//! A service account acts only for those who may impersonate it.
+
+use anyhow::{Context as _, Result, bail};
+use olm_api::names::{self, user};
+use olm_test::extensions::{SOON, extensions};
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+/// A ClusterExtension and a ClusterObjectSet as somebody writes them.
+fn written(extension: &str, account: Option<&str>, owner: Option<Value>) -> [Value; 2] {
+    let mut one = json!({
+        "apiVersion": names::API_VERSION,
+        "kind": "ClusterExtension",
+        "metadata": { "name": extension },
+        "spec": {
+            "namespace": "attack",
+            "source": { "sourceType": "Catalog", "catalog": { "packageName": "none-such" } },
+        },
+    });
+    let mut two = json!({
+        "apiVersion": names::API_VERSION,
+        "kind": "ClusterObjectSet",
+        "metadata": { "name": format!("{extension}-1") },
+        "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
+    });
+    if let Some(account) = account {
+        one["spec"]["serviceAccount"] = json!({ "name": account });
+        two["metadata"]["annotations"] =
+            json!({ names::annotation::SERVICE_ACCOUNT: format!("attack/{account}") });
+    }
+    if let Some(owner) = owner {
+        two["metadata"]["ownerReferences"] = json!([owner]);
+    }
+    [one, two]
+}
+
+/// Whether alice may do it; nothing is done.
+fn alice(world: &World, arguments: &[&str], object: Option<&Value>) -> Result<bool> {
+    let path = world.folder().join("alice.json");
+    let place = path.display().to_string();
+    let mut all = vec!["--as=alice", "--dry-run=server"];
+    all.extend(arguments);
+    if let Some(object) = object {
+        std::fs::write(&path, object.to_string())?;
+        all.extend(["-f", &place]);
+    }
+    match world.kubectl(&all) {
+        Ok(_) => Ok(true),
+        Err(error) if format!("{error:#}").contains("ValidatingAdmissionPolicy") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Alice may write extensions and sets; somebody else has an extension with a strong account. Gives the reference to it.
+async fn stage(world: &World) -> Result<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    world.apply(&[
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "attack"}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "strong", "namespace": "attack"}}),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "extension-writer"},
+            "rules": [{"apiGroups": [names::GROUP], "resources": ["*"], "verbs": ["*"]}],
+        }),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "extension-writer"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "extension-writer"},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": "alice"}],
+        }),
+    ])?;
+    let [victim, _] = written("victim", Some("strong"), None);
+    world.apply(&[victim])?;
+    let uid = extensions(world)
+        .get("victim")
+        .await?
+        .metadata
+        .uid
+        .context("uid")?;
+    Ok(json!({
+        "apiVersion": names::API_VERSION, "kind": "ClusterExtension", "name": "victim", "uid": uid, "controller": true,
+    }))
+}
+
+pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
+    let owner = stage(world).await?;
+    let creations = |account| written("hers", account, None);
+    world
+        .eventually("the policy is in force", SOON, async || {
+            let [extension, _] = creations(Some("strong"));
+            Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
+        })
+        .await?;
+    let check = |what: &str, arguments: &[&str], object: Option<&Value>, allowed: bool| -> Result<()> {
+        match alice(world, arguments, object) {
+            Ok(found) if found == allowed => Ok(()),
+            Ok(found) => bail!("{what}: allowed is {found}"),
+            Err(error) => Err(error.context(what.to_owned())),
+        }
+    };
+    let [_, set] = creations(Some("strong"));
+    check("a set names the account", &["create"], Some(&set), false)?;
+    let mut malformed = set.clone();
+    malformed["metadata"]["annotations"] = json!({ names::annotation::SERVICE_ACCOUNT: "strong" });
+    check(
+        "a set names half an account",
+        &["create"],
+        Some(&malformed),
+        false,
+    )?;
+    for object in creations(None) {
+        check("no account is named", &["create"], Some(&object), true)?;
+    }
+    let [_, revision] = written("victim", None, Some(owner));
+    check("a revision is slipped in", &["create"], Some(&revision), false)?;
+    let spec = r#"{"spec":{"source":{"catalog":{"version":"1.0.0"}}}}"#;
+    let account = r#"{"spec":{"serviceAccount":null}}"#;
+    let orphan = format!(
+        r#"{{"metadata":{{"annotations":{{"{}":"orphan"}}}}}}"#,
+        user::UNINSTALL
+    );
+    let label = r#"{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
+    let change = ["patch", "clusterextension", "victim", "--type=merge", "-p"];
+    let with = |patch| -> Vec<&str> { change.iter().copied().chain([patch]).collect() };
+    check("the spec is changed", &with(spec), None, false)?;
+    check("the account is taken away", &with(account), None, false)?;
+    check("an annotation is set", &with(&orphan), None, false)?;
+    check("other metadata is changed", &with(label), None, true)?;
+
+    world.kubectl(&[
+        "create",
+        "role",
+        "strong-user",
+        "-n",
+        "attack",
+        "--verb=impersonate",
+        "--resource=serviceaccounts",
+        "--resource-name=strong",
+    ])?;
+    world.kubectl(&[
+        "create",
+        "rolebinding",
+        "strong-user",
+        "-n",
+        "attack",
+        "--role=strong-user",
+        "--user=alice",
+    ])?;
+    world
+        .eventually("the right counts", SOON, async || {
+            let [extension, _] = creations(Some("strong"));
+            Ok(alice(world, &["create"], Some(&extension))?.then_some(()))
+        })
+        .await?;
+    check("a set names the account", &["create"], Some(&set), true)?;
+    check("the spec is changed", &with(spec), None, true)?;
+    check("a revision is slipped in", &["create"], Some(&revision), false)?;
+    let [other, _] = creations(Some("stronger"));
+    check("another account is named", &["create"], Some(&other), false)?;
+
+    // Where there is a default account, naming none is naming it.
+    world.apply_file("manifests/overlays/default-account/policy.yaml")?;
+    world
+        .eventually("the policy of the overlay is in force", SOON, async || {
+            let [extension, _] = creations(None);
+            Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
+        })
+        .await?;
+    let [_, none] = creations(None);
+    check("a set names no account", &["create"], Some(&none), false)?;
+    check("the account is taken away", &with(account), None, false)?;
+    check("a set names the account", &["create"], Some(&set), true)?;
+    check("the spec is changed", &with(spec), None, true)
+}

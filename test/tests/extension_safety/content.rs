@@ -1,0 +1,85 @@
+//! What was lost comes back, and what annotations say is obeyed.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use olm_api::conditions::reason;
+use olm_api::names::{self, label, user};
+use olm_test::extensions::{
+    SOON, await_progressing, await_version, extensions, installed_version, patch_source, revisions,
+};
+use olm_test::world::World;
+use serde_json::json;
+
+use super::{annotate, install};
+
+pub(crate) async fn lost_content_is_made_again_and_annotations_are_obeyed(world: &World) -> Result<()> {
+    install(world, "cup", "1.0.0").await?;
+    let secrets = Api::<Secret>::namespaced(world.client.clone(), names::SYSTEM_NAMESPACE);
+    let content = ListParams::default().labels(&format!("{}=cup-1", label::REVISION_NAME));
+    let before: Vec<_> = secrets
+        .list(&content)
+        .await?
+        .items
+        .into_iter()
+        .map(|s| s.data)
+        .collect();
+    ensure!(!before.is_empty());
+    secrets
+        .delete_collection(&DeleteParams::default(), &content)
+        .await?;
+    // Its content is needed now.
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "cup");
+    deployments
+        .delete("cup-operator", &DeleteParams::default())
+        .await?;
+    world
+        .eventually(
+            "the lost content and the deleted Deployment are back",
+            SOON,
+            async || {
+                let present = deployments.get_opt("cup-operator").await?;
+                let there = present.is_some_and(|found| found.metadata.deletion_timestamp.is_none());
+                let after: Vec<_> = secrets.list(&content).await?.items;
+                let owned = after
+                    .iter()
+                    .all(|secret| secret.metadata.owner_references.is_some());
+                let after: Vec<_> = after.into_iter().map(|s| s.data).collect();
+                Ok((there && owned && after == before).then_some(()))
+            },
+        )
+        .await?;
+    // A name that something else has is passed over.
+    world.apply(&[json!({
+        "apiVersion": names::API_VERSION,
+        "kind": "ClusterObjectSet",
+        "metadata": { "name": "cup-2" },
+        "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
+    })])?;
+    for (key, part) in [
+        (user::ADOPT, "(known are never, unowned, all)"),
+        (user::UPGRADEABLE_OVERRIDE, "(known are true, false)"),
+    ] {
+        annotate(world, "cup", key, Some("perhaps")).await?;
+        let message = await_progressing(world, "cup", reason::BLOCKED, part).await?;
+        ensure!(message.contains(key), "{message}");
+        annotate(world, "cup", key, None).await?;
+    }
+    annotate(world, "cup", user::PAUSED, Some("true")).await?;
+    patch_source(world, "cup", json!({ "version": "1.0.1" })).await?;
+    await_progressing(world, "cup", reason::BLOCKED, user::PAUSED).await?;
+    world
+        .eventually("the revision stands still, too", SOON, async || {
+            let set = revisions(world).get("cup-1").await?;
+            Ok((set.annotation(user::PAUSED) == Some("true")).then_some(()))
+        })
+        .await?;
+    ensure!(installed_version(&extensions(world).get("cup").await?) == Some("1.0.0"));
+    annotate(world, "cup", user::PAUSED, None).await?;
+    await_version(world, "cup", "1.0.1").await?;
+    let set = revisions(world).get("cup-3").await?;
+    ensure!(set.label(label::OWNER_NAME) == Some("cup"));
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Changes that are not safe, on real parts: refused before anything is written, told, and possible when the user says so.
+//! One cluster for all.
+
+mod accounts;
+mod content;
+mod definitions;
+mod uninstall;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::extensions::{SOON, await_version, catalog, merge};
+use olm_test::samples;
+use olm_test::world::{Options, World, repository};
+use serde_json::{Value, json};
+
+/// The sample operator under another name, with kinds of its own.
+fn renamed(text: &str, name: &str) -> String {
+    text.replace("greeter", name)
+        .replace("samples.olm.example", &format!("{name}.olm.example"))
+}
+
+/// Publishes versions of the sample operator under another name, each file changed; gives the catalog's blobs.
+async fn publish(
+    world: &World,
+    name: &str,
+    versions: &[&str],
+    change: impl Fn(&str, String) -> String,
+) -> Result<String> {
+    let mut images = BTreeMap::new();
+    for version in versions {
+        let files = samples::bundle(version, "sample-operator:v1")
+            .into_iter()
+            .map(|(path, content)| {
+                let text = change(version, renamed(&String::from_utf8_lossy(&content), name));
+                (path, text.into_bytes())
+            })
+            .collect();
+        let image = world
+            .push_bundle(&format!("{name}-bundle:v{version}"), &files)
+            .await?;
+        images.insert(*version, image);
+    }
+    let blobs = samples::catalog(versions, |version| {
+        images.get(version).cloned().unwrap_or_default()
+    });
+    Ok(renamed(&blobs, name))
+}
+
+/// The extension's file, with its namespace, account and rights.
+fn file(world: &World, name: &str, version: &str) -> Result<String> {
+    let text = std::fs::read_to_string(repository().join("manifests/samples/greeter.yaml"))?;
+    let path = world.folder().join(format!("{name}.yaml"));
+    std::fs::write(&path, renamed(&text, name).replace("1.0.x", version))?;
+    Ok(path.display().to_string())
+}
+
+/// The same without the extension.
+fn account_file(world: &World, name: &str) -> Result<String> {
+    let text = std::fs::read_to_string(file(world, name, "1.0.0")?)?;
+    let extension = text.rfind("---").context("the extension comes last")?;
+    let path = world.folder().join(format!("{name}-account.yaml"));
+    std::fs::write(&path, text.get(..extension).unwrap_or_default())?;
+    Ok(path.display().to_string())
+}
+
+/// A custom resource of the operator in its namespace.
+fn greeting(operator: &str, version: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": format!("{operator}.olm.example/{version}"),
+        "kind": "Greeting",
+        "metadata": { "name": name, "namespace": operator },
+        "spec": spec,
+    })
+}
+
+/// Waits for an event of an extension.
+async fn await_event(world: &World, name: &str, reason: &str, part: &str) -> Result<()> {
+    let selector = format!("involvedObject.name={name}");
+    let notes = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
+    let arguments = [
+        "get",
+        "events",
+        "-n",
+        "default",
+        "--field-selector",
+        &selector,
+        "-o",
+        notes,
+    ];
+    let told = format!("{reason}: ");
+    world
+        .eventually(
+            &format!("event {reason} of {name} with {part:?}"),
+            SOON,
+            async || {
+                let found = world.kubectl(&arguments)?;
+                let is_there = found
+                    .lines()
+                    .any(|line| line.starts_with(&told) && line.contains(part));
+                ensure!(is_there, "there is {found:?}");
+                Ok(Some(()))
+            },
+        )
+        .await
+}
+
+async fn install(world: &World, name: &str, version: &str) -> Result<()> {
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, name, version)?])?;
+    await_version(world, name, version).await.map(drop)
+}
+
+async fn annotate(world: &World, name: &str, key: &str, value: Option<&str>) -> Result<()> {
+    merge(
+        world,
+        name,
+        json!({ "metadata": { "annotations": { key: value } } }),
+    )
+    .await
+}
+
+fn definition(world: &World, name: &str) -> Result<Option<Value>> {
+    let text = world.kubectl(&[
+        "get",
+        "crd",
+        &format!("greetings.{name}.olm.example"),
+        "-o",
+        "json",
+        "--ignore-not-found",
+    ])?;
+    Ok(if text.trim().is_empty() {
+        None
+    } else {
+        Some(serde_json::from_str(&text)?)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let same = |_: &str, text: String| text;
+    let mut blobs = publish(
+        &world,
+        "kettle",
+        &["1.0.0", "1.0.1", "1.1.0"],
+        definitions::kettle,
+    )
+    .await?;
+    for name in ["pot", "pan"] {
+        blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
+    }
+    blobs.push_str(&publish(&world, "cup", &["1.0.0", "1.0.1"], same).await?);
+    blobs.push_str(&publish(&world, "urn", &["1.0.0", "1.0.1", "1.1.0"], definitions::urn).await?);
+    blobs.push_str(&publish(&world, "jug", &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
+    blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
+    let reference = world.push_catalog("safety-catalog:latest", &blobs).await?;
+    world.apply(&[catalog("samples", &reference)])?;
+    let done = tokio::join!(
+        definitions::definitions_that_break_what_is_stored(&world),
+        definitions::t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade(&world),
+        definitions::t_5c_06_stored_versions_are_migrated_when_their_definition_goes(&world),
+        uninstall::a_deletion_without_account_is_explained_and_orphaning_ends_it(&world),
+        uninstall::a_deletion_goes_on_when_the_account_is_back(&world),
+        uninstall::what_goes_is_counted_before_and_nothing_of_ours_is_left(&world),
+        content::lost_content_is_made_again_and_annotations_are_obeyed(&world),
+        accounts::an_account_is_named_only_by_those_who_may_impersonate_it(&world),
+    );
+    let outcomes = [
+        ("definitions", done.0),
+        ("existing objects", done.1),
+        ("stored versions", done.2),
+        ("orphaning", done.3),
+        ("the account is back", done.4),
+        ("nothing is left", done.5),
+        ("content and annotations", done.6),
+        ("accounts", done.7),
+    ];
+    let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
+        let error = outcome.err()?;
+        Some(format!("{name}: {error:#}"))
+    });
+    let failed: Vec<String> = failed.collect();
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}

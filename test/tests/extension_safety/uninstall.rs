@@ -1,0 +1,153 @@
+//! Deletions that cannot go on, and what they leave.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Api;
+use kube::api::DeleteParams;
+use olm_api::conditions::reason;
+use olm_api::names::{self, label, user};
+use olm_test::extensions::{SOON, await_gone, await_progressing, extensions, revisions};
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+use super::{account_file, annotate, await_event, definition, greeting, install};
+
+/// Takes the rights, the account, its namespace and the extension away.
+async fn remove_with_account(world: &World, name: &str) -> Result<()> {
+    let installer = format!("{name}-installer");
+    world.kubectl(&["delete", "clusterrolebinding,clusterrole", &installer])?;
+    world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
+    world.kubectl(&["delete", "namespace", name, "--wait=false"])?;
+    extensions(world).delete(name, &DeleteParams::default()).await?;
+    let message = await_progressing(world, name, reason::RETRYING, "does not exist; ").await?;
+    for part in [
+        "cannot remove the objects of this revision",
+        "object(s) may be left: ",
+        &format!("service account {name}/{installer}"),
+        user::UNINSTALL,
+    ] {
+        ensure!(message.contains(part), "{part:?} is not in {message}");
+    }
+    ensure!(definition(world, name)?.is_some(), "it cannot have been removed");
+    Ok(())
+}
+
+pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_it(
+    world: &World,
+) -> Result<()> {
+    install(world, "pot", "1.0.0").await?;
+    remove_with_account(world, "pot").await?;
+    annotate(world, "pot", user::UNINSTALL, Some("leave")).await?;
+    await_progressing(world, "pot", reason::BLOCKED, "unknown value \"leave\"").await?;
+    annotate(world, "pot", user::UNINSTALL, Some("orphan")).await?;
+    await_gone(world, "pot").await?;
+    let left = definition(world, "pot")?.context("the definition is left")?;
+    ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
+    ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
+    ensure!(revisions(world).get_opt("pot-1").await?.is_none());
+    Ok(())
+}
+
+pub(crate) async fn a_deletion_goes_on_when_the_account_is_back(world: &World) -> Result<()> {
+    install(world, "pan", "1.0.0").await?;
+    // Only a label says that it belongs to the extension: it is not in the way.
+    world.apply(&[json!({
+        "apiVersion": names::API_VERSION,
+        "kind": "ClusterObjectSet",
+        "metadata": { "name": "not-of-pan", "labels": { label::OWNER_NAME: "pan" } },
+        "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
+    })])?;
+    remove_with_account(world, "pan").await?;
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(world.client.clone());
+    world
+        .eventually("the namespace is gone", SOON, async || {
+            Ok(namespaces.get_opt("pan").await?.is_none().then_some(()))
+        })
+        .await?;
+    world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "pan")?])?;
+    await_gone(world, "pan").await?;
+    ensure!(definition(world, "pan")?.is_none(), "nothing is left");
+    ensure!(revisions(world).get_opt("not-of-pan").await?.is_some());
+    Ok(())
+}
+
+/// Every object of the cluster that has the name in it, but for events.
+fn mentioning(world: &World, name: &str) -> Result<BTreeSet<String>> {
+    let kinds = world.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
+    let text = world.kubectl(&["get", &kinds.join(","), "-A", "-o", "json", "--ignore-not-found"])?;
+    let list: Value = serde_json::from_str(&text)?;
+    let items = list
+        .pointer("/items")
+        .and_then(Value::as_array)
+        .context("a list")?;
+    let found = items.iter().filter(|item| item.to_string().contains(name));
+    Ok(found
+        .map(|item| {
+            let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            format!(
+                "{} {}/{}",
+                text("/kind"),
+                text("/metadata/namespace"),
+                text("/metadata/name")
+            )
+        })
+        .collect())
+}
+
+pub(crate) async fn what_goes_is_counted_before_and_nothing_of_ours_is_left(world: &World) -> Result<()> {
+    let accounts = account_file(world, "ladle")?;
+    world.kubectl(&["apply", "--server-side", "-f", &accounts])?;
+    let before = world
+        .eventually("the namespace is complete", SOON, async || {
+            let found = mentioning(world, "ladle")?;
+            let complete = ["ServiceAccount ladle/default", "ConfigMap ladle/kube-root-ca.crt"];
+            Ok(complete
+                .iter()
+                .all(|object| found.contains(*object))
+                .then_some(found))
+        })
+        .await?;
+    install(world, "ladle", "1.0.0").await?;
+    world
+        .eventually("there is something to remove", SOON, async || {
+            Ok((mentioning(world, "ladle")?.len() > before.len() + 5).then_some(()))
+        })
+        .await?;
+    let mut held = greeting("ladle", "v1", "held", json!({ "name": "x" }));
+    held["metadata"]["finalizers"] = json!(["ladle.olm.example/wait"]);
+    world.apply(&[held, greeting("ladle", "v1", "free", json!({ "name": "x" }))])?;
+    extensions(world)
+        .delete("ladle", &DeleteParams::default())
+        .await?;
+    let counted = "uninstalling deletes 1 custom resource definition(s) with all objects of their kinds: 2 \
+                   greetings.ladle.olm.example";
+    await_event(world, "ladle", "Uninstalling", counted).await?;
+    let message = await_progressing(world, "ladle", reason::RETRYING, "held by finalizers, which").await?;
+    for part in [
+        counted,
+        "customresourcecleanup",
+        "ladle/held (ladle.olm.example/wait)",
+    ] {
+        ensure!(message.contains(part), "{part:?} is not in {message}");
+    }
+    world.kubectl(&[
+        "patch",
+        "greetings.ladle.olm.example/held",
+        "-n",
+        "ladle",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"finalizers":null}}"#,
+    ])?;
+    await_gone(world, "ladle").await?;
+    await_event(world, "ladle", "Uninstalled", "").await?;
+    world
+        .eventually("nothing of ours is left", SOON, async || {
+            let left: Vec<String> = mentioning(world, "ladle")?.difference(&before).cloned().collect();
+            ensure!(left.is_empty(), "{left:?}");
+            Ok(Some(()))
+        })
+        .await
+}
