@@ -11,12 +11,19 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 
 /// How long the API server's word about a token counts.
 const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
 /// How many verdicts are remembered.
 const VERDICTS: usize = 1024;
+/// The longest token that the API server is asked about, in bytes; none that it issues comes near.
+const TOKEN: usize = 16 << 10;
+/// How many tokens are reviewed at once: anybody can make them up.
+const REVIEWS: usize = 8;
+/// How long to wait for a turn.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What somebody wants to get.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -94,6 +101,7 @@ type Verdicts = HashMap<(String, Asked), (Instant, Result<(), Refused>)>;
 pub struct Gate {
     client: Client,
     verdicts: Arc<Mutex<Verdicts>>,
+    reviews: Arc<Semaphore>,
 }
 
 impl Gate {
@@ -102,6 +110,7 @@ impl Gate {
         Self {
             client,
             verdicts: Arc::default(),
+            reviews: Arc::new(Semaphore::new(REVIEWS)),
         }
     }
 
@@ -114,9 +123,17 @@ impl Gate {
             .get(header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "))
-            .filter(|token| !token.is_empty())
+            .filter(|token| (1..=TOKEN).contains(&token.len()))
             .ok_or(Refused::Unauthenticated)?;
         let key = (token.to_owned(), asked);
+        if let Some(verdict) = self.remembered(&key) {
+            return verdict;
+        }
+        let Ok(Ok(_turn)) = timeout(PATIENCE, self.reviews.acquire()).await else {
+            tracing::warn!("too many tokens are to be reviewed at once");
+            return Err(Refused::Unknown);
+        };
+        // Somebody else may have asked the same meanwhile.
         if let Some(verdict) = self.remembered(&key) {
             return verdict;
         }
@@ -125,10 +142,7 @@ impl Gate {
             Refused::Unknown
         })?;
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        if verdicts.len() >= VERDICTS {
-            verdicts.clear();
-        }
-        verdicts.insert(key, (Instant::now(), verdict.clone()));
+        remember(&mut verdicts, key, verdict.clone());
         verdict
     }
 
@@ -210,5 +224,86 @@ impl Gate {
             .create(&PostParams::default(), &review)
             .await?;
         Ok(review.status.is_some_and(|status| status.allowed))
+    }
+}
+
+/// Makes room where there is none: what is too old goes first, then refusals, of which anybody can cause any number.
+fn remember(verdicts: &mut Verdicts, key: (String, Asked), verdict: Result<(), Refused>) {
+    if verdicts.len() >= VERDICTS {
+        verdicts.retain(|_, (at, _)| at.elapsed() < VERDICT_LIFETIME);
+    }
+    if verdicts.len() >= VERDICTS {
+        verdicts.retain(|_, (_, verdict)| verdict.is_ok());
+    }
+    if verdicts.len() < VERDICTS {
+        verdicts.insert(key, (Instant::now(), verdict));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+
+    use super::*;
+
+    const ASKED: Asked = Asked::Path("/metrics");
+
+    #[test]
+    fn refusals_make_room_for_those_who_are_known() {
+        let mut verdicts = Verdicts::new();
+        let key = |token: &str| (token.to_owned(), ASKED);
+        remember(&mut verdicts, key("scraper"), Ok(()));
+        for number in 0..3 * VERDICTS {
+            let token = format!("made up {number}");
+            remember(&mut verdicts, key(&token), Err(Refused::Unauthenticated));
+            assert!(verdicts.len() <= VERDICTS);
+        }
+        assert!(verdicts.contains_key(&key("scraper")));
+        for number in 0..2 * VERDICTS {
+            remember(&mut verdicts, key(&format!("known {number}")), Ok(()));
+        }
+        assert_eq!(verdicts.len(), VERDICTS);
+        assert!(verdicts.values().all(|(_, verdict)| verdict.is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_that_anybody_makes_up_do_not_flood_the_api_server() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&most);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                let review = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","metadata":{},"spec":{"token":""}}"#;
+                Ok::<_, std::io::Error>(http::Response::new(Body::from(review.to_vec())))
+            }
+        });
+        let gate = Gate::new(Client::new(service, "default"));
+        let asking = (0..100).map(|number| {
+            let mut headers = HeaderMap::new();
+            let value = format!("Bearer made-up-{number}").parse().unwrap();
+            headers.insert(header::AUTHORIZATION, value);
+            let gate = gate.clone();
+            async move { gate.admit(&headers, ASKED).await }
+        });
+        let verdicts = futures::future::join_all(asking).await;
+        assert_eq!(seen.load(Ordering::SeqCst), REVIEWS);
+        let reviewed = verdicts.iter().filter(|v| **v == Err(Refused::Unauthenticated));
+        let turned_away = verdicts.iter().filter(|v| **v == Err(Refused::Unknown));
+        let (reviewed, turned_away) = (reviewed.count(), turned_away.count());
+        assert!(
+            reviewed >= REVIEWS && turned_away > 0,
+            "{reviewed} and {turned_away}"
+        );
+        assert_eq!(reviewed + turned_away, 100);
+
+        let mut headers = HeaderMap::new();
+        let value = format!("Bearer {}", "x".repeat(TOKEN + 1)).parse().unwrap();
+        headers.insert(header::AUTHORIZATION, value);
+        assert_eq!(gate.admit(&headers, ASKED).await, Err(Refused::Unauthenticated));
     }
 }
