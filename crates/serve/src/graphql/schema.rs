@@ -51,7 +51,7 @@ impl Graph {
     pub(crate) fn new(shapes: Shapes) -> Result<Self, String> {
         let mut types: BTreeSet<String> = TAKEN.map(ToOwned::to_owned).into();
         let mut roots = BTreeMap::new();
-        for (schema, fields) in shapes.0 {
+        for (schema, fields) in shapes.schemas {
             let of_type = unique(&type_name(&schema), |name| !types.contains(name));
             types.insert(of_type.clone());
             let name = unique(&root_name(&schema), |name| {

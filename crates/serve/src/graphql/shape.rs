@@ -12,13 +12,25 @@ use serde_json::{Map, Value};
 const MOST: usize = 500;
 /// Elements of a list whose fields are looked at.
 const ELEMENTS: usize = 10;
+/// The longest name of a schema or field that can be asked for, in bytes.
+const LONGEST: usize = 256;
+/// What the schemas and fields of a catalog may cost together: the bytes of their names and [`OVERHEAD`] for each.
+const BUDGET: usize = 1 << 20;
+/// What a schema or field costs beside its names.
+const OVERHEAD: usize = 64;
 
 /// The fields of a type by their names in GraphQL.
 pub(crate) type Fields = BTreeMap<String, Field>;
 
 /// Every schema of a catalog by its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shapes(pub(crate) BTreeMap<String, Fields>);
+#[serde(transparent)]
+pub(crate) struct Shapes {
+    pub(crate) schemas: BTreeMap<String, Fields>,
+    /// How much of [`BUDGET`] is used up; counts only while blobs are added.
+    #[serde(skip)]
+    used: usize,
+}
 
 /// One field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,26 +93,57 @@ impl Scalar {
 }
 
 impl Shapes {
-    /// Takes note of a blob.
+    /// Takes note of a blob, as far as there is room.
     pub(crate) fn add(&mut self, schema: &str, blob: &Map<String, Value>) {
-        if schema.is_empty() || (self.0.len() >= MOST && !self.0.contains_key(schema)) {
+        if schema.is_empty() || schema.len() > LONGEST {
             return;
         }
-        let fields = match self.0.get_mut(schema) {
-            Some(fields) => fields,
-            None => self.0.entry(schema.to_owned()).or_default(),
+        let mut left = BUDGET.saturating_sub(self.used);
+        if !self.schemas.contains_key(schema) {
+            if self.schemas.len() >= MOST || !spend(&mut left, schema.len() + OVERHEAD) {
+                return;
+            }
+            self.schemas.insert(schema.to_owned(), Fields::new());
+        }
+        let Some(fields) = self.schemas.get_mut(schema) else {
+            return;
         };
-        note(fields, blob, |value| match value.as_array() {
+        note(fields, blob, &mut left, |value| match value.as_array() {
             Some(elements) if elements.first().is_some_and(Value::is_object) => {
                 let mut nested = Fields::new();
+                // What is found in one blob costs when it is taken over.
+                let mut unlimited = usize::MAX;
                 for element in elements.iter().take(ELEMENTS).filter_map(Value::as_object) {
-                    note(&mut nested, element, plain);
+                    note(&mut nested, element, &mut unlimited, plain);
                 }
                 Kind::Objects(nested)
             }
             _ => plain(value),
         });
+        self.used = BUDGET.saturating_sub(left);
     }
+}
+
+/// Takes this much, if there is as much.
+fn spend(left: &mut usize, cost: usize) -> bool {
+    let enough = cost <= *left;
+    if enough {
+        *left -= cost;
+    }
+    enough
+}
+
+/// What fields cost.
+fn cost(fields: &Fields) -> usize {
+    let each = fields.iter().map(|(name, field)| {
+        let nested = match &field.kind {
+            // Nested objects hold plain values only, so this goes no deeper.
+            Kind::Objects(nested) => cost(nested),
+            _ => 0,
+        };
+        name.len() + field.key.len() + OVERHEAD + nested
+    });
+    each.sum()
 }
 
 fn plain(value: &Value) -> Kind {
@@ -114,34 +157,38 @@ fn plain(value: &Value) -> Kind {
     }
 }
 
-fn note(fields: &mut Fields, object: &Map<String, Value>, kind: impl Fn(&Value) -> Kind) {
-    for (key, value) in object {
+fn note(fields: &mut Fields, object: &Map<String, Value>, left: &mut usize, kind: impl Fn(&Value) -> Kind) {
+    for (key, value) in object.iter().filter(|(key, _)| key.len() <= LONGEST) {
         let kind = kind(value);
-        let name = field_name(key);
-        if let Some(field) = fields.get_mut(&name) {
-            field.kind.see(kind);
-        } else if fields.len() < MOST {
-            let key = key.clone();
-            fields.insert(name, Field { key, kind });
+        let key = key.clone();
+        put(fields, field_name(&key), Field { key, kind }, left);
+    }
+}
+
+/// Adds a field, or adds to what is known of it.
+fn put(fields: &mut Fields, name: String, field: Field, left: &mut usize) {
+    if let Some(known) = fields.get_mut(&name) {
+        known.kind.see(field.kind, left);
+    } else if fields.len() < MOST {
+        let one = Fields::from([(name, field)]);
+        if spend(left, cost(&one)) {
+            fields.extend(one);
         }
     }
 }
 
 impl Kind {
     /// Nothing gives way to something, and plain values to objects; otherwise the first sighting stays.
-    fn see(&mut self, seen: Self) {
+    fn see(&mut self, seen: Self, left: &mut usize) {
         match (&mut *self, seen) {
             (Self::Objects(fields), Self::Objects(more)) => {
                 for (name, field) in more {
-                    if let Some(known) = fields.get_mut(&name) {
-                        known.kind.see(field.kind);
-                    } else if fields.len() < MOST {
-                        fields.insert(name, field);
-                    }
+                    put(fields, name, field, left);
                 }
             }
-            (Self::Null | Self::Empty | Self::One(_) | Self::Many(_), objects @ Self::Objects(_)) => {
-                *self = objects;
+            (Self::Null | Self::Empty | Self::One(_) | Self::Many(_), Self::Objects(fields)) => {
+                let room = spend(left, cost(&fields));
+                *self = Self::Objects(if room { fields } else { Fields::new() });
             }
             (Self::Null, other) => *self = other,
             (Self::Empty, many @ Self::Many(_)) => *self = many,
@@ -242,7 +289,7 @@ mod tests {
             let blob: Map<String, Value> = serde_json::from_str(blob).unwrap();
             shapes.add("s", &blob);
         }
-        shapes.0.remove("s").unwrap_or_default()
+        shapes.schemas.remove("s").unwrap_or_default()
     }
 
     #[test]
@@ -272,5 +319,34 @@ mod tests {
                 ("z", &Kind::One(Scalar::String)),
             ]
         );
+    }
+
+    #[test]
+    fn hostile_catalogs_cost_no_more_than_the_budget() {
+        let mut shapes = Shapes::default();
+        // The longest when they are written out: each letter is six in JSON.
+        let filler = "\u{1}".repeat(200);
+        for schema in 0..30 {
+            let nested: Map<String, Value> = (0..60).map(|n| (format!("{n}{filler}"), Value::Null)).collect();
+            let fields = (0..60).map(|n| (format!("{n}{filler}"), Value::from(vec![nested.clone()])));
+            let too_long = ("x".repeat(LONGEST + 1), Value::Null);
+            shapes.add(&format!("{schema}{filler}"), &fields.chain([too_long]).collect());
+        }
+        shapes.add(&"x".repeat(LONGEST + 1), &Map::new());
+        let names = shapes.schemas.keys().map(String::len).sum::<usize>();
+        let total = shapes.schemas.values().map(cost).sum::<usize>() + names;
+        assert!(total > BUDGET / 2 && total <= BUDGET, "{total}");
+        assert!(shapes.used <= BUDGET);
+        let written = serde_json::to_vec(&shapes).unwrap();
+        assert!(written.len() < 8 * BUDGET, "{}", written.len());
+        let read: Shapes = serde_json::from_slice(&written).unwrap();
+        assert_eq!(read.schemas, shapes.schemas);
+        let longest = shapes
+            .schemas
+            .values()
+            .flat_map(Fields::keys)
+            .map(String::len)
+            .max();
+        assert!(longest <= Some(LONGEST + "field_".len()), "{longest:?}");
     }
 }

@@ -16,8 +16,8 @@ use crate::graphql::{Graph, Shapes};
 
 const SHAPES: &str = "shapes.json";
 const PACKAGES: &str = "packages.jsonl";
-/// Bytes of the shapes of a catalog that are read back; more is not what we wrote.
-const MOST: u64 = 64 << 20;
+/// Bytes of the shapes of a catalog that are read back; more is not what we wrote, which has a budget.
+const MOST: u64 = 16 << 20;
 
 impl Snapshot {
     /// Looks at every blob, unless an earlier look is kept. It is given up without a trace as soon as `go_on` says so.
