@@ -1,18 +1,20 @@
 //! The search over all catalogs.
 
 use std::cmp::Reverse;
+use std::error::Error;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
 use olm_fbc::SCHEMA_PACKAGE;
 use serde::Serialize;
 
-use super::graphql::Failure;
 use super::problem::{Refusal, refuse};
 use super::query::{BadQuery, parameters, parse_limit};
 use super::{App, Body, document};
 use crate::facts::{Api, PackageFacts};
+use crate::graphql::TIME;
 use crate::store::Snapshot;
 
 /// Packages on a page, unasked and at the most.
@@ -20,6 +22,8 @@ const PAGE: usize = 50;
 const MOST: usize = 200;
 /// How far pages go.
 const FARTHEST: usize = 10_000;
+/// Words that are looked for at once.
+const WORDS: usize = 16;
 
 /// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
 #[derive(Debug, Default)]
@@ -50,9 +54,14 @@ impl Wanted {
             ],
         )?;
         let lower = |text: Option<String>| text.unwrap_or_default().to_lowercase();
+        let words = lower(words);
+        let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
+        if words.len() > WORDS {
+            return Err(BadQuery::Words(WORDS));
+        }
         let start = cursor.map(|cursor| parse_limit(&cursor, FARTHEST).map_err(|_| BadQuery::Cursor));
         Ok(Self {
-            words: lower(words).split_whitespace().map(ToOwned::to_owned).collect(),
+            words,
             name: lower(name),
             keyword: lower(keyword),
             api: lower(api),
@@ -167,47 +176,87 @@ impl App {
             })
             .map(|snapshot| (self.priority(&snapshot.record().catalog), snapshot))
             .collect();
-        let found = self.turns.run(move || look(&wanted, &catalogs)).await?;
-        found.map_err(|error| super::failed("a search", &error))
+        let found = self
+            .turns
+            .run(move || Ok(look(&wanted, &catalogs, Instant::now() + TIME)));
+        let found = found.await?.map_err(|error| super::failed("a search", &error))?;
+        found.ok_or_else(|| {
+            refuse(StatusCode::SERVICE_UNAVAILABLE)
+                .because("the search takes too long; look for less, or in one catalog")
+        })
     }
 }
 
-/// Looks through these catalogs. No more is kept than the pages up to the one that is wanted hold.
-fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)]) -> Result<Finds, Failure> {
+/// Looks through these catalogs; nothing when it is not done in time. No more is kept than the pages up to the one that
+/// is wanted hold. A catalog that cannot be read is as good as none: the others are no worse for it.
+fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> Option<Finds> {
     let end = wanted.start + wanted.limit;
     let mut total = 0;
-    let mut best: Vec<Found> = Vec::new();
-    let order = |best: &mut Vec<Found>| {
-        best.sort_by_cached_key(|found| {
-            let rank = wanted.rank(&found.facts);
-            let name = found.facts.name.clone();
-            (rank, Reverse(found.catalog_priority), name, found.catalog.clone())
+    let mut best: Vec<(u8, Found)> = Vec::new();
+    let order = |best: &mut Vec<(u8, Found)>| {
+        let key = |(rank, found): &(u8, Found)| (*rank, Reverse(found.catalog_priority));
+        best.sort_by(|a, b| {
+            let (first, second) = (&a.1, &b.1);
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| first.facts.name.cmp(&second.facts.name))
+                .then_with(|| first.catalog.cmp(&second.catalog))
         });
         best.truncate(end);
     };
     for (priority, snapshot) in catalogs {
+        let catalog = &snapshot.record().catalog;
         if !snapshot.record().schemas.contains_key(SCHEMA_PACKAGE) {
             continue;
         }
-        for facts in snapshot.packages()? {
-            let facts = facts?;
+        let packages = match snapshot.packages() {
+            Ok(packages) => packages,
+            Err(error) => {
+                tracing::error!(
+                    catalog,
+                    error = &error as &dyn Error,
+                    "a catalog is left out of a search"
+                );
+                continue;
+            }
+        };
+        for facts in packages {
+            let facts = match facts {
+                Ok(facts) => facts,
+                Err(error) => {
+                    tracing::error!(
+                        catalog,
+                        error = &error as &dyn Error,
+                        "a catalog is left out of a search"
+                    );
+                    break;
+                }
+            };
+            if Instant::now() >= until {
+                return None;
+            }
             if !wanted.fits(&facts) {
                 continue;
             }
             total += 1;
-            best.push(Found {
-                catalog: snapshot.record().catalog.clone(),
+            let found = Found {
+                catalog: catalog.clone(),
                 catalog_priority: *priority,
                 facts,
-            });
+            };
+            best.push((wanted.rank(&found.facts), found));
             if best.len() > 2 * end {
                 order(&mut best);
             }
         }
     }
     order(&mut best);
-    Ok(Finds {
-        items: best.into_iter().skip(wanted.start).collect(),
+    Some(Finds {
+        items: best
+            .into_iter()
+            .skip(wanted.start)
+            .map(|(_, found)| found)
+            .collect(),
         total,
         next: (total > end && end <= FARTHEST).then(|| end.to_string()),
     })
@@ -264,6 +313,9 @@ mod tests {
         for query in ["x=1", "limit=0", "limit=201", "cursor=x", "q=%zz"] {
             assert!(Wanted::parse(Some(query)).is_err(), "{query}");
         }
+        let words = |count: usize| Wanted::parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
+        assert_eq!(words(WORDS), None);
+        assert_eq!(words(WORDS + 1), Some(BadQuery::Words(WORDS)));
     }
 
     #[test]
@@ -271,5 +323,52 @@ mod tests {
         let rank = |query: &str| Wanted::parse(Some(query)).unwrap().rank(&facts());
         let ranks = ["q=cert-manager", "q=cert", "q=manager", "q=tls"].map(rank);
         assert_eq!(ranks, [0, 1, 2, 3]);
+    }
+
+    /// A store that serves these catalogs, each with one package of its name.
+    fn served(root: &std::path::Path, catalogs: [&str; 2]) -> Vec<(i32, Arc<Snapshot>)> {
+        use crate::store::{Commit, Findings, Origin, Store, StoreLimits};
+        let store = Arc::new(Store::open(root, StoreLimits::default()).unwrap());
+        let serve = |catalog: &str| {
+            let line = format!(r#"{{"schema":"olm.package","name":"{catalog}"}}"#);
+            let mut writer = store.begin(catalog).unwrap();
+            writer.push(SCHEMA_PACKAGE, "", catalog, line.as_bytes()).unwrap();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            writer
+                .commit(Commit {
+                    origin: Origin::default(),
+                    findings: Findings::default(),
+                    modified: now,
+                    now,
+                })
+                .unwrap()
+        };
+        catalogs.map(|catalog| (0, serve(catalog))).into()
+    }
+
+    fn names(finds: Option<Finds>) -> Option<Vec<String>> {
+        let names = |found: Finds| found.items.into_iter().map(|found| found.facts.name);
+        finds.map(|finds| names(finds).collect())
+    }
+
+    #[test]
+    fn a_catalog_that_cannot_be_read_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let catalogs = served(root.path(), ["bad", "good"]);
+        // Nothing can be written beside its content any more, so its packages cannot be noted down.
+        std::fs::remove_dir_all(root.path().join("bad")).unwrap();
+        let wanted = Wanted::parse(None).unwrap();
+        let found = look(&wanted, &catalogs, Instant::now() + TIME);
+        assert_eq!(names(found), Some(vec!["good".to_owned()]));
+    }
+
+    #[test]
+    fn a_search_ends_in_time() {
+        let root = tempfile::tempdir().unwrap();
+        let catalogs = served(root.path(), ["a", "b"]);
+        let wanted = Wanted::parse(None).unwrap();
+        assert_eq!(names(look(&wanted, &catalogs, Instant::now())), None);
+        let found = look(&wanted, &catalogs, Instant::now() + TIME);
+        assert_eq!(names(found), Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 }

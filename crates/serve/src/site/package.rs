@@ -1,5 +1,6 @@
 //! The page of a package.
 
+use std::collections::HashMap;
 use std::io;
 
 use maud::{Markup, PreEscaped, html};
@@ -24,6 +25,8 @@ const BYTES: u64 = 32 << 20;
 const DRAWN: usize = 10_000;
 /// The largest icon that is shown, in letters of its base64 form.
 const ICON: usize = 256 << 10;
+/// The most letters in a cell that lists names.
+const CELL: usize = 1_000;
 
 /// Everything that its page shows of a package.
 #[derive(Debug, Default)]
@@ -274,6 +277,7 @@ pub(crate) fn package(of: &Package) -> Markup {
     let description = Some(&metadata.description)
         .filter(|text| !text.is_empty())
         .unwrap_or(&of.definition.description);
+    let marks = Marks::of(of);
     let content = html! {
         @if let Some(icon) = of.icon() { img class="icon" src=(icon) alt=""; }
         h1 { (title) }
@@ -308,7 +312,7 @@ pub(crate) fn package(of: &Package) -> Markup {
             h2 { "Versions" }
             table {
                 thead { tr { th scope="col" { "Version" } th scope="col" { "Bundle" } th scope="col" { "Channels" } th scope="col" { "Image" } } }
-                tbody { @for row in &of.bundles { (version(of, row)) } }
+                tbody { @for row in &of.bundles { (version(&marks, row)) } }
             }
             @if of.omitted { p { "There are more versions than this page shows." } }
         }
@@ -327,24 +331,102 @@ pub(crate) fn package(of: &Package) -> Markup {
     page(title, "", &content)
 }
 
-fn version(of: &Package, row: &Row) -> Markup {
-    let channels = of
-        .parts
-        .channels
-        .iter()
-        .filter(|channel| channel.entries.iter().any(|entry| entry.name == row.name));
-    let channels: Vec<&str> = channels.map(|channel| channel.name.as_str()).collect();
+/// The channels that hold each bundle, and why bundles are deprecated: a table has many rows, and a channel many entries.
+#[derive(Default)]
+struct Marks<'of> {
+    channels: HashMap<&'of str, Vec<&'of str>>,
+    deprecated: HashMap<&'of str, &'of str>,
+}
+
+impl<'of> Marks<'of> {
+    fn of(of: &'of Package) -> Self {
+        let mut marks = Self::default();
+        for channel in &of.parts.channels {
+            for entry in &channel.entries {
+                let channels = marks.channels.entry(&entry.name).or_default();
+                if channels.last() != Some(&channel.name.as_str()) {
+                    channels.push(&channel.name);
+                }
+            }
+        }
+        let entries = of.parts.deprecations.iter().flat_map(|d| d.entries.iter());
+        for entry in entries.filter(|entry| entry.reference.schema == SCHEMA_BUNDLE) {
+            marks
+                .deprecated
+                .entry(&entry.reference.name)
+                .or_insert(&entry.message);
+        }
+        marks
+    }
+
+    /// The names of the channels that hold a bundle, as many as have room in a row.
+    fn channels(&self, bundle: &str) -> String {
+        let mut text = String::new();
+        for name in self.channels.get(bundle).into_iter().flatten() {
+            if text.len() + name.len() > CELL {
+                return text + "…";
+            }
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(name);
+        }
+        text
+    }
+}
+
+fn version(marks: &Marks<'_>, row: &Row) -> Markup {
     html! {
         tr {
             td { @if let Some(version) = &row.version { (version.version) } }
             td {
                 (row.name)
-                @if let Some(why) = of.deprecated(SCHEMA_BUNDLE, Some(&row.name)) {
+                @if let Some(why) = marks.deprecated.get(row.name.as_str()) {
                     p class="deprecated" { "Deprecated: " (why) }
                 }
             }
-            td { (channels.join(", ")) }
+            td { (marks.channels(&row.name)) }
             td { code { (row.image) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_fbc::ChannelEntry;
+
+    use super::*;
+
+    #[test]
+    fn rows_name_their_channels_as_far_as_there_is_room() {
+        let channel = |name: &str, bundles: &[&str]| {
+            let entry = |bundle: &&str| ChannelEntry {
+                name: (*bundle).to_owned(),
+                ..ChannelEntry::default()
+            };
+            Channel {
+                name: name.to_owned(),
+                entries: bundles.iter().map(entry).collect::<Vec<_>>().into(),
+                ..Channel::default()
+            }
+        };
+        let package = Package {
+            parts: Catalog {
+                channels: vec![
+                    channel("a", &["p.v1", "p.v1", "p.v2"]),
+                    channel("b", &["p.v2"]),
+                    channel(&"c".repeat(CELL), &["p.v2", "p.v3"]),
+                    channel("d", &["p.v2"]),
+                ],
+                ..Catalog::default()
+            },
+            ..Package::default()
+        };
+        let marks = Marks::of(&package);
+        let check = |bundle: &str, expected: &str| assert_eq!(marks.channels(bundle), expected, "{bundle}");
+        check("p.v1", "a");
+        check("p.v2", "a, b…");
+        check("p.v3", &"c".repeat(CELL));
+        check("p.v4", "");
     }
 }
