@@ -16,7 +16,7 @@ use clap::{Subcommand, ValueEnum};
 use olm_fbc::{Catalog, write};
 
 pub(crate) use render::{MigrateArguments, image_of};
-pub(crate) use serve::{named, named_source};
+pub(crate) use serve::named_source;
 
 use crate::output::Outcome;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -14,17 +13,22 @@ use olm_resolve::{
 };
 use serde_json::{Value, json};
 
-use crate::catalog::named;
+use crate::catalog::named_source;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
+use crate::registry::RegistryArguments;
+use crate::source::open_catalog;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Package to install
     package: String,
-    /// Catalog to choose from, a directory or file as PATH or NAME=PATH; may be repeated
-    #[arg(long = "catalog", required = true, value_name = "[NAME=]PATH")]
+    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
+    /// repeated
+    #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
+    #[command(flatten)]
+    registry: RegistryArguments,
     /// Priority of a catalog, the higher the better; 0 otherwise
     #[arg(long = "priority", value_name = "NAME=NUMBER", value_parser = priority, allow_hyphen_values = true)]
     priorities: Vec<(String, i32)>,
@@ -64,7 +68,7 @@ fn priority(text: &str) -> Result<(String, i32), String> {
     Ok((name.to_owned(), number))
 }
 
-/// A catalog read from disk.
+/// A catalog as far as it is about the package.
 struct Source {
     name: String,
     priority: i32,
@@ -134,11 +138,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::new();
     for argument in &arguments.catalogs {
-        let (name, path) = named(argument)?;
+        let (name, source) = named_source(argument)?;
         if sources.iter().any(|source| source.name == name) {
-            bail!("two catalogs are named {name:?}; write NAME=PATH to tell them apart");
+            bail!("two catalogs are named {name:?}; write NAME=SOURCE to tell them apart");
         }
-        let package = package(&path, &arguments.package)?;
+        let package = package(&open_catalog(&source, &arguments.registry)?, &arguments.package)?;
         let priority = arguments
             .priorities
             .iter()
@@ -162,10 +166,10 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What the catalog at `path` says about the package.
-fn package(path: &Path, package: &str) -> anyhow::Result<Option<Package>> {
+/// What the catalog says about the package.
+fn package(files: &CatalogFiles, package: &str) -> anyhow::Result<Option<Package>> {
     let mut blobs = Vec::new();
-    CatalogFiles::open(path)?.read(|file, meta| {
+    files.read(|file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
             Err(error) => {

@@ -71,7 +71,7 @@ pub async fn run() -> Result<()> {
     writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
     writeln!(
         out,
-        "  curl -k {}/catalogs/samples/api/v1/metas?schema=olm.channel\n",
+        "  curl -k '{0}/catalogs/samples/api/v1/metas?schema=olm.channel'\n\ncatalogs to browse   {0}/",
         world.catalogs
     )?;
     writeln!(out, "registry            https://{}", world.registry()?)?;

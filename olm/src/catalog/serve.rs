@@ -39,6 +39,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let store = Arc::new(Store::open(directory.path(), StoreLimits::default())?);
     for catalog in &arguments.catalogs {
         let (name, source) = named_source(catalog)?;
+        if store
+            .snapshots()
+            .iter()
+            .any(|served| served.record().catalog == name)
+        {
+            bail!("two catalogs are named {name:?}; write NAME=SOURCE to tell them apart");
+        }
         let files = open_catalog(&source, &arguments.registry)?;
         let snapshot =
             put(&store, &name, &source, &files).with_context(|| format!("cannot serve {source}"))?;
@@ -61,6 +68,7 @@ async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
             snapshot.record().catalog
         ))?;
     }
+    print(&format!("to browse: http://{address}/\n"))?;
     let app = Arc::new(App::new(store, Endpoints::default()));
     let respond = move |request, peer| {
         let app = Arc::clone(&app);
@@ -78,7 +86,7 @@ async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
 }
 
 /// The name and the path in an argument.
-pub(crate) fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
+fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
     if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
         return Ok((name.to_owned(), path.into()));
     }

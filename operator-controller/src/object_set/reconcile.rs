@@ -443,7 +443,7 @@ async fn roll_out(
 /// What the end of a rollout means.
 async fn conclude(
     context: &Context,
-    set: &ClusterObjectSet,
+    set: &mut ClusterObjectSet,
     memory: &mut Memory,
     account: &AccountName,
     report: Report,
@@ -461,11 +461,16 @@ async fn conclude(
         }
         RolloutEnd::Complete => {
             memory.content = None;
-            let older = context.siblings(set).into_iter().filter(|sibling| {
+            let mut older = context.siblings(set);
+            older.retain(|sibling| {
                 sibling.spec.revision < set.spec.revision
                     && sibling.spec.lifecycle_state == LifecycleState::Active
                     && !sibling.is_deleting()
             });
+            if !older.is_empty() {
+                // Whoever looks must find this one complete before none is active that was.
+                tell(context, set, memory, &Verdict::Complete, Again::OnChange).await?;
+            }
             for sibling in older {
                 if let Err(error) = records::archive(&context.own, &sibling).await {
                     return Ok(Conclusion::retrying(
