@@ -17,7 +17,7 @@ use olm_api::{ClusterCatalog, Condition, conditions, names};
 use olm_platform::shutdown::Shutdown;
 use olm_test::cluster::Component;
 use olm_test::samples;
-use olm_test::world::{Lab, eventually};
+use olm_test::world::{Lab, eventually, free_address};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -167,10 +167,6 @@ impl Replica {
             .status()
             .as_u16())
     }
-}
-
-fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 fn greeter(versions: &[&str]) -> String {

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
-use olm_test::world::{Lab, binary, eventually};
+use olm_test::world::{Lab, binary, eventually, free_address};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 
@@ -101,6 +100,8 @@ struct Process {
     log: PathBuf,
     content: String,
     health: String,
+    /// Where it sees a small file system.
+    disk: Option<PathBuf>,
 }
 
 impl Process {
@@ -124,14 +125,45 @@ impl Process {
             log: lab.folder().join(format!("{name}.log")),
             content,
             health,
+            disk: None,
         })
+    }
+
+    /// Gives it a small file system of its own, in memory, which ends with it. Anybody may do that in a user namespace.
+    fn on_a_small_disk(mut self, disk: &Path) -> Result<Self> {
+        std::fs::create_dir_all(disk)?;
+        self.disk = Some(disk.to_owned());
+        Ok(self)
+    }
+
+    /// What this process sees at a path.
+    fn sees(&self, path: &Path) -> Result<PathBuf> {
+        let child = self.child.as_ref().context("it does not run")?;
+        let root = PathBuf::from(format!("/proc/{}/root", child.id()));
+        Ok(root.join(path.strip_prefix("/")?))
     }
 
     fn start(&mut self, lab: &Lab) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let errors = log.try_clone()?;
-        let arguments = self.arguments.clone();
-        let child = lab.cluster.spawn(binary("catalogd")?, |command| {
+        let program = binary("catalogd")?;
+        let mut arguments = self.arguments.clone();
+        let mut first = program.clone();
+        if let Some(disk) = &self.disk {
+            let user: &[&str] = if geteuid().is_root() {
+                &[]
+            } else {
+                &["--user", "--map-root-user"]
+            };
+            let script = r#"mount -t tmpfs -o size=16m tmpfs "$0" && exec setpriv --pdeathsig KILL -- "$@""#;
+            let disk = disk.display().to_string();
+            let program = program.display().to_string();
+            let mount = ["--mount", "sh", "-c", script, &disk, &program];
+            let before = user.iter().chain(&mount).map(|&argument| argument.to_owned());
+            arguments.splice(..0, before);
+            first = "unshare".into();
+        }
+        let child = lab.cluster.spawn(first, |command| {
             command
                 .args(arguments)
                 .stdout(log)
@@ -176,10 +208,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 /// A client that trusts what catalogd's replicas show.
@@ -491,35 +519,10 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     last.stop().await
 }
 
-/// A small file system in memory; gone with this value.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(folder: PathBuf, size: &str) -> Result<Self> {
-        std::fs::create_dir_all(&folder)?;
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(&folder)
-            .status()?;
-        ensure!(status.success(), "cannot mount a small file system");
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 /// A full disk costs the new content and nothing else.
 async fn full_disk(lab: &Lab) -> Result<()> {
-    if !geteuid().is_root() {
-        eprintln!("only root may mount a small file system; the full disk is not tried");
-        return Ok(());
-    }
-    let disk = SmallDisk::mount(lab.folder().join("small"), "16m")?;
-    let mut process = Process::prepare(lab, "small", &disk.0, &[])?;
+    let disk = lab.folder().join("small");
+    let mut process = Process::prepare(lab, "small", &disk, &[])?.on_a_small_disk(&disk)?;
     process.start(lab)?;
     process.ready().await?;
     let client = client(lab).await?;
@@ -550,6 +553,6 @@ async fn full_disk(lab: &Lab) -> Result<()> {
     settled(lab, "cat", "Succeeded").await?;
     let now = served(&client, &process.content, "cat").await?;
     ensure!(now.is_some_and(|(round, _)| round == "round-3"));
-    tidy(&disk.0, "cat").await?;
+    tidy(&process.sees(&disk)?, "cat").await?;
     process.stop().await
 }
