@@ -14,6 +14,8 @@ mod answer;
 mod coded;
 mod deflate;
 mod facts;
+#[doc(hidden)]
+pub mod fuzz;
 mod graphql;
 mod ingest;
 mod site;

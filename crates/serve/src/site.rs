@@ -19,6 +19,11 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 /// How pages look.
 pub(crate) const STYLE: &str = include_str!("site/style.css");
 
+/// A description as HTML.
+pub(crate) fn description(text: &str) -> String {
+    markdown::render(text).0
+}
+
 /// Tells browsers to run nothing, load nothing from elsewhere, and show this in no frame.
 pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(
