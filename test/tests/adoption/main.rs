@@ -533,17 +533,24 @@ async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &World) -> Resu
         "{text}"
     );
     await_version(world, NAME, "1.0.0").await?;
-    let sets = sets(world).await?;
-    let states: Vec<(i64, LifecycleState)> = sets
-        .iter()
-        .map(|set| (set.spec.revision, set.spec.lifecycle_state))
-        .collect();
     let archived = LifecycleState::Archived;
-    ensure!(
-        states[..3] == [(1, archived), (2, archived), (3, archived)]
-            && states[3..] == [(4, LifecycleState::Active)],
-        "{states:?}"
-    );
+    let expected = [
+        (1, archived),
+        (2, archived),
+        (3, archived),
+        (4, LifecycleState::Active),
+    ];
+    world
+        .eventually("what is no longer wanted is archived", SOON, async || {
+            let sets = sets(world).await?;
+            let states: Vec<(i64, LifecycleState)> = sets
+                .iter()
+                .map(|set| (set.spec.revision, set.spec.lifecycle_state))
+                .collect();
+            ensure!(states == expected, "{states:?}");
+            Ok(Some(()))
+        })
+        .await?;
 
     // What it says about the pin lifts it.
     let (_, patch) = text
