@@ -428,7 +428,9 @@ async fn what_no_account_has_taken_over_is_left_behind(world: &World, config: &V
         .await?;
     await_progressing(world, "stranded", blocked, "--cascade=orphan").await?;
     for what in ["clusterextension/stranded", "clusterobjectset/stranded-1"] {
-        world.kubectl(&["delete", what, "--cascade=orphan", "--timeout=60s"])?;
+        // The set may be gone when the extension is.
+        let how = ["--cascade=orphan", "--ignore-not-found", "--timeout=60s"];
+        world.kubectl(&[["delete", what].as_slice(), &how].concat())?;
     }
     await_gone(world, "stranded").await?;
     live(world, config).await.map(drop)
