@@ -249,9 +249,14 @@ fn a_rollout_that_is_stuck_is_superseded_at_once() {
 #[test]
 fn an_older_revision_whose_account_is_gone_is_taken_down_as_that_of_the_newer_one() {
     in_place(everything(), async |place| {
-        let old = place
-            .create(&place.set(1, &[("deploy", vec![place.config_map("dropped")])]))
-            .await;
+        // Sets of different accounts belong together only where one object controls both.
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}});
+        let namespace = place.live(&namespace).await.unwrap();
+        let controller = json!([{"apiVersion": "v1", "kind": "Namespace", "name": place.name,
+            "uid": namespace["metadata"]["uid"], "controller": true}]);
+        let mut set = place.set(1, &[("deploy", vec![place.config_map("dropped")])]);
+        set["metadata"]["ownerReferences"] = controller.clone();
+        let old = place.create(&set).await;
         place.until(&old, "Succeeded=True/Succeeded", "").await;
         let other = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "other", "namespace": place.name}});
@@ -261,6 +266,7 @@ fn an_older_revision_whose_account_is_gone_is_taken_down_as_that_of_the_newer_on
             "metadata": {"name": "installer", "namespace": place.name}});
         place.delete(&installer).await;
         let mut set = place.set(2, &[("deploy", vec![place.config_map("added")])]);
+        set["metadata"]["ownerReferences"] = controller;
         set["metadata"]["annotations"]["olm.operatorframework.io/service-account"] =
             format!("{}/other", place.name).into();
         let new = place.create(&set).await;
