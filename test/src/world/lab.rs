@@ -1,0 +1,214 @@
+//! A cluster with a registry, and what tests do to both.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use olm_api::names;
+use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Pinned, Platform, Reference};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{kubectl, repository};
+use crate::cluster::{Cluster, Mode};
+use crate::samples;
+
+/// Labels that make an image a bundle of the sample operator's kind.
+const BUNDLE_LABELS: &[(&str, &str)] = &[
+    (
+        "operators.operatorframework.io.bundle.mediatype.v1",
+        "registry+v1",
+    ),
+    ("operators.operatorframework.io.bundle.manifests.v1", "manifests/"),
+    ("operators.operatorframework.io.bundle.metadata.v1", "metadata/"),
+];
+
+/// The label that says where a catalog image keeps its content.
+const CATALOG_LABELS: &[(&str, &str)] = &[("operators.operatorframework.io.index.configs.v1", "/configs")];
+
+/// A cluster with a registry, and what tests do to both.
+pub struct Lab {
+    /// The cluster that everything runs on.
+    pub cluster: Cluster,
+    /// An administrator's client.
+    pub client: Client,
+    images: Images,
+    folder: TempDir,
+}
+
+impl Lab {
+    /// Starts a cluster that has our CRDs and the namespace of the managers.
+    ///
+    /// # Errors
+    /// When a part is missing or does not start.
+    pub async fn with_definitions() -> Result<Self> {
+        // Whichever test is first installs it.
+        olm_platform::crypto::install();
+        let lab = Self::over(Cluster::start(Mode::Simulated).await?).await?;
+        let crds = repository().join("manifests/crds").display().to_string();
+        lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
+        lab.kubectl(&["create", "namespace", names::SYSTEM_NAMESPACE])?;
+        Ok(lab)
+    }
+
+    /// Puts a cluster to use.
+    ///
+    /// # Errors
+    /// When it has no registry or cannot be reached.
+    pub async fn over(cluster: Cluster) -> Result<Self> {
+        let client = cluster.client().await?;
+        let folder = TempDir::with_prefix("olm-lab-")?;
+        let authorities = folder.path().join("registry-ca");
+        std::fs::create_dir(&authorities)?;
+        std::fs::copy(
+            &cluster.registry().context("the cluster has no registry")?.ca,
+            authorities.join("ca.crt"),
+        )?;
+        let images = Images::new(olm_image::Options {
+            authorities: Some(authorities),
+            ..olm_image::Options::new("olm-test")
+        });
+        Ok(Self {
+            cluster,
+            client,
+            images,
+            folder,
+        })
+    }
+
+    /// The directory with the registry's authority.
+    pub fn authorities(&self) -> PathBuf {
+        self.folder.path().join("registry-ca")
+    }
+
+    /// The registry (HTTPS) that images are pushed to, as `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Never for a cluster with a registry.
+    pub fn registry(&self) -> Result<&str> {
+        Ok(&self
+            .cluster
+            .registry()
+            .context("the cluster has no registry")?
+            .tls)
+    }
+
+    /// Pushes files as an image with these labels; `name` is `REPOSITORY:TAG`.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn push(
+        &self,
+        name: &str,
+        files: &BTreeMap<String, Vec<u8>>,
+        labels: &[(&str, &str)],
+    ) -> Result<Pinned> {
+        push(&self.images, self.registry()?, name, files, labels).await
+    }
+
+    /// Pushes a bundle (its annotations become the image's labels) and returns its reference by digest.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn push_bundle(&self, name: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<String> {
+        Ok(self.push(name, files, BUNDLE_LABELS).await?.to_string())
+    }
+
+    /// Pushes a catalog of one file and returns its reference by tag.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn push_catalog(&self, name: &str, blobs: &str) -> Result<String> {
+        let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.as_bytes().to_vec())]);
+        self.push(name, &files, CATALOG_LABELS).await?;
+        Ok(format!("{}/{name}", self.registry()?))
+    }
+
+    /// Pushes bundles and the catalog of the sample operator in these versions under `greeter-catalog:latest`;
+    /// `operator` is the image that its Deployment runs.
+    ///
+    /// # Errors
+    /// When the registry does not take them.
+    pub async fn publish_greeter(&self, versions: &[&str], operator: &str) -> Result<String> {
+        let mut bundles = BTreeMap::new();
+        for version in versions {
+            let files = samples::bundle(version, operator);
+            bundles.insert(
+                (*version).to_owned(),
+                self.push_bundle(&format!("greeter-bundle:v{version}"), &files)
+                    .await?,
+            );
+        }
+        let catalog = samples::catalog(versions, |version| {
+            bundles.get(version).cloned().unwrap_or_default()
+        });
+        self.push_catalog("greeter-catalog:latest", &catalog).await
+    }
+
+    /// Applies objects as an administrator, in the order given.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub fn apply(&self, objects: &[Value]) -> Result<()> {
+        let text = objects
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n");
+        kubectl(
+            &self.cluster,
+            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
+            Some(&text),
+        )
+        .map(drop)
+    }
+
+    /// Applies a file of the repository, `manifests/samples/greeter.yaml` say.
+    ///
+    /// # Errors
+    /// When the API server refuses an object in it.
+    pub fn apply_file(&self, path: &str) -> Result<()> {
+        let path = repository().join(path);
+        kubectl(
+            &self.cluster,
+            &["apply", "--server-side", "-f", &path.display().to_string()],
+            None,
+        )
+        .map(drop)
+    }
+
+    /// Runs kubectl as an administrator and returns what it prints.
+    ///
+    /// # Errors
+    /// When it fails; the error holds what it said.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        kubectl(&self.cluster, arguments, None)
+    }
+
+    /// A folder that lives as long as this.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+async fn push(
+    images: &Images,
+    registry: &str,
+    name: &str,
+    files: &BTreeMap<String, Vec<u8>>,
+    labels: &[(&str, &str)],
+) -> Result<Pinned> {
+    let mut layer = LayerBuilder::new();
+    for (path, content) in files {
+        layer.bytes(path, content.clone(), 0o644)?;
+    }
+    let mut image = ImageBuilder::new(Platform::host()).layer(layer.build()?);
+    for (key, value) in labels {
+        image = image.label(*key, *value);
+    }
+    let reference = Reference::parse(&format!("{registry}/{name}"))?;
+    Ok(images
+        .push(&reference, &image.build(), &Access::default())
+        .await?)
+}

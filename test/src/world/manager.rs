@@ -1,0 +1,219 @@
+//! A manager as a process, with the rights that the shipped manifests give its account.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use olm_api::names;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::{Lab, binary, free_address};
+use crate::cluster::Cluster;
+
+/// A manager as a process.
+#[derive(Debug)]
+pub struct Manager {
+    program: &'static str,
+    name: String,
+    child: Option<Child>,
+    arguments: Vec<String>,
+    /// What it logs.
+    pub log: PathBuf,
+    /// Its health port on this machine.
+    pub health: String,
+    /// Its metrics port on this machine.
+    pub metrics: String,
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Manager {
+    /// A catalogd that is to serve catalogs at `content`, not started yet; `name` is that of its log and cache.
+    ///
+    /// # Errors
+    /// When the shipped manifests are not applied.
+    pub async fn catalogd(lab: &Lab, name: &str, content: &str, more: Vec<String>) -> Result<Self> {
+        let mut arguments = vec![
+            format!("--catalogs-server-addr={content}"),
+            format!("--external-address={content}"),
+            format!("--cache-dir={}", lab.folder().join(name).display()),
+        ];
+        arguments.extend(more);
+        Self::prepare("catalogd", name, lab, arguments).await
+    }
+
+    /// An operator-controller, not started yet; `name` is that of its log and cache.
+    ///
+    /// # Errors
+    /// When the shipped manifests are not applied.
+    pub async fn operator_controller(lab: &Lab, name: &str, more: Vec<String>) -> Result<Self> {
+        let mut arguments = vec![format!("--cache-path={}", lab.folder().join(name).display())];
+        arguments.extend(more);
+        Self::prepare("operator-controller", name, lab, arguments).await
+    }
+
+    async fn prepare(program: &'static str, name: &str, lab: &Lab, more: Vec<String>) -> Result<Self> {
+        let kubeconfig = lab.folder().join(format!("{name}.kubeconfig"));
+        let account = format!("{program}-controller-manager");
+        write_kubeconfig(lab, names::SYSTEM_NAMESPACE, &account, &kubeconfig).await?;
+        let (health, metrics) = (free_address()?, free_address()?);
+        let mut arguments = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--system-namespace={}", names::SYSTEM_NAMESPACE),
+            format!("--health-probe-bind-address={health}"),
+            format!("--metrics-bind-address={metrics}"),
+            format!("--pull-cas-dir={}", lab.authorities().display()),
+            "--log-format=text".to_owned(),
+        ];
+        arguments.extend(more);
+        Ok(Self {
+            program,
+            name: name.to_owned(),
+            child: None,
+            arguments,
+            log: lab.folder().join(format!("{name}.log")),
+            health,
+            metrics,
+        })
+    }
+
+    /// Starts the process when it does not run.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&mut self, cluster: &Cluster) -> Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let errors = log.try_clone()?;
+        let arguments = self.arguments.clone();
+        let child = cluster.spawn(binary(self.program)?, |command| {
+            command
+                .args(arguments)
+                .stdout(log)
+                .stderr(errors)
+                .stdin(Stdio::null());
+        })?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// The process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Adds an argument for the next start.
+    pub fn add_argument(&mut self, argument: String) {
+        self.arguments.push(argument);
+    }
+
+    /// Asks the process to end and waits for it; returns how long that took.
+    ///
+    /// # Errors
+    /// When it does not end within 30 s.
+    pub async fn stop(&mut self) -> Result<Duration> {
+        let begin = Instant::now();
+        let Some(mut child) = self.child.take() else {
+            return Ok(Duration::ZERO);
+        };
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM)?;
+        }
+        while child.try_wait()?.is_none() {
+            if begin.elapsed() > Duration::from_secs(30) {
+                child.kill()?;
+                child.wait()?;
+                bail!(
+                    "{} did not end when asked to; the end of its log:\n{}",
+                    self.name,
+                    self.log_end()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// Ends the process at once, as a crash would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may be gone already; either way nothing is left to do.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Waits until `/readyz` says so.
+    ///
+    /// # Errors
+    /// When it does not within 30 s, or the process ends.
+    pub async fn ready(&mut self) -> Result<()> {
+        let url = format!("http://{}/readyz", self.health);
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Ok(answer) = reqwest::get(&url).await
+                && answer.status().is_success()
+            {
+                return Ok(());
+            }
+            let ended = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
+            if ended.is_some() || Instant::now() > end {
+                bail!(
+                    "{} is not ready; the end of its log:\n{}",
+                    self.name,
+                    self.log_end()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines
+            .get(lines.len().saturating_sub(40)..)
+            .unwrap_or_default()
+            .join("\n")
+    }
+}
+
+/// A kubeconfig with the rights of a service account, for a day.
+async fn write_kubeconfig(lab: &Lab, namespace: &str, account: &str, path: &Path) -> Result<()> {
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: Some(86_400),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let token = Api::<ServiceAccount>::namespaced(lab.client.clone(), namespace)
+        .create_token_request(account, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("no token for {namespace}/{account}"))?
+        .status
+        .context("the API server returned no token")?
+        .token;
+    let admin = kube::config::Kubeconfig::read_from(lab.cluster.kubeconfig())?;
+    let mut config = serde_json::to_value(&admin)?;
+    let user = config
+        .pointer_mut("/users/0/user")
+        .context("the kubeconfig has no user")?;
+    *user = json!({ "token": token });
+    std::fs::write(path, config.to_string())?;
+    Ok(())
+}

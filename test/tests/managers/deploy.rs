@@ -1,0 +1,122 @@
+//! The shipped overlays, and the verbs that deploy and remove everything.
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::world::{Lab, World, binary, repository};
+use serde_json::json;
+
+use crate::{NAMESPACE, SOON};
+
+/// What the README says to type, with the Makefile's own commands.
+fn make(lab: &Lab, arguments: &[&str]) -> Result<String> {
+    let mut command = lab.cluster.exec("make");
+    command
+        .current_dir(repository())
+        .args(arguments)
+        .env("HOME", lab.folder())
+        .env("SSL_CERT_FILE", lab.authorities().join("ca.crt"));
+    for inherited in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+        command.env_remove(inherited);
+    }
+    let output = command.output().context("cannot run make")?;
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(output.status.success(), "make {}: {said}", arguments.join(" "));
+    Ok(said)
+}
+
+/// Every overlay is accepted as a whole by a real API server, and removed as a whole.
+pub(crate) async fn overlays_are_applied_and_removed(world: &World) -> Result<()> {
+    for definitions in ["cert-manager", "monitoring"] {
+        world.apply_file(&format!("test/samples/definitions/{definitions}.yaml"))?;
+    }
+    world.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ])?;
+    for namespace in ["openshift-config", "openshift-monitoring"] {
+        world.apply(&[
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        ])?;
+    }
+    let arguments = || -> Result<String> {
+        let path =
+            "jsonpath={.spec.template.spec.containers[0].args}{.spec.template.spec.containers[0].image}";
+        let name = "operator-controller-controller-manager";
+        world.kubectl(&["get", "deployment", name, "-n", NAMESPACE, "-o", path])
+    };
+    for (overlay, argument) in [
+        ("restricted", "--leader-elect"),
+        ("cert-manager", "--tls-cert=/var/certs/tls.crt"),
+        ("openshift", "--global-pull-secret=openshift-config/pull-secret"),
+    ] {
+        make(
+            world,
+            &["deploy", &format!("OVERLAY=manifests/overlays/{overlay}")],
+        )
+        .with_context(|| format!("overlay {overlay}"))?;
+        let found = arguments()?;
+        ensure!(found.contains(argument), "{overlay}: {found}");
+    }
+    let prometheus = "--as=system:serviceaccount:openshift-monitoring:prometheus-k8s";
+    world.kubectl(&["auth", "can-i", "get", "/metrics", prometheus])?;
+    world.kubectl(&["auth", "can-i", "watch", "endpoints", "-n", NAMESPACE, prometheus])?;
+    for (kind, count) in [("servicemonitors", 2), ("issuers,certificates", 5)] {
+        let found = world.kubectl(&["get", kind, "-n", NAMESPACE, "-o", "name"])?;
+        ensure!(found.lines().count() == count, "{found}");
+    }
+
+    // Images of one's own, and an account that may do everything.
+    let prefix = format!("{}/mine", world.registry()?);
+    let prefix = format!("PREFIX={prefix}");
+    let tool = format!("OLM_TEST={}", binary("olm-test")?.display());
+    // Built already.
+    let said = make(world, &["-o", "images", "push", &prefix, &tool])?;
+    ensure!(said.matches("@sha256:").count() == 2, "{said}");
+    make(
+        world,
+        &["deploy", "OVERLAY=manifests/overlays/default-account", &prefix],
+    )?;
+    let found = arguments()?;
+    ensure!(
+        found.contains("--default-service-account=olmv1-system/olm-default-installer")
+            && found.contains(&format!("{}/mine/operator-controller:v", world.registry()?)),
+        "{found}"
+    );
+    let account = "--as=system:serviceaccount:olmv1-system:olm-default-installer";
+    world.kubectl(&["auth", "can-i", "*", "*", "--all-namespaces", account])?;
+
+    // Extensions go first, while there is somebody to take them down.
+    make(world, &["undeploy", "OVERLAY=manifests/overlays/default-account"])?;
+    let left = world.kubectl(&[
+        "get",
+        "deployments,serviceaccounts",
+        "-n",
+        "greeter",
+        "-o",
+        "name",
+    ])?;
+    ensure!(!left.contains("greeter-operator"), "{left}");
+    for overlay in ["cert-manager", "openshift"] {
+        let folder = repository().join("manifests/overlays").join(overlay);
+        world.kubectl(&[
+            "delete",
+            "--ignore-not-found",
+            "-k",
+            &folder.display().to_string(),
+        ])?;
+    }
+    let kinds = "customresourcedefinitions,clusterroles,clusterrolebindings,namespaces";
+    world
+        .eventually("nothing of ours is left", SOON, async || {
+            let left = world.kubectl(&["get", kinds, "-l", "app.kubernetes.io/part-of=olm", "-o", "name"])?;
+            ensure!(left.trim().is_empty(), "{left}");
+            Ok(Some(()))
+        })
+        .await
+}
