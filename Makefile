@@ -8,11 +8,11 @@ OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
 SHARED ?= ../shared
 KUBECTL ?= kubectl
 OVERLAY ?= manifests/base
-# Where the images are: the registry and the path above their names.
-PREFIX ?= olmv1
+# Where the images are: the registry and the path above their names. Nobody but you knows, so there is no default.
+PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run test conformance e2e bench lint fmt crds images push deploy undeploy clean
+.PHONY: fuzz help run test conformance e2e bench lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,10 +57,13 @@ images: ## both managers as OCI archives in dist/, without a container engine
 	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
 
-push: images ## push both images to PREFIX, with the credentials of `docker login` where there are any
+prefix:
+	@test -n "$(PREFIX)" || { echo "make: name the registry with the images, and the path above their names: make $(MAKECMDGOALS) PREFIX=registry.example/olmv1" >&2; exit 2; }
+
+push: prefix images ## push both images to PREFIX, with the credentials of `docker login` where there are any
 	$(OLM_TEST) images push $(PREFIX) $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
 
-deploy: ## apply OVERLAY (manifests/base) with the images of PREFIX to the cluster of KUBECONFIG
+deploy: prefix ## apply OVERLAY (manifests/base) with the images of PREFIX to the cluster of KUBECONFIG
 	$(KUBECTL) kustomize $(OVERLAY) | sed 's|image: olmv1/|image: $(PREFIX)/|' | $(KUBECTL) apply --server-side -f -
 
 undeploy: ## remove what deploy applied; extensions first, so that they leave nothing behind

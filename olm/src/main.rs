@@ -4,6 +4,7 @@ mod arguments;
 mod bundle;
 mod catalog;
 mod crd;
+mod hint;
 mod input;
 mod output;
 mod registry;

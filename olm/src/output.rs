@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
+use crate::hint::hint;
+
 /// Whether what was looked at is in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -71,13 +73,17 @@ pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            let hint = hint(&error);
             let mut causes: Vec<String> = Vec::new();
             for cause in error.chain().map(ToString::to_string) {
-                if causes.last().is_none_or(|last| !last.contains(&cause)) {
+                if Some(&cause) != hint.as_ref() && causes.last().is_none_or(|last| !last.contains(&cause)) {
                     causes.push(cause);
                 }
             }
             note(&format!("error: {}", causes.join(": ")));
+            if let Some(hint) = hint {
+                note(&format!("hint: {hint}"));
+            }
             ExitCode::FAILURE
         }
     }

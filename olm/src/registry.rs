@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use olm_bundle::BundleFiles;
+use olm_bundle::media_type::labels_of;
 use olm_image::{
     Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Limits, Options, Platform,
     Reference, Selection, Settings, Storage,
@@ -102,7 +104,8 @@ impl RegistryArguments {
             let limits = Limits::catalog();
             let pinned = images.resolve(reference, &access).await?;
             let image = images.image(&pinned, &access, &limits).await?;
-            match kind(written, image.labels())? {
+            let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
+            match kind(written, &labels)? {
                 Kind::Catalog(configs) => {
                     let selection = Selection::Below(vec![configs.clone()]);
                     let storage = Storage::Directory(std::env::temp_dir());

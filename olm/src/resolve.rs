@@ -121,13 +121,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Ok(Verdict::Good)
         }
         Err(refusal) => {
+            let refusal = refusal.on_command_line();
             match arguments.output {
                 Report::Text => note(&format!("refused: {refusal}")),
                 Report::Json => print_json(&json!({
                     "resolved": false,
                     "reason": refusal.reason().to_string(),
                     "findings": refusal.findings(),
-                    "hints": refusal.hints(),
+                    "hints": refusal.hints().collect::<Vec<_>>(),
                 }))?,
             }
             Ok(Verdict::Bad)

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use anyhow::bail;
 use clap::Args;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
+use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
 use serde_json::{Value, json};
 
 use crate::catalog::named_source;
 use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
 use crate::registry::RegistryArguments;
-use crate::source::load_catalog;
+use crate::source::{load_catalog, no_package};
 use crate::table::table;
 
 #[derive(Debug, Args)]
@@ -217,8 +217,9 @@ impl About {
 
 pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
     let mut found = Vec::new();
-    for (name, catalog) in arguments.sources.load()? {
-        let packages = packages(&catalog).into_iter();
+    let catalogs = arguments.sources.load()?;
+    for (name, catalog) in &catalogs {
+        let packages = packages(catalog).into_iter();
         found.extend(
             packages
                 .filter(|package| arguments.words.iter().all(|word| package.has(word)))
@@ -233,6 +234,7 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
                 .collect();
             print_json(&Value::Array(found))?;
         }
+        Report::Text if found.is_empty() => {}
         Report::Text => {
             let rows: Vec<Vec<String>> = found
                 .iter()
@@ -254,6 +256,10 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
     }
     if found.is_empty() {
         note("no package has all of these words");
+        let mut words = arguments.words.iter();
+        if let Some(meant) = words.find_map(|word| nearest(word, names(&catalogs))) {
+            note(&format!("hint: did you mean {meant:?}?"));
+        }
         return Ok(Verdict::Bad);
     }
     Ok(Verdict::Good)
@@ -261,14 +267,20 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
 
 pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
     let mut found = Vec::new();
-    for (name, catalog) in arguments.sources.load()? {
-        let package = packages(&catalog)
+    let catalogs = arguments.sources.load()?;
+    for (name, catalog) in &catalogs {
+        let package = packages(catalog)
             .into_iter()
             .find(|package| package.name == arguments.package);
-        found.extend(package.map(|package| (name, package)));
+        found.extend(package.map(|package| (name.clone(), package)));
     }
     if found.is_empty() {
-        bail!("package {:?} not found", arguments.package);
+        let searched: Vec<&str> = catalogs.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(no_package(
+            &arguments.package,
+            &searched.join(", "),
+            names(&catalogs),
+        ));
     }
     match arguments.output {
         Report::Json => {
@@ -287,6 +299,12 @@ pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// The names of all packages.
+fn names(catalogs: &[(String, Catalog)]) -> impl Iterator<Item = &str> + Clone {
+    let packages = catalogs.iter().flat_map(|(_, catalog)| &catalog.packages);
+    packages.map(|package| package.name.as_str())
 }
 
 fn text(catalog: &str, package: &About) -> String {

@@ -6,13 +6,16 @@ use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
-use olm_bundle::BundleFiles;
+use anyhow::{Context as _, anyhow, bail};
 use olm_bundle::catalog::{Entry, entry};
+use olm_bundle::media_type::{Format, labels_of};
+use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::Catalog;
+use olm_fbc::similar::nearest;
 use olm_image::{Bundle, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
 use tempfile::TempDir;
 
+use crate::hint::Hint;
 use crate::input::{self, CatalogFiles, bundle_files};
 use crate::output::note;
 use crate::registry::RegistryArguments;
@@ -85,14 +88,41 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
     if !reference.contains(['/', ':']) {
         bail!("{reference:?} is neither a file nor a directory; an image reference names its registry");
     }
-    registry.pull(&parsed, reference)
+    registry.pull(&parsed, reference).map_err(|error| {
+        let is_short = parsed.registry() == "docker.io" && !reference.starts_with("docker.io/");
+        if !is_short || error.downcast_ref::<Hint>().is_some() {
+            return error;
+        }
+        // Who meant a file is not helped by what a registry says.
+        error.context(Hint(format!(
+            "there is no file or directory {reference}, and it names no registry, so that it was taken for an image of \
+             docker.io"
+        )))
+    })
+}
+
+/// The error that there is no such package in these catalogs.
+pub(crate) fn no_package<'a>(
+    package: &str,
+    catalogs: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> anyhow::Error {
+    let error = anyhow!("package {package:?} not found in {catalogs}");
+    error.context(Hint(match nearest(package, known) {
+        Some(meant) => format!("did you mean {meant:?}?"),
+        None => "`olm catalog list packages` shows what a catalog has".to_owned(),
+    }))
 }
 
 /// Like [`open`], for a catalog only.
 pub(crate) fn open_catalog(reference: &str, registry: &RegistryArguments) -> anyhow::Result<CatalogFiles> {
     match open(reference, registry)? {
         Source::Catalog(files) => Ok(files),
-        Source::Bundle(_) => bail!("{reference:?} is a bundle, not a catalog"),
+        Source::Bundle(_) => Err(anyhow!("{reference:?} is a bundle, not a catalog").context(Hint(
+            "`olm bundle validate` and `olm bundle render` are for bundles; `olm bundle convert` and `olm catalog \
+             render` make a catalog of one"
+                .to_owned(),
+        ))),
     }
 }
 
@@ -101,7 +131,14 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
     match open(reference, registry)? {
         Source::Bundle(bundle) => Ok(bundle),
         Source::Catalog(_) => {
-            bail!("{reference:?} is a catalog, not a bundle with the directories manifests and metadata")
+            let error = anyhow!(
+                "{reference:?} is a catalog, not a bundle with the directories manifests and metadata"
+            );
+            Err(error.context(Hint(
+                "`olm catalog validate` and `olm catalog list` are for catalogs; of a bundle, name the directory that \
+                 holds both directories"
+                    .to_owned(),
+            )))
         }
     }
 }
@@ -159,7 +196,8 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
     let limits = Limits::catalog();
     let image = LocalImage::open(path, &Platform::host(), &limits)?;
     let name = path.display().to_string();
-    match kind(&name, image.labels())? {
+    let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
+    match kind(&name, &labels)? {
         Kind::Catalog(configs) => {
             let selection = Selection::Below(vec![configs.clone()]);
             let storage = Storage::Directory(std::env::temp_dir());
@@ -187,7 +225,13 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
     if let Some(configs) = labels.get(CONFIGS_LABEL) {
         return Ok(Kind::Catalog(configs.clone()));
     }
-    if labels.contains_key(olm_bundle::annotation_keys::PACKAGE) {
+    match Format::of(labels.get(annotation_keys::MEDIA_TYPE).map(String::as_str)) {
+        Format::RegistryV1 => {}
+        other => {
+            return Err(ParseError::MediaType(other)).with_context(|| format!("cannot use {reference:?}"));
+        }
+    }
+    if labels.contains_key(annotation_keys::PACKAGE) {
         return Ok(Kind::Bundle);
     }
     if labels.contains_key(DATABASE_LABEL) {
@@ -195,17 +239,24 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
             "render {reference:?}: sqlite-based index images are no longer supported, migrate to a file-based catalog"
         );
     }
+    let neither = Hint(format!(
+        "the image of a catalog has the label {CONFIGS_LABEL}, that of a bundle {}: `olm catalog push` and `olm bundle \
+         push` set them",
+        annotation_keys::PACKAGE
+    ));
     if labels.is_empty() {
-        bail!("render {reference:?}: image type could not be determined: image has no labels");
+        let error = anyhow!("render {reference:?}: image type could not be determined: image has no labels");
+        return Err(error.context(neither));
     }
     let found: Vec<String> = labels
         .iter()
         .map(|(key, value)| format!("  {key}={value}"))
         .collect();
-    bail!(
+    let error = anyhow!(
         "render {reference:?}: image type could not be determined, found labels\n{}",
         found.join("\n")
-    )
+    );
+    Err(error.context(neither))
 }
 
 pub(crate) fn bundle_of(bundle: &Bundle, image: String) -> Source {
@@ -253,7 +304,17 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
             .await
             .with_context(|| format!("cannot fetch {url}"))?;
         if !response.status().is_success() {
-            bail!("cannot fetch {url}: the server answers {}", response.status());
+            let error = anyhow!("cannot fetch {url}: the server answers {}", response.status());
+            return Err(match response.status().as_u16() {
+                401 | 403 => error.context(Hint(
+                    "name a file with a token that may read catalogs by --token-file".to_owned(),
+                )),
+                404 => error.context(Hint(
+                    "an address is that of a catalog, https://HOST/catalogs/NAME; https://HOST/catalogs lists them"
+                        .to_owned(),
+                )),
+                _ => error,
+            });
         }
         let mut file = File::create(&path)?;
         let mut left = MAX_CATALOG;

@@ -266,3 +266,22 @@ fn no_source_carries_a_path_or_address_of_the_machine_it_was_written_on() {
         }
     }
 }
+
+#[test]
+fn what_needs_a_registry_asks_for_it_before_anything_is_built_or_applied() {
+    for verb in ["push", "deploy"] {
+        let run = std::process::Command::new("make")
+            .args([verb, "PREFIX="])
+            .current_dir(root())
+            .env_remove("MAKEFLAGS")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success(), "{verb}");
+        assert!(
+            said.contains(&format!("make {verb} PREFIX=registry.example/olmv1")),
+            "{said}"
+        );
+        assert!(run.stdout.is_empty(), "{}", String::from_utf8_lossy(&run.stdout));
+    }
+}

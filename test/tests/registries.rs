@@ -71,18 +71,13 @@ async fn pull(images: &Images, reference: &str, access: &Access) -> Result<Diges
     let pinned = images
         .resolve(&reference, access)
         .await
-        .map_err(|error| chain(&error))?;
+        .map_err(|error| olm_platform::log::chain(&error))?;
     let limits = Limits::bundle();
     images
         .bundle(&pinned, access, &limits)
         .await
-        .map_err(|error| chain(error.as_ref()))?;
+        .map_err(|error| olm_platform::log::chain(error.as_ref()))?;
     Ok(pinned.digest().clone())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn fails(result: Result<Digest, String>, expected: &str) -> Result<()> {

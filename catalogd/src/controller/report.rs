@@ -282,7 +282,7 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &Done) -> Outcome {
             Outcome::Failed
         }
         Done::Superseded => Outcome::After(Duration::ZERO),
-        Done::Failed(_) => after([None, plan.recheck]),
+        Done::Failed(_) => plan.recheck.map_or(Outcome::Refused, Outcome::After),
         Done::Removed(_) => Outcome::Done,
         Done::Nothing | Done::Served(_) | Done::Restored(_) => after([plan.poll, plan.recheck]),
     }

@@ -37,6 +37,8 @@ struct Unordered {
 pub(crate) struct Order {
     /// The members of the root, of equal keys the last only, in order of their keys.
     pub(crate) root: Vec<Member>,
+    /// A key that some object has more than once.
+    pub(crate) repeated: Option<String>,
     unordered: Vec<Unordered>,
     members: Vec<Member>,
 }
@@ -55,6 +57,7 @@ pub(crate) fn order(text: &str) -> Order {
     let mut pending: Vec<Member> = Vec::new();
     let mut order = Order {
         root: Vec::new(),
+        repeated: None,
         unordered: Vec::new(),
         members: Vec::new(),
     };
@@ -160,6 +163,8 @@ fn finish_object(
         // The sort is stable, so that the last of equal keys is the last in the text.
         if members.peek().is_none_or(|(next, _)| *next != key) {
             order.members.push(member);
+        } else if order.repeated.is_none() {
+            order.repeated = Some(key.into_owned());
         }
     }
     let last = order.members.len();

@@ -8,6 +8,7 @@ mod blob;
 mod bundle;
 mod catalog;
 mod deprecation;
+mod doubt;
 pub mod image_reference;
 mod label;
 mod rule;
@@ -144,6 +145,14 @@ pub fn check(catalog: &Catalog) -> Report {
 /// What is wrong with the value of an `olm.constraint`; nothing when it is sound.
 pub type ConstraintCheck = fn(&Property) -> Option<String>;
 
+/// Whether a check tells of what is valid, too, but hardly what its author meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Doubts {
+    #[default]
+    Kept,
+    Told,
+}
+
 /// A check in progress.
 #[derive(Debug, Default)]
 pub struct Checker {
@@ -156,6 +165,9 @@ pub struct Checker {
     bundles: Vec<BundleFacts>,
     deprecations: Vec<DeprecationFacts>,
     constraints: Option<ConstraintCheck>,
+    doubts: Doubts,
+    /// Whether there is anything in the catalog, be it unreadable.
+    has_content: bool,
 }
 
 #[derive(Debug)]
@@ -198,14 +210,27 @@ impl Checker {
         self
     }
 
+    /// Has authors told, as warnings, of what nobody will read: fields and schemas that are misspelled, values that are
+    /// given twice, a catalog without content.
+    #[must_use]
+    pub fn with_doubts(mut self) -> Self {
+        self.doubts = Doubts::Told;
+        self
+    }
+
     /// Takes the next blob, which stands in `file`.
     pub fn add(&mut self, file: &str, meta: &Meta) {
+        self.has_content = true;
         let place = self.place(file, meta.position);
+        if self.doubts == Doubts::Told {
+            self.doubt(meta, &place);
+        }
         self.add_blob(meta, place);
     }
 
     /// Takes note of a file that cannot be read to its end.
     pub fn add_failure(&mut self, file: &str, error: &MetaError) {
+        self.has_content = true;
         let place = self.place(file, error.line);
         self.find(Rule::Syntax, Object::default(), Some(place), error.to_string());
     }
@@ -214,6 +239,10 @@ impl Checker {
     pub fn finish(mut self) -> Report {
         self.check_catalog();
         self.check_deprecations();
+        if self.doubts == Doubts::Told && !self.has_content {
+            let message = "there is nothing in the catalog: no file, or none that is not ignored";
+            self.find(Rule::CatalogEmpty, Object::default(), None, message);
+        }
         // The sort is stable: within a blob the findings stay in the order of the rules.
         self.report
             .findings

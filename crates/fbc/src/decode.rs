@@ -186,16 +186,10 @@ impl<T: Decode> Decode for Option<T> {
 
 impl<T: Decode> Decode for Vec<T> {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
-        if !raw.starts_with('[') {
-            return Err(ShapeError::mismatch("a list", raw));
-        }
-        let elements: Elements<'_> =
-            serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))?;
-        elements
-            .0
+        elements(raw)?
             .into_iter()
             .enumerate()
-            .map(|(index, element)| decode(element.get()).map_err(|error| error.at(index)))
+            .map(|(index, element)| decode(element).map_err(|error| error.at(index)))
             .collect()
     }
 }
@@ -221,6 +215,28 @@ fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
         return Err(ShapeError::mismatch("an object", raw));
     }
     serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))
+}
+
+/// The members of the object `raw` with their keys as they are spelled.
+///
+/// # Errors
+/// When `raw` is no object.
+pub(crate) fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
+    let members = read_members(raw)?.0.into_iter();
+    Ok(members.map(|(key, value)| (key, value.get())).collect())
+}
+
+/// The elements of the list `raw`.
+///
+/// # Errors
+/// When `raw` is no list.
+pub(crate) fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
+    if !raw.starts_with('[') {
+        return Err(ShapeError::mismatch("a list", raw));
+    }
+    let elements: Elements<'_> =
+        serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))?;
+    Ok(elements.0.into_iter().map(RawValue::get).collect())
 }
 
 /// Calls `field` for every member of the object `raw`, in order, with its folded key.

@@ -32,6 +32,7 @@ pub mod meta;
 pub mod migrate;
 pub mod package;
 pub mod property;
+pub mod similar;
 pub mod template;
 pub mod write;
 

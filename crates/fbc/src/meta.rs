@@ -25,6 +25,8 @@ pub struct Meta {
     pub line: String,
     /// The line of the file where the blob begins, counted from 1.
     pub position: usize,
+    /// A key that an object of the blob has more than once, of which the last value counts.
+    pub repeated: Option<String>,
 }
 
 impl Meta {
@@ -202,6 +204,7 @@ fn meta(text: &str, advice: Advice) -> Result<Meta, MetaErrorKind> {
     meta.line.reserve(text.len() + 1);
     canonical::write(text, &order, &mut meta.line);
     meta.line.push('\n');
+    meta.repeated = order.repeated;
     Ok(meta)
 }
 

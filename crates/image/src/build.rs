@@ -1,27 +1,25 @@
 //! Images made from files: the same input gives the same bytes, so the same digests.
 
+mod layer;
+
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Seek as _, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use oci_distribution::manifest::{
-    IMAGE_CONFIG_MEDIA_TYPE, IMAGE_LAYER_GZIP_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor,
-    OciImageManifest,
+    IMAGE_CONFIG_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest,
 };
 use serde_json::json;
 
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::pull::Platform;
 use crate::transfer::Blob;
-use crate::tree::{clean, path_of};
 
-/// The compression level of layers: most of the gain for little time.
-const GZIP_LEVEL: u32 = 6;
-/// The deepest directory that is read.
-const DEPTH: usize = 64;
+use layer::header;
+pub use layer::{BuiltLayer, LayerBuilder};
 
 /// Why an image could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -312,288 +310,6 @@ fn descriptor(blob: &Blob) -> OciDescriptor {
         digest: blob.digest.to_string(),
         size: i64::try_from(blob.size).unwrap_or(i64::MAX),
         ..OciDescriptor::default()
-    }
-}
-
-/// A compressed layer.
-#[derive(Clone, Debug)]
-pub struct BuiltLayer {
-    blob: Blob,
-    diff_id: Digest,
-    source: Source,
-}
-
-impl BuiltLayer {
-    /// The compressed layer as a blob.
-    pub const fn blob(&self) -> &Blob {
-        &self.blob
-    }
-}
-
-/// Gathers what a layer holds. Owners are root, times are zero, the order is that of the paths, so the bytes depend on
-/// nothing else.
-#[derive(Clone, Debug, Default)]
-pub struct LayerBuilder {
-    entries: BTreeMap<String, Entry>,
-}
-
-#[derive(Clone, Debug)]
-enum Entry {
-    Directory { mode: u32 },
-    Bytes { bytes: Bytes, mode: u32 },
-    File { path: PathBuf, mode: u32 },
-    Link { target: String },
-}
-
-impl LayerBuilder {
-    /// An empty layer.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a directory.
-    pub fn directory(&mut self, path: &str, mode: u32) -> Result<(), BuildError> {
-        self.insert(path, Entry::Directory { mode })
-    }
-
-    /// Adds a file with these bytes.
-    pub fn bytes(&mut self, path: &str, bytes: impl Into<Bytes>, mode: u32) -> Result<(), BuildError> {
-        self.insert(
-            path,
-            Entry::Bytes {
-                bytes: bytes.into(),
-                mode,
-            },
-        )
-    }
-
-    /// Adds a file from the disk. It is read when the layer is built.
-    pub fn file(&mut self, path: &str, from: impl Into<PathBuf>, mode: u32) -> Result<(), BuildError> {
-        self.insert(
-            path,
-            Entry::File {
-                path: from.into(),
-                mode,
-            },
-        )
-    }
-
-    /// Adds a symbolic link.
-    pub fn link(&mut self, path: &str, target: impl Into<String>) -> Result<(), BuildError> {
-        self.insert(
-            path,
-            Entry::Link {
-                target: target.into(),
-            },
-        )
-    }
-
-    /// Adds everything below a directory of the disk. Files get mode 0644, or 0755 when their owner may run them. A link
-    /// stays a link.
-    pub fn tree(&mut self, path: &str, from: &Path) -> Result<(), BuildError> {
-        let mut todo = vec![(path.to_owned(), from.to_owned(), 0_usize)];
-        while let Some((path, from, depth)) = todo.pop() {
-            let wrong = |source| BuildError::Read {
-                path: from.clone(),
-                source,
-            };
-            if depth > DEPTH {
-                return Err(BuildError::Kind { path: from });
-            }
-            if depth > 0 || clean(&path).is_some_and(|key| !key.is_empty()) {
-                self.directory(&path, 0o755)?;
-            }
-            for entry in std::fs::read_dir(&from).map_err(wrong)? {
-                let entry = entry.map_err(wrong)?;
-                let name = entry.file_name();
-                let name = name
-                    .to_str()
-                    .ok_or_else(|| BuildError::Path { path: entry.path() })?;
-                let target = format!("{}/{name}", path.trim_end_matches('/'));
-                let metadata = entry.metadata().map_err(wrong)?;
-                if metadata.is_dir() {
-                    todo.push((target, entry.path(), depth + 1));
-                } else if metadata.is_symlink() {
-                    let link = std::fs::read_link(entry.path()).map_err(wrong)?;
-                    let link = link
-                        .to_str()
-                        .ok_or_else(|| BuildError::Path { path: entry.path() })?;
-                    self.link(&target, link)?;
-                } else if metadata.is_file() {
-                    let runs = metadata.permissions().mode() & 0o100 != 0;
-                    self.file(&target, entry.path(), if runs { 0o755 } else { 0o644 })?;
-                } else {
-                    return Err(BuildError::Kind { path: entry.path() });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, path: &str, entry: Entry) -> Result<(), BuildError> {
-        let key = clean(path)
-            .filter(|key| !key.is_empty())
-            .ok_or_else(|| BuildError::Path { path: path.into() })?;
-        self.entries.insert(key, entry);
-        Ok(())
-    }
-
-    /// Compresses the layer in memory.
-    pub fn build(self) -> Result<BuiltLayer, BuildError> {
-        let (bytes, hashes) = self.write(Vec::new(), Path::new("(memory)"))?;
-        Ok(hashes.layer(Source::Memory(bytes.into())))
-    }
-
-    /// Compresses the layer into an unnamed-for-others file of this directory, which goes away with the image. For layers
-    /// that may be large.
-    pub fn build_in(self, directory: &Path) -> Result<BuiltLayer, BuildError> {
-        let wrong = |source| BuildError::Write {
-            path: directory.to_owned(),
-            source,
-        };
-        let file = tempfile::NamedTempFile::new_in(directory).map_err(wrong)?;
-        let (file, hashes) = self.write(file, directory)?;
-        file.as_file().rewind().map_err(wrong)?;
-        Ok(hashes.layer(Source::File(Arc::new(file))))
-    }
-
-    fn write<W: Write>(mut self, output: W, place: &Path) -> Result<(W, Hashes), BuildError> {
-        self.add_parents();
-        let wrong = |source| BuildError::Write {
-            path: place.to_owned(),
-            source,
-        };
-        let counted = HashingWriter::new(output);
-        let gzip = flate2::GzBuilder::new()
-            .mtime(0)
-            .write(counted, flate2::Compression::new(GZIP_LEVEL));
-        let mut archive = tar::Builder::new(HashingWriter::new(gzip));
-        for (key, entry) in &self.entries {
-            let path = path_of(key);
-            match entry {
-                Entry::Directory { mode } => {
-                    let mut header = header(tar::EntryType::Directory, *mode, 0);
-                    archive
-                        .append_data(&mut header, format!("{path}/"), io::empty())
-                        .map_err(wrong)?;
-                }
-                Entry::Bytes { bytes, mode } => {
-                    let mut header = header(tar::EntryType::Regular, *mode, bytes.len() as u64);
-                    archive
-                        .append_data(&mut header, path.as_ref(), bytes.as_ref())
-                        .map_err(wrong)?;
-                }
-                Entry::File { path: from, mode } => {
-                    let unreadable = |source| BuildError::Read {
-                        path: from.clone(),
-                        source,
-                    };
-                    let file = std::fs::File::open(from).map_err(unreadable)?;
-                    let size = file.metadata().map_err(unreadable)?.len();
-                    let mut header = header(tar::EntryType::Regular, *mode, size);
-                    // A file that grows meanwhile must not spoil the archive.
-                    archive
-                        .append_data(&mut header, path.as_ref(), file.take(size))
-                        .map_err(wrong)?;
-                }
-                Entry::Link { target } => {
-                    let mut header = header(tar::EntryType::Symlink, 0o777, 0);
-                    archive
-                        .append_link(&mut header, path.as_ref(), target)
-                        .map_err(wrong)?;
-                }
-            }
-        }
-        let plain = archive.into_inner().map_err(wrong)?;
-        let diff_id = plain.hasher.finish();
-        let compressed = plain.inner.finish().map_err(wrong)?;
-        let (digest, size) = (compressed.hasher.finish(), compressed.written);
-        Ok((
-            compressed.inner,
-            Hashes {
-                diff_id,
-                digest,
-                size,
-            },
-        ))
-    }
-
-    /// Every directory above an entry is an entry too, so that its mode is known.
-    fn add_parents(&mut self) {
-        let mut missing = Vec::new();
-        for key in self.entries.keys() {
-            let mut key = key.as_str();
-            while let Some((parent, _)) = key.rsplit_once('\0') {
-                missing.push(parent.to_owned());
-                key = parent;
-            }
-        }
-        for parent in missing {
-            self.entries
-                .entry(parent)
-                .or_insert(Entry::Directory { mode: 0o755 });
-        }
-    }
-}
-
-fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_size(size);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header
-}
-
-struct Hashes {
-    diff_id: Digest,
-    digest: Digest,
-    size: u64,
-}
-
-impl Hashes {
-    fn layer(self, source: Source) -> BuiltLayer {
-        let media_type = IMAGE_LAYER_GZIP_MEDIA_TYPE.to_owned();
-        BuiltLayer {
-            blob: Blob {
-                digest: self.digest,
-                size: self.size,
-                media_type,
-            },
-            diff_id: self.diff_id,
-            source,
-        }
-    }
-}
-
-struct HashingWriter<W> {
-    inner: W,
-    hasher: Hasher,
-    written: u64,
-}
-
-impl<W> HashingWriter<W> {
-    fn new(inner: W) -> Self {
-        Self {
-            inner,
-            hasher: Hasher::sha256(),
-            written: 0,
-        }
-    }
-}
-
-impl<W: Write> Write for HashingWriter<W> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(buffer)?;
-        self.hasher.update(buffer.get(..written).unwrap_or_default());
-        self.written += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::digest::{Digest, Hasher};
 use crate::layer::{LayerError, Selection, Unpacker};
 use crate::limits::Limits;
-use crate::manifest::{blob, choose_platform, layers, parse_manifest};
+use crate::manifest::{artifact_type, blob, choose_platform, layers, parse_manifest};
 use crate::pull::{ConfigFile, Platform};
 use crate::transfer::Blob;
 use crate::tree::{Storage, Tree};
@@ -76,6 +76,7 @@ pub struct LocalImage {
     digest: Digest,
     layers: Vec<Blob>,
     labels: BTreeMap<String, String>,
+    artifact_type: Option<String>,
 }
 
 impl LocalImage {
@@ -126,14 +127,19 @@ impl LocalImage {
         let layers = layers(&manifest).map_err(unusable)?;
         let config = blob(&manifest.config).map_err(unusable)?;
         let config = read_blob(&root, &config.digest, limits.config_bytes)?;
-        let config: ConfigFile =
-            serde_json::from_slice(&config).map_err(|error| unusable(format!("configuration: {error}")))?;
+        let artifact_type = artifact_type(&manifest);
+        let config: ConfigFile = match serde_json::from_slice(&config) {
+            // What is no container image has a configuration of another form, or none.
+            Err(_) if artifact_type.is_some() => ConfigFile::default(),
+            read => read.map_err(|error| unusable(format!("configuration: {error}")))?,
+        };
         Ok(Self {
             root,
             _unpacked: unpacked,
             digest,
             layers,
             labels: config.into_labels(),
+            artifact_type,
         })
     }
 
@@ -145,6 +151,11 @@ impl LocalImage {
     /// The labels of the configuration.
     pub const fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
+    }
+
+    /// What the manifest says it is, where it is no container image.
+    pub fn artifact_type(&self) -> Option<&str> {
+        self.artifact_type.as_deref()
     }
 
     /// Unpacks what is selected of the layers, each of which has to have its digest.

@@ -83,14 +83,18 @@ pub fn start(args: &LogArgs) {
     };
 }
 
-/// An error with its causes on one line, as logs and conditions show it.
+/// An error with its causes on one line, outermost first, as logs and conditions show it.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // Some libraries repeat their cause in their own text.
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = cause.source();
     }
     text
 }

@@ -29,6 +29,9 @@ pub enum Outcome {
     Done,
     /// Look again after this time, or earlier when the key is added.
     After(Duration),
+    /// Only a change of the object helps, which adds its key again. Counted on its own and not as a failure of the
+    /// controller.
+    Refused,
     /// Something transient went wrong: again after 1 s, 2 s, 4 s, … 5 min, or earlier when the key is added.
     Failed,
 }
@@ -208,7 +211,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
             self.measure(|metrics| metrics.finished(began.elapsed(), outcome));
         }
         let delay = match outcome {
-            Outcome::Done => {
+            Outcome::Done | Outcome::Refused => {
                 state.failures.remove(key);
                 None
             }
@@ -373,7 +376,7 @@ mod tests {
                         (_, 3) => panic!("on purpose"),
                         _ => {
                             stop.cancel();
-                            Outcome::Done
+                            Outcome::Refused
                         }
                     }
                 }
@@ -405,6 +408,7 @@ mod tests {
                 ("requeue_after", "1"),
                 ("error", "2"),
                 ("controller_runtime_reconcile_errors_total", "2"),
+                ("controller_runtime_terminal_reconcile_errors_total", "1"),
                 ("controller_runtime_reconcile_panics_total", "1"),
                 ("controller_runtime_reconcile_time_seconds_count", "4"),
                 ("controller_runtime_active_workers", "0"),

@@ -116,10 +116,13 @@ pub(crate) fn select<'a>(
         fault: (*fault).to_owned(),
     });
     for (name, fault) in silent.iter().skip(1) {
-        refusal.add(format!(
-            "catalog {} does not answer either: {fault}",
-            olm_version::quoted(name)
-        ));
+        let catalog = format!("catalog {}", olm_version::quoted(name));
+        // Some faults name the catalog themselves.
+        refusal.add(if fault.starts_with(&catalog) {
+            (*fault).to_owned()
+        } else {
+            format!("{catalog} does not answer either: {fault}")
+        });
     }
     refusal.hint(
         "wait for the catalog to be served, or leave it out by spec.source.catalog.selector or by \

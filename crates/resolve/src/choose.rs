@@ -36,8 +36,9 @@ impl<'a> Context<'a> {
                     range: text.to_owned(),
                     fault,
                 })
-                .with_hint(
+                .with_hint_or(
                     "correct spec.source.catalog.version; examples: 1.2.3, 1.x, >=1.2 <2, ~1.4 || ^2.1",
+                    "correct --version; examples: 1.2.3, 1.x, '>=1.2 <2', '~1.4 || ^2.1'",
                 )
             })
         });

@@ -102,9 +102,10 @@ fn ambiguous(refusal: &mut Refusal, contenders: &[Choice<'_>]) {
             choice.candidate.name
         ));
     }
-    refusal.hint(
+    refusal.hint_or(
         "select one catalog by spec.source.catalog.selector, e.g. by its label \
          olm.operatorframework.io/metadata.name, or give one ClusterCatalog a higher spec.priority",
+        "name one catalog only, or give one a higher priority by --priority NAME=NUMBER",
     );
 }
 
@@ -157,7 +158,10 @@ fn nothing(
     if catalogs.is_empty() {
         refusal.hint("create a ClusterCatalog: the cluster has none");
     } else if selected.is_empty() {
-        refusal.hint("check spec.source.catalog.packageName and spec.source.catalog.selector");
+        refusal.hint_or(
+            "check spec.source.catalog.packageName and spec.source.catalog.selector",
+            "check the name of the package: `olm catalog list packages` shows what a catalog has",
+        );
     }
     hints(refusal, &selected, &excluded, context);
 }
@@ -281,17 +285,20 @@ fn hints(
         if !selected.is_empty() {
             let channels = known.iter().map(|name| quoted(name)).collect();
             refusal.hint(format!(
-                "channel {} does not exist; there are {}",
+                "channel {} does not exist; the catalogs have {}",
                 quoted(channel),
                 list("channel", channels)
             ));
         }
     }
     if let Some(candidate) = first(excluded, Exclusion::Prerelease) {
-        refusal.hint(format!(
-            "to admit pre-releases such as {} name one in spec.source.catalog.version, e.g. >=1.2.3-0",
-            candidate.name
-        ));
+        let name = &candidate.name;
+        refusal.hint_or(
+            format!(
+                "to admit pre-releases such as {name} name one in spec.source.catalog.version, e.g. >=1.2.3-0"
+            ),
+            format!("to admit pre-releases such as {name} name one in --version, e.g. '>=1.2.3-0'"),
+        );
     }
     if let (Some(candidate), Some(current)) = (first(excluded, Exclusion::Edge), &context.current) {
         let next = next_steps(selected, context);
@@ -302,12 +309,17 @@ fn hints(
                 list("bundle", next)
             ));
         }
-        refusal.hint(format!(
-            "no catalog says that {} may follow {} (replaces, skips or skipRange): choose another version, or force it \
-             with spec.source.catalog.upgradeConstraintPolicy: SelfCertified, which is not verified by anybody and can \
-             lose data",
-            candidate.name, current.name
-        ));
+        let force = |how: &str| {
+            format!(
+                "no catalog says that {} may follow {} (replaces, skips or skipRange): choose another version, or force \
+                 it with {how}, which is not verified by anybody and can lose data",
+                candidate.name, current.name
+            )
+        };
+        refusal.hint_or(
+            force("spec.source.catalog.upgradeConstraintPolicy: SelfCertified"),
+            force("--policy SelfCertified"),
+        );
     } else if let (None, Some(candidate)) = (
         first(excluded, Exclusion::Prerelease),
         first(excluded, Exclusion::Version),

@@ -113,6 +113,14 @@ impl fmt::Display for NoBundle {
     }
 }
 
+/// A way out, one sentence.
+#[derive(Clone, Debug)]
+struct Hint {
+    text: String,
+    /// The same where there is no cluster, if it is another sentence then.
+    on_command_line: Option<String>,
+}
+
 /// Why a request gets no bundle, and what the user can change.
 ///
 /// Displayed, it is the text of the [`Reason`], then a line for each catalog, then a line for each way out.
@@ -121,7 +129,7 @@ pub struct Refusal {
     /// The reason. Boxed, since refusals travel through results that are mostly fine.
     reason: Box<Reason>,
     findings: Vec<String>,
-    hints: Vec<String>,
+    hints: Vec<Hint>,
     wanted: Vec<Wanted>,
     attachment: Option<String>,
 }
@@ -156,13 +164,41 @@ impl Refusal {
         self
     }
 
+    /// Like [`Refusal::hint`], with what is said where there is no cluster.
+    pub(crate) fn hint_or(&mut self, hint: impl Into<String>, on_command_line: impl Into<String>) {
+        self.hints.push(Hint {
+            text: hint.into(),
+            on_command_line: Some(on_command_line.into()),
+        });
+    }
+
+    /// [`Refusal::hint_or`] on the way.
+    pub(crate) fn with_hint_or(mut self, hint: &str, on_command_line: &str) -> Self {
+        self.hint_or(hint, on_command_line);
+        self
+    }
+
+    /// The same refusal for somebody who asks without a cluster, in the words of the command line `olm resolve`.
+    #[must_use]
+    pub fn on_command_line(mut self) -> Self {
+        for hint in &mut self.hints {
+            if let Some(text) = hint.on_command_line.take() {
+                hint.text = text;
+            }
+        }
+        self
+    }
+
     pub(crate) fn add(&mut self, finding: impl Into<String>) {
         self.findings.push(finding.into());
     }
 
     /// Adds a way out, one sentence.
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.hints.push(hint.into());
+        self.hints.push(Hint {
+            text: hint.into(),
+            on_command_line: None,
+        });
     }
 
     /// The reason.
@@ -176,8 +212,8 @@ impl Refusal {
     }
 
     /// What the user can change, one sentence each.
-    pub fn hints(&self) -> &[String] {
-        &self.hints
+    pub fn hints(&self) -> impl Iterator<Item = &str> {
+        self.hints.iter().map(|hint| hint.text.as_str())
     }
 }
 
@@ -210,8 +246,7 @@ impl fmt::Display for Refusal {
             .iter()
             .map(|finding| format!("\n- {}", one_line(finding)));
         let hints: Vec<_> = self
-            .hints
-            .iter()
+            .hints()
             .map(|hint| format!("\nhint: {}", one_line(hint)))
             .collect();
         let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);

@@ -27,19 +27,7 @@ pub fn phase_digest<'a>(name: &str, objects: impl IntoIterator<Item = &'a Value>
         write_value(object, &mut out);
     }
     out.extend_from_slice(b"]}");
-    format!("sha256:{}", hex(&Sha256::digest(&out)))
-}
-
-/// Lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+    format!("sha256:{}", hex::encode(Sha256::digest(&out)))
 }
 
 // The depth of a value is bounded by the parser that made it.

@@ -149,6 +149,9 @@ impl App {
         access: Access,
         mut response: Response<Body>,
     ) -> Response<ResponseBody> {
+        if route.is_for_people() {
+            problem::page(&mut response, &parts.headers, route.package());
+        }
         problem::detail(&mut response, &parts.headers, route.detail());
         response
             .headers_mut()

@@ -7,9 +7,11 @@ mod home;
 mod layout;
 mod markdown;
 mod package;
+mod refusal;
 
 pub(crate) use home::home;
 pub(crate) use package::{Package, package};
+pub(crate) use refusal::refusal;
 
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};

@@ -32,7 +32,6 @@ pub(crate) use compress::Variant;
 pub use error::StoreError;
 pub use record::{Findings, Origin, Record};
 pub use snapshot::Snapshot;
-pub(crate) use writer::hex;
 pub use writer::{Commit, StoreLimits, Writer};
 
 use crate::answer::name;

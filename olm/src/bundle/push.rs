@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use olm_bundle::parse;
 use olm_image::LayerBuilder;
 
+use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
 use crate::output::{Outcome, Verdict};
 use crate::registry::{RegistryArguments, data_image};
@@ -24,6 +25,13 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let files = bundle_files(&arguments.directory)?;
+    if files.is_empty() {
+        let error = anyhow!(
+            "{:?} is no bundle: it has neither of the directories manifests and metadata",
+            arguments.directory.display().to_string()
+        );
+        return Err(error.context(Hint("a catalog is pushed by `olm catalog push`".to_owned())));
+    }
     parse(&files, &BTreeMap::new()).context("this is no bundle that can be installed")?;
     let mut layer = LayerBuilder::new();
     for part in ["manifests", "metadata", "tests"] {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 
+use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note};
 use crate::source::CONFIGS_LABEL;
 
@@ -63,11 +64,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let opened = OpenOptions::new().write(true).create_new(true).open(path);
+    if opened
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
+    {
+        let error = anyhow!("{} exists and is not overwritten", path.display());
+        return Err(error.context(Hint("remove it, or build with the one that is there".to_owned())));
+    }
+    let mut file = opened.with_context(|| format!("cannot write {}", path.display()))?;
     file.write_all(text.as_bytes())?;
     Ok(())
 }

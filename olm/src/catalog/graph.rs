@@ -6,7 +6,7 @@ use olm_fbc::graph::{PackageGraph, mermaid, svg};
 
 use crate::output::{Outcome, Verdict, print};
 use crate::registry::RegistryArguments;
-use crate::source::load_catalog;
+use crate::source::{load_catalog, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -48,12 +48,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut graphs = Vec::new();
     for name in names {
         let Some(mut graph) = PackageGraph::new(&catalog, name) else {
-            bail!("package {name:?} not found");
+            let known = catalog.packages.iter().map(|package| package.name.as_str());
+            return Err(no_package(name, &arguments.source, known));
         };
         if let Some(channel) = &arguments.channel {
             graph = graph.only(channel);
             if graph.channels.is_empty() && arguments.package.is_some() {
-                bail!("package {name:?} has no channel {channel:?}");
+                let channels = catalog.channels.iter().filter(|channel| channel.package == name);
+                let mut channels: Vec<&str> = channels.map(|channel| channel.name.as_str()).collect();
+                channels.sort_unstable();
+                bail!(
+                    "package {name:?} has no channel {channel:?}; its channels: {}",
+                    channels.join(", ")
+                );
             }
         }
         graphs.push(graph);

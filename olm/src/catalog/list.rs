@@ -1,6 +1,5 @@
 //! `olm catalog list`.
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use olm_fbc::Catalog;
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use crate::output::{Outcome, Verdict, print};
 use crate::registry::RegistryArguments;
 use crate::search::packages;
-use crate::source::load_catalog;
+use crate::source::{load_catalog, no_package};
 use crate::table::table;
 
 #[derive(Debug, Args)]
@@ -56,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some(package) = &arguments.package
         && !catalog.packages.iter().any(|found| found.name == *package)
     {
-        bail!("package {package:?} not found");
+        let known = catalog.packages.iter().map(|package| package.name.as_str());
+        return Err(no_package(package, &arguments.source, known));
     }
     let wanted = |package: &str| {
         arguments

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
 use olm_fbc::check::Stage;
 use olm_image::{BuiltImage, LayerBuilder};
 
 use super::validate::{check, summary};
+use crate::hint::Hint;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Verdict, note};
 use crate::registry::{RegistryArguments, data_image};
@@ -45,11 +46,25 @@ pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<Bu
             .as_ref()
             .map(|place| format!("{place}: "))
             .unwrap_or_default();
-        bail!("the catalog cannot be loaded: {place}{}", finding.message);
+        let error = anyhow!("the catalog cannot be loaded: {place}{}", finding.message);
+        return Err(if directory.join("manifests").is_dir() {
+            error.context(Hint("this looks like a bundle: `olm bundle push`".to_owned()))
+        } else {
+            error.context(Hint(
+                "`olm catalog validate` shows every fault; files that are no part of the catalog are listed in \
+                 .indexignore"
+                    .to_owned(),
+            ))
+        });
     }
     if !report.is_valid() {
         note(&format!(
             "warning: the catalog is not valid ({}); see `olm catalog validate`",
+            summary(&report)
+        ));
+    } else if !report.findings.is_empty() {
+        note(&format!(
+            "warning: the catalog is {}; see `olm catalog validate`",
             summary(&report)
         ));
     }

@@ -9,9 +9,9 @@ use olm_fbc::graph::{PackageGraph, mermaid};
 use olm_fbc::template::{Bundles, Kind, Template, convert as to_template};
 
 use super::Form;
-use super::render::MigrateArguments;
+use super::render::{MigrateArguments, image_of};
 use crate::input::read;
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::{load_catalog, open_bundle};
 
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     output: RenderedForm,
     #[command(flatten)]
     migrate: MigrateArguments,
+    /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
+    #[arg(long, value_name = "REFERENCE", default_value = "")]
+    image_ref_template: String,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -89,7 +92,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             wanted.schema()
         );
     }
-    let mut catalog = template.render(&bundles(&template, &arguments.registry)?)?;
+    let mut catalog = template.render(&bundles(&template, arguments)?)?;
+    let without: Vec<&str> = catalog
+        .bundles
+        .iter()
+        .filter(|bundle| bundle.image.is_empty())
+        .map(|bundle| bundle.name.as_str())
+        .collect();
+    if !without.is_empty() {
+        note(&format!(
+            "warning: bundles from directories have no image, so that `olm catalog validate` refuses the catalog: {}\n\
+             hint: say where their images will be by --image-ref-template, or push them by `olm bundle push` and name the \
+             images in the template",
+            without.join(", ")
+        ));
+    }
     arguments.migrate.apply(&mut catalog);
     print(&match arguments.output {
         RenderedForm::Json => Form::Json.write(&catalog),
@@ -107,11 +124,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// What the bundle images of the template hold. All that cannot be had are named at once.
-fn bundles(template: &Template, registry: &RegistryArguments) -> anyhow::Result<Bundles> {
+fn bundles(template: &Template, arguments: &Arguments) -> anyhow::Result<Bundles> {
     let mut bundles = Bundles::new();
     let mut faults = Vec::new();
     for image in template.images() {
-        let found = open_bundle(image, registry).and_then(|bundle| Ok(vec![bundle.entry()?.bundle]));
+        let found = open_bundle(image, &arguments.registry).and_then(|mut bundle| {
+            let entry = bundle.entry()?;
+            if !bundle.image.is_empty() || arguments.image_ref_template.is_empty() {
+                return Ok(vec![entry.bundle]);
+            }
+            bundle.image = image_of(&arguments.image_ref_template, &entry);
+            Ok(vec![bundle.entry()?.bundle])
+        });
         if let Err(error) = &found {
             faults.push(format!("{image}: {error:#}"));
         }

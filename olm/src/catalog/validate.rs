@@ -43,7 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 /// Checks everything in the files.
 pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
-    let mut checker = Checker::new().with_constraints(olm_constraint::fault);
+    let mut checker = Checker::new()
+        .with_constraints(olm_constraint::fault)
+        .with_doubts();
     files.read(|file, meta| {
         match meta {
             Ok(meta) => checker.add(file, &meta),

@@ -138,7 +138,9 @@ fn a_catalog_that_cannot_be_loaded_is_not_pushed() {
         (run.status, run.stderr.as_str()),
         (
             1,
-            "error: the catalog cannot be loaded: README.md:1: expected an object, got a string\n"
+            "error: the catalog cannot be loaded: README.md:1: expected an object, got a string\n\
+             hint: `olm catalog validate` shows every fault; files that are no part of the catalog are listed in \
+             .indexignore\n"
         )
     );
     assert!(registry.contents.lock().expect("no thread failed").is_empty());
@@ -166,6 +168,51 @@ fn a_bundle_becomes_an_image_that_repeats_its_annotations() {
 }
 
 #[test]
+fn a_catalog_is_no_bundle_and_a_bundle_no_catalog() {
+    let registry = Registry::start();
+    let reference = format!("{}/mine:v1", registry.address);
+    let files = Files::new(&[("catalog.json", CATALOG)]);
+    for (files, verb, hint) in [
+        (files, "bundle", "a catalog is pushed by `olm catalog push`"),
+        (bundle(), "catalog", "this looks like a bundle: `olm bundle push`"),
+    ] {
+        let run = olm(&files.path(""), &[verb, "push", ".", &reference, "--plain-http"]);
+        assert!(
+            run.status == 1 && run.stderr.ends_with(&format!("\nhint: {hint}\n")),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_registry_without_encryption_is_told_apart_from_one_that_is_not_there() {
+    let registry = Registry::start();
+    let files = Files::new(&[("catalog.json", CATALOG)]);
+    let reference = format!("{}/mine:v1", registry.address);
+    for arguments in [
+        &["catalog", "push", ".", &reference][..],
+        &["catalog", "render", &reference],
+    ] {
+        let run = olm(&files.path(""), arguments);
+        assert!(
+            run.status == 1
+                && run
+                    .stderr
+                    .contains("\nhint: the server speaks plain HTTP: --plain-http"),
+            "{run:?}"
+        );
+    }
+    let run = olm(
+        &files.path(""),
+        &["catalog", "render", &reference, "--plain-http"],
+    );
+    assert!(
+        run.status == 1 && run.stderr.contains("\nhint: check the repository and the tag"),
+        "{run:?}"
+    );
+}
+
+#[test]
 fn a_registry_that_is_not_there_is_named() {
     let files = Files::new(&[("catalog.json", CATALOG)]);
     let run = olm(
@@ -173,7 +220,11 @@ fn a_registry_that_is_not_there_is_named() {
         &["catalog", "push", ".", "127.0.0.1:1/mine:v1", "--plain-http"],
     );
     assert!(
-        run.status == 1 && run.stderr.contains("127.0.0.1:1/mine:v1"),
+        run.status == 1
+            && run.stderr.contains("127.0.0.1:1/mine:v1")
+            && run
+                .stderr
+                .ends_with("hint: nothing listens there: check host and port, and that the server runs\n"),
         "{run:?}"
     );
     let run = olm(&files.path(""), &["catalog", "push", ".", "Not A Reference"]);

@@ -179,7 +179,27 @@ fn a_template_is_rendered_from_the_bundles_that_it_names() {
         &files.path(""),
         &["catalog", "template", "semver", "t.yaml", "-o", "jsonl"],
     );
-    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    assert_eq!(run.status, 0);
+    assert!(
+        run.stderr
+            .starts_with("warning: bundles from directories have no image")
+            && run.stderr.contains(": greeter.v1.0.0, greeter.v1.1.0\nhint: ")
+            && run.stderr.contains("--image-ref-template"),
+        "{}",
+        run.stderr
+    );
+    let template = "r.example/{package}:v{version}";
+    let arguments = ["catalog", "template", "semver", "t.yaml", "-o", "jsonl"];
+    let named = olm(
+        &files.path(""),
+        &[&arguments[..], &["--image-ref-template", template]].concat(),
+    );
+    assert_eq!((named.status, named.stderr.as_str()), (0, ""));
+    assert!(
+        named.stdout.contains(r#""image":"r.example/greeter:v1.1.0""#),
+        "{}",
+        named.stdout
+    );
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert_eq!(
         lines.get(..3),
@@ -329,7 +349,13 @@ fn a_dockerfile_stands_beside_the_catalog_and_is_never_overwritten() {
     );
     let again = olm(&files.path(""), &["catalog", "dockerfile", "c"]);
     assert_eq!(again.status, 1);
-    assert!(again.stderr.contains("exists"), "{}", again.stderr);
+    assert!(
+        again
+            .stderr
+            .ends_with("c.Dockerfile exists and is not overwritten\nhint: remove it, or build with the one that is there\n"),
+        "{}",
+        again.stderr
+    );
 }
 
 #[test]
@@ -350,9 +376,32 @@ fn packages_are_found_by_all_words() {
         &files,
         &["search", "--catalog", "c.json", "fast", "slow"],
         1,
-        "CATALOG  PACKAGE  DISPLAY NAME  VERSION  DEFAULT CHANNEL\n",
+        "",
         "no package has all of these words\n",
     );
+    let near = described.replace("\"foo\"", "\"greeter\"");
+    let files_near = Files::new(&[("c.json", &near)]);
+    check(
+        &files_near,
+        &["search", "--catalog", "c.json", "greter"],
+        1,
+        "",
+        "no package has all of these words\nhint: did you mean \"greeter\"?\n",
+    );
+    for arguments in [
+        &["show", "greter", "--catalog", "c.json"][..],
+        &["catalog", "list", "bundles", "c", "greter"],
+        &["catalog", "graph", "c", "greter"],
+    ] {
+        let files = Files::new(&[("c.json", &near), ("c/c.json", &near)]);
+        check(
+            &files,
+            arguments,
+            1,
+            "",
+            "error: package \"greter\" not found in c\nhint: did you mean \"greeter\"?\n",
+        );
+    }
     check(
         &files,
         &["show", "foo", "--catalog", "mine=c.json"],

@@ -71,10 +71,14 @@ impl FromStr for AccountName {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IdentityError {
     /// The account does not exist.
-    #[error("service account {0} does not exist")]
+    #[error("service account {account} does not exist: create it by `{}`", create_account(.0), account = .0)]
     AccountMissing(AccountName),
     /// Not even its namespace exists.
-    #[error("namespace {namespace} of service account {account} does not exist", namespace = .0.namespace, account = .0)]
+    #[error(
+        "namespace {namespace} of service account {account} does not exist: create both by `kubectl create namespace \
+         {namespace}` and `{}`",
+        create_account(.0), namespace = .0.namespace, account = .0
+    )]
     NamespaceMissing(AccountName),
     /// The controller may not have it.
     #[error("no token for service account {account}: {message}")]
@@ -92,6 +96,14 @@ pub enum IdentityError {
         /// Why not.
         message: String,
     },
+}
+
+/// The command by which somebody makes the account.
+fn create_account(account: &AccountName) -> String {
+    format!(
+        "kubectl create serviceaccount {} -n {}",
+        account.name, account.namespace
+    )
 }
 
 /// The service accounts that somebody acts as.
@@ -310,6 +322,21 @@ mod tests {
         ] {
             assert!(wrong.parse::<AccountName>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_command_that_makes_it() {
+        let account: AccountName = "ns/name".parse().unwrap();
+        let check = |error: IdentityError, expected: &str| assert_eq!(error.to_string(), expected);
+        check(
+            IdentityError::AccountMissing(account.clone()),
+            "service account ns/name does not exist: create it by `kubectl create serviceaccount name -n ns`",
+        );
+        check(
+            IdentityError::NamespaceMissing(account),
+            "namespace ns of service account ns/name does not exist: create both by `kubectl create namespace ns` and \
+             `kubectl create serviceaccount name -n ns`",
+        );
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use olm_api::conditions::reason;
+use olm_platform::log::chain;
 
 /// Who can mend a failure, and so when it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,22 +61,6 @@ impl Failure {
         );
         Self { message, ..self }
     }
-}
-
-/// An error with its causes, outermost first.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        // Some libraries repeat their cause in their own text.
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

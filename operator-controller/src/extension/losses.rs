@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use olm_api::ClusterExtension;
+use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
 
 use super::account;
 use super::context::Context;
-use super::failure::chain;
 use super::revisions::Revisions;
 use crate::cluster::list::{Budget, Collection, Part};
 use crate::object_set::engine::FailureKind;

@@ -141,7 +141,7 @@ fn parcel(revision: &str, data: BTreeMap<String, Vec<u8>>) -> Parcel {
         hash.update(key.as_bytes());
         hash.update(value);
     }
-    let digest = canonical::hex(&hash.finalize());
+    let digest = hex::encode(hash.finalize());
     let name = format!("{revision}-{}", digest.get(..16).unwrap_or(&digest));
     Parcel { name, data }
 }

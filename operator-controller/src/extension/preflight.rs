@@ -29,7 +29,6 @@ use crate::cluster::apply::Target;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, IdentityError};
 use crate::cluster::permissions::{Reviews, Viewer};
-use crate::object_set::canonical;
 use crate::object_set::engine::FailureKind;
 use crate::object_set::rights::{asking, lacking, nothing_is_applied};
 
@@ -372,7 +371,7 @@ async fn read(
 fn explain(missing: &Missing, extension: &str, account: &AccountName) -> String {
     let text = nothing_is_applied(missing, account);
     // Named after what is in it: applying it never takes away what an earlier one gave.
-    let digest = canonical::hex(&Sha256::digest(missing.yaml("", asking(account))));
+    let digest = hex::encode(Sha256::digest(missing.yaml("", asking(account))));
     let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
     let roles = missing.yaml(&name, asking(account));
     if roles.len() > MAX_ROLES {

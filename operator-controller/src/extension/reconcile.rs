@@ -11,6 +11,7 @@ use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
 use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
+use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
 use serde_json::Value;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use super::changes::{self, Changes};
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
-use super::failure::{Failure, Severity, StageError, chain};
+use super::failure::{Failure, Severity, StageError};
 use super::pack::Parcel;
 use super::phases::{Group, Marks, phases};
 use super::plan::{Plan, Wanted, plan};
@@ -107,7 +108,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     }
     let outcome = match again(&context, &name, &work) {
         // Somebody else may bring what is missing without anybody telling.
-        Outcome::Done if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
+        Outcome::Done | Outcome::Refused if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
     };
     told(
@@ -541,7 +542,8 @@ fn again(context: &Context, name: &str, work: &Work) -> Outcome {
         memory.awaits_others = awaits_others;
     });
     match severity {
-        None | Some(Severity::Terminal) => Outcome::Done,
+        None => Outcome::Done,
+        Some(Severity::Terminal) => Outcome::Refused,
         Some(Severity::Waiting) => {
             let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
             Outcome::After(Duration::from_secs(seconds.into()))

@@ -9,6 +9,7 @@ use olm_api::cluster_extension::{BundleMetadata, CatalogFilter, UpgradeConstrain
 use olm_api::conditions::{SERVING, is_true, reason};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, LabelSelector};
+use olm_platform::log::chain;
 use olm_resolve::catalog::is_asked;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::hindrance::listed;
@@ -20,7 +21,7 @@ use olm_resolve::{
 use serde_json::Value;
 
 use super::context::{Context, Gates};
-use super::failure::{Failure, Severity, StageError, chain};
+use super::failure::{Failure, Severity, StageError};
 use super::revisions::{BundleIdentity, Revisions};
 use super::{facts, proposals};
 use crate::catalogs::Place;
@@ -75,9 +76,11 @@ impl StageError for ResolveError {
             Self::NoPackage => Severity::Terminal,
             Self::Refused(refusal) => match refusal.reason() {
                 Reason::Selector(_) | Reason::Range { .. } => Severity::Terminal,
-                Reason::Held { .. } => Severity::Waiting,
-                // A catalog may answer, or offer something else, at any time; a change of one brings the extension back.
-                _ => Severity::Transient,
+                // What is asked for may be misspelled, or not there yet: no fault of ours that would be an error. A catalog
+                // that offers something else brings the extension back at once.
+                Reason::Held { .. } | Reason::NoBundle(_) | Reason::Version { .. } => Severity::Waiting,
+                // A catalog may answer at any time.
+                Reason::Catalog { .. } | Reason::Installed(_) => Severity::Transient,
             },
         }
     }

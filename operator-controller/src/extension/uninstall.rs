@@ -12,10 +12,10 @@ use olm_api::conditions::{
 };
 use olm_api::names::{label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
 use super::context::{Context, controller};
-use super::failure::chain;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
 use super::{account, events, facts, finalizers, losses, write};

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 use tracing::info;
 
-use super::oci::hex;
 use super::{Mode, process, requirements};
 
 /// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
@@ -343,7 +342,9 @@ fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     for text in texts {
         hash.update(text);
     }
-    hex(hash.finalize().iter().take(6))
+    let mut digits = hex::encode(hash.finalize());
+    digits.truncate(12);
+    digits
 }
 
 /// Runs Go, at low priority, and returns what it printed.

@@ -14,7 +14,6 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 use sha2::{Digest as _, Sha256};
 
-use super::oci::hex;
 use super::ports::{Port, ServiceRange};
 use super::process::{self, Daemon, Process};
 
@@ -91,8 +90,9 @@ impl Instance {
         for part in ["log", "pids", "conf", "pki"] {
             fs::create_dir(folder.join(part))?;
         }
-        let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        let name = format!("olm-test-{}", hex(digest.iter().take(4)));
+        let mut digest = hex::encode(Sha256::digest(folder.as_os_str().as_encoded_bytes()));
+        digest.truncate(8);
+        let name = format!("olm-test-{digest}");
         let mut guard = Command::new("setsid");
         guard.args(["sh", "-c", GUARD, "sh"]).arg(&folder).arg(&name);
         guard

@@ -19,7 +19,7 @@ use tracing::info;
 use super::Binaries;
 use super::control_plane::{NODE_NAME, Network, node_ready};
 use super::instance::Instance;
-use super::oci::{Entry, Image, hex, write_archive};
+use super::oci::{Entry, Image, write_archive};
 use super::process::{self, Daemon};
 use super::requirements;
 use crate::registry::Registry;
@@ -270,7 +270,8 @@ fn images(binaries: &Binaries) -> Result<Vec<PathBuf>> {
 fn busybox(folder: &Path) -> Result<PathBuf> {
     let program = requirements::find("busybox").context("no busybox")?;
     let bytes = fs::read(&program)?;
-    let digest = hex(Sha256::digest(&bytes).iter().take(6));
+    let mut digest = hex::encode(Sha256::digest(&bytes));
+    digest.truncate(12);
     let archive = folder.join(format!("busybox-{digest}.tar"));
     if !archive.exists() {
         let list = Command::new(&program).arg("--list").output()?;

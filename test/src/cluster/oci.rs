@@ -168,12 +168,7 @@ fn media(kind: &str) -> String {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex(Sha256::digest(bytes).iter()))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
-    bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
 fn descriptor(kind: &str, bytes: &[u8]) -> Value {

@@ -178,7 +178,7 @@ impl Installed<'_> {
                 objects.iter().map(go_json).collect::<Vec<_>>().join(",")
             );
             observed.push(
-                json!({"name": PHASES[*number].0, "digest": format!("sha256:{}", hex(&Sha256::digest(text)))}),
+                json!({"name": PHASES[*number].0, "digest": format!("sha256:{}", hex::encode(Sha256::digest(text)))}),
             );
             let mut keys = Vec::new();
             for object in objects.iter() {
@@ -389,7 +389,7 @@ fn content_name(data: &BTreeMap<String, String>) -> String {
         hash.update(key);
         hash.update(value);
     }
-    hex(&hash.finalize())[..16].to_owned()
+    hex::encode(hash.finalize())[..16].to_owned()
 }
 
 /// JSON as Go writes it: keys in order, no white space, what HTML minds escaped.
@@ -413,10 +413,6 @@ fn go_json(value: &Value) -> String {
             .replace('>', "\\u003e")
             .replace('&', "\\u0026"),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// FNV-1a of 64 bits in base 32.

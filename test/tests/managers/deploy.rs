@@ -57,7 +57,11 @@ pub(crate) async fn overlays_are_applied_and_removed(world: &World) -> Result<()
     ] {
         make(
             world,
-            &["deploy", &format!("OVERLAY=manifests/overlays/{overlay}")],
+            &[
+                "deploy",
+                &format!("OVERLAY=manifests/overlays/{overlay}"),
+                "PREFIX=olmv1",
+            ],
         )
         .with_context(|| format!("overlay {overlay}"))?;
         let found = arguments()?;

@@ -18,8 +18,8 @@ fn removal_waits_for_the_account_and_goes_on_when_it_is_back() {
         place.delete(&installer).await;
         place.remove(&name).await;
         let message = format!(
-            "cannot remove the objects of this revision: service account {0}/installer does not exist; \
-             1 object(s) may be left: ConfigMap.v1 {0}/one",
+            "cannot remove the objects of this revision: service account {0}/installer does not exist: \
+             create it by `kubectl create serviceaccount installer -n {0}`; 1 object(s) may be left: ConfigMap.v1 {0}/one",
             place.name
         );
         // A token of the deleted account may be good for a moment yet.

@@ -256,7 +256,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
     check(Some(minute), &Done::Nothing, Outcome::After(minute));
     check(None, &Done::Served(stored(ONE, 1)), Outcome::Done);
     check(Some(minute), &failed(Remedy::Retry), Outcome::Failed);
-    check(Some(minute), &failed(Remedy::Change), Outcome::Done);
+    check(Some(minute), &failed(Remedy::Change), Outcome::Refused);
     check(None, &Done::Superseded, Outcome::After(Duration::ZERO));
     check(Some(minute), &Done::Lost(String::new()), Outcome::Failed);
     check(

@@ -177,7 +177,7 @@ impl Checker {
 }
 
 /// What the blob says it is about.
-fn object(meta: &Meta) -> Object {
+pub(super) fn object(meta: &Meta) -> Object {
     match meta.schema.as_str() {
         SCHEMA_PACKAGE => Object::package(&meta.name),
         SCHEMA_CHANNEL => Object::channel(&meta.package, &meta.name),

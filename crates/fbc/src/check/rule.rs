@@ -57,6 +57,14 @@ macro_rules! rules {
 rules! {
     /// A file is a stream of JSON or YAML objects with unique keys.
     Syntax, "syntax", "2.02";
+    /// There is something in the catalog.
+    CatalogEmpty, "catalog-empty", "2.20";
+    /// An object has a key once.
+    KeyRepeated, "key-repeated", "2.08";
+    /// A schema is one that is read, or has a prefix of its own.
+    SchemaUnknown, "schema-unknown", "2.15";
+    /// The fields of a blob are those that are read.
+    FieldUnknown, "field-unknown", "2.08";
     /// A blob has a schema.
     Schema, "schema", "2.10";
     /// The fields of a blob have the types that its schema gives them.
@@ -165,7 +173,12 @@ impl Rule {
     /// How bad it is to break the rule.
     pub fn severity(self) -> Severity {
         match self {
-            Self::DeprecationEmpty | Self::PackageIcon => Severity::Warning,
+            Self::CatalogEmpty
+            | Self::KeyRepeated
+            | Self::SchemaUnknown
+            | Self::FieldUnknown
+            | Self::DeprecationEmpty
+            | Self::PackageIcon => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -182,8 +195,13 @@ impl Rule {
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Syntax => "files that are no part of the catalog are listed in .indexignore",
+            Self::CatalogEmpty => "name the directory that holds the catalog, and look into its .indexignore",
             Self::Schema => "give the object a schema, or remove the empty document",
             Self::BundleOrphan => "add an entry for the bundle to a channel, or remove the bundle",
+            Self::BundleImage | Self::BundleImageOnly => {
+                "push the bundle and give its reference as image; templates and `olm catalog render` take it from \
+                 --image-ref-template"
+            }
             Self::EntryBundle => "add the olm.bundle blob, or remove the entry",
             Self::DefaultChannelUnknown => "add the channel, or name another one in defaultChannel",
             Self::ChannelGraph => {

@@ -40,6 +40,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 pub(super) struct Families {
     reconciles: Family<Result, Counter>,
     errors: Family<Controller, Counter>,
+    refusals: Family<Controller, Counter>,
     panics: Family<Controller, Counter>,
     seconds: Histograms<Controller>,
     active: Family<Controller, Gauge>,
@@ -67,6 +68,7 @@ impl Families {
         let these = Self {
             reconciles: Family::default(),
             errors: Family::default(),
+            refusals: Family::default(),
             panics: Family::default(),
             seconds: Family::new_with_constructor(reconcile_seconds),
             active: Family::default(),
@@ -87,6 +89,11 @@ impl Families {
             "controller_runtime_reconcile_errors",
             "Times that working on an object failed, per controller",
             these.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_terminal_reconcile_errors",
+            "Times that working on an object ended because the object has to be changed, per controller",
+            these.refusals.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_panics",
@@ -159,6 +166,7 @@ impl Families {
             let _ = self.reconciles.get_or_create(&these.result(result));
         }
         let _ = self.errors.get_or_create(&these.controller);
+        let _ = self.refusals.get_or_create(&these.controller);
         let _ = self.panics.get_or_create(&these.controller);
         let _ = self.active.get_or_create(&these.controller);
         let _ = self.depth.get_or_create(&these.queue);
@@ -181,7 +189,7 @@ impl QueueMetrics {
         Result {
             controller: self.controller.controller,
             result: match outcome {
-                Outcome::Done => "success",
+                Outcome::Done | Outcome::Refused => "success",
                 Outcome::After(_) => "requeue_after",
                 Outcome::Failed => "error",
             },
@@ -217,8 +225,14 @@ impl QueueMetrics {
             .get_or_create(&self.controller)
             .observe(took.as_secs_f64());
         these.reconciles.get_or_create(&self.result(outcome)).inc();
-        if outcome == Outcome::Failed {
-            these.errors.get_or_create(&self.controller).inc();
+        match outcome {
+            Outcome::Failed => {
+                these.errors.get_or_create(&self.controller).inc();
+            }
+            Outcome::Refused => {
+                these.refusals.get_or_create(&self.controller).inc();
+            }
+            Outcome::Done | Outcome::After(_) => {}
         }
     }
 

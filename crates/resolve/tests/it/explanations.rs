@@ -47,7 +47,7 @@ fn every_bundle_is_accounted_for() {
             "- catalog \"b\" does not have the package",
             "- catalog \"c\" is not used: its availabilityMode is Unavailable",
             "- not selected: 1 catalog (\"d\")",
-            "hint: channel \"nope\" does not exist; there are 2 channels (\"beta\", \"stable\")",
+            "hint: channel \"nope\" does not exist; the catalogs have 2 channels (\"beta\", \"stable\")",
             "hint: to admit pre-releases such as foo.v3.0.0-rc.1 name one in spec.source.catalog.version, e.g. >=1.2.3-0",
         ],
     );
@@ -136,12 +136,14 @@ fn every_silent_catalog_is_named() {
             shelf("b").silent("connection refused"),
             shelf("a").silent("not being served"),
             shelf("c"),
+            shelf("d").silent("catalog \"d\" is not being served"),
         ],
         Request::default(),
         None,
         &[
             "error walking catalogs: error getting package \"foo\" from catalog \"a\": not being served",
             "- catalog \"b\" does not answer either: connection refused",
+            "- catalog \"d\" is not being served",
             "hint: wait for the catalog to be served, or leave it out by spec.source.catalog.selector or by \
              availabilityMode: Unavailable of the ClusterCatalog",
         ],

@@ -12,7 +12,6 @@ use super::coding::{self, COMPRESS_FROM};
 use super::conditional::{self, Verdict};
 use super::problem::{refuse, set};
 use crate::coded::{Format, code};
-use crate::store::hex;
 
 /// A document that never changes while the process runs.
 pub(super) struct Fixed {
@@ -46,7 +45,7 @@ pub(super) fn fixed(document: &Fixed, headers: &HeaderMap) -> Response<Body> {
 /// Answers with this text; the client has to ask whether it still holds.
 pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
     let format = coding::accepted(headers).next();
-    let digest = hex(&Sha256::digest(&text));
+    let digest = hex::encode(Sha256::digest(&text));
     let (text, format) = match coded(text, format) {
         Ok(coded) => coded,
         Err(error) => return super::failed("a document", &error).into(),

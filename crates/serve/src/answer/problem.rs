@@ -1,11 +1,12 @@
 //! Answers that say why there is nothing else: a line of text as clients of the reference implementation know it, or a
 //! problem in detail (RFC 9457) where that is asked for and where no such client can be.
 
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::body::Body;
+use crate::site;
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -72,6 +73,32 @@ impl From<Refusal> for Response<Body> {
     }
 }
 
+/// Turns a refusal into a page for people, if that is what the client asks for.
+pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: Option<&str>) {
+    if response.extensions().get::<Refusal>().is_none() {
+        return;
+    }
+    let headers = response.headers_mut();
+    headers.append(VARY, HeaderValue::from_static("Accept"));
+    if !accepts(request, "text/html") || accepts(request, PROBLEM) {
+        return;
+    }
+    let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+        return;
+    };
+    let why = match (&refusal.detail, refusal.status) {
+        (Some(detail), _) => detail.as_str(),
+        (None, StatusCode::NOT_FOUND) => "There is no such page.",
+        (None, _) => &refusal.text,
+    };
+    let page = site::refusal(refusal.status, why, package);
+    *response.body_mut() = Body::from(page.into_string());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(site::HTML));
+    headers.remove(CONTENT_LENGTH);
+    site::protect(headers);
+}
+
 /// Whether every refusal is a problem in detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
@@ -89,7 +116,7 @@ struct Problem<'a> {
 
 /// Turns a refusal into a problem in detail, if that is what the client gets.
 pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: Detail) {
-    if when == Detail::WhenAskedFor && !is_asked_for(request) {
+    if when == Detail::WhenAskedFor && !accepts(request, PROBLEM) {
         return;
     }
     let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
@@ -107,8 +134,8 @@ pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: D
     headers.remove(CONTENT_LENGTH);
 }
 
-/// Whether the client names problems among what it accepts.
-fn is_asked_for(headers: &HeaderMap) -> bool {
+/// Whether the client names this media type among what it accepts.
+fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).iter();
     let mut items = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
     items.any(|item| {
@@ -116,7 +143,7 @@ fn is_asked_for(headers: &HeaderMap) -> bool {
         let weight = |part: &str| part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
         parts
             .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case(PROBLEM))
+            .is_some_and(|name| name.eq_ignore_ascii_case(media_type))
             && parts.find_map(weight).is_none_or(|weight| weight > 0.0)
     })
 }
@@ -136,13 +163,13 @@ mod tests {
     fn problems_are_for_those_who_ask() {
         let check = |accept: &'static str, expected: bool| {
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(is_asked_for(&headers), expected, "{accept}");
+            assert_eq!(accepts(&headers, PROBLEM), expected, "{accept}");
         };
         check("application/problem+json", true);
         check("application/jsonl, Application/Problem+JSON;q=0.5", true);
         check("application/problem+json;q=0", false);
         check("*/*", false);
         check("application/json", false);
-        assert!(!is_asked_for(&HeaderMap::new()));
+        assert!(!accepts(&HeaderMap::new(), PROBLEM));
     }
 }

@@ -70,6 +70,19 @@ impl Route {
         }
     }
 
+    /// Whether people come here with a browser.
+    pub(crate) fn is_for_people(&self) -> bool {
+        matches!(self, Self::Home | Self::Package { .. } | Self::Unknown)
+    }
+
+    /// The package that somebody looks for.
+    pub(crate) fn package(&self) -> Option<&str> {
+        match self {
+            Self::Package { package, .. } => Some(package),
+            _ => None,
+        }
+    }
+
     /// Whether its refusals are problems in detail.
     pub(crate) fn detail(&self) -> Detail {
         match self {

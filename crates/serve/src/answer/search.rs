@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use olm_fbc::SCHEMA_PACKAGE;
+use olm_fbc::similar::distance;
 use serde::Serialize;
 
 use super::problem::{Refusal, refuse};
@@ -24,6 +25,9 @@ const MOST: usize = 200;
 const FARTHEST: usize = 10_000;
 /// Words that are looked for at once.
 const WORDS: usize = 16;
+/// Packages that are offered when nothing is found, and words that are compared with their names.
+const NEAR: usize = 5;
+const COMPARED: usize = 3;
 
 /// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
 #[derive(Debug, Default)]
@@ -98,6 +102,15 @@ impl Wanted {
             .all(|word| texts.iter().any(|text| text.contains(word)))
     }
 
+    /// How much a name is like a word that is looked for, if it is; less is better.
+    fn distance(&self, facts: &PackageFacts) -> Option<usize> {
+        let names = || std::iter::once(facts.name.as_str()).chain(facts.name.split('-'));
+        let words = self.words.iter().take(COMPARED);
+        words
+            .flat_map(|word| names().filter_map(|name| distance(word, name)))
+            .min()
+    }
+
     /// How good a find is; less is better.
     fn rank(&self, facts: &PackageFacts) -> u8 {
         let name = facts.name.to_lowercase();
@@ -150,6 +163,9 @@ pub(crate) struct Finds {
     /// What leads to the next page, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+    /// Where nothing was found, catalogs and packages in them whose names are like what was looked for.
+    #[serde(skip)]
+    pub(crate) near: Vec<(String, String)>,
 }
 
 impl App {
@@ -193,6 +209,7 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
     let end = wanted.start + wanted.limit;
     let mut total = 0;
     let mut best: Vec<(u8, Found)> = Vec::new();
+    let mut near: Vec<(usize, String, String)> = Vec::new();
     let order = |best: &mut Vec<(u8, Found)>| {
         let key = |(rank, found): &(u8, Found)| (*rank, Reverse(found.catalog_priority));
         best.sort_by(|a, b| {
@@ -236,6 +253,13 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
                 return None;
             }
             if !wanted.fits(&facts) {
+                if total == 0
+                    && let Some(distance) = wanted.distance(&facts)
+                {
+                    near.push((distance, facts.name, catalog.clone()));
+                    near.sort_unstable();
+                    near.truncate(NEAR);
+                }
                 continue;
             }
             total += 1;
@@ -257,6 +281,13 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
             .skip(wanted.start)
             .map(|(_, found)| found)
             .collect(),
+        near: if total == 0 {
+            near.into_iter()
+                .map(|(_, name, catalog)| (catalog, name))
+                .collect()
+        } else {
+            Vec::new()
+        },
         total,
         next: (total > end && end <= FARTHEST).then(|| end.to_string()),
     })

@@ -14,6 +14,7 @@ pub(crate) fn home(words: &str, query: &str, finds: &Finds, catalogs: usize) -> 
             (finds.total) @if finds.total == 1 { " package" } @else { " packages" }
             " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" } "."
         }
+        @if finds.items.is_empty() { (nothing(words, finds, catalogs)) }
         ul class="packages" {
             @for found in &finds.items { li { (entry(found)) } }
         }
@@ -22,6 +23,29 @@ pub(crate) fn home(words: &str, query: &str, finds: &Finds, catalogs: usize) -> 
         }
     };
     page("Packages", words, &content)
+}
+
+/// Why there is nothing, and where to go from there.
+fn nothing(words: &str, finds: &Finds, catalogs: usize) -> Markup {
+    html! {
+        @if catalogs == 0 {
+            p { "No catalog is served yet: this page fills as soon as the first one is unpacked." }
+        } @else {
+            p {
+                @if words.is_empty() { "No package is like that." }
+                @else { "No package has all of these words in its name, summary, provider or keywords: " (words) "." }
+            }
+            @if !finds.near.is_empty() {
+                p { "Did you mean" }
+                ul {
+                    @for (catalog, package) in &finds.near {
+                        li { a href=(package_path(catalog, package)) { (package) } ", in catalog " (catalog) }
+                    }
+                }
+            }
+            p { a href="/" { "All packages" } }
+        }
+    }
 }
 
 fn entry(found: &Found) -> Markup {

@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 use super::compress::Variant;
 use super::error::{Context as _, StoreError};
 use super::record::Record;
-use super::writer::hex;
 use crate::answer::{Filter, Part};
 use crate::coded::Format;
 use crate::graphql::Graph;
@@ -75,7 +74,7 @@ impl Snapshot {
             )));
         }
         let text = std::fs::read(directory.join(INDEX)).context("read", INDEX)?;
-        if hex(&Sha256::digest(&text)) != record.index_digest {
+        if hex::encode(Sha256::digest(&text)) != record.index_digest {
             return Err(StoreError::Damaged(format!("`{INDEX}` has changed")));
         }
         let index = Index::decode(&text)
@@ -118,7 +117,7 @@ impl Snapshot {
             }
             hash.update(&chunk.context("read", ALL)?);
         }
-        if hex(&hash.finalize()) == self.record.digest {
+        if hex::encode(hash.finalize()) == self.record.digest {
             Ok(())
         } else {
             Err(StoreError::Damaged(format!("`{ALL}` has changed")))

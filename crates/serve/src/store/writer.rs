@@ -137,7 +137,7 @@ impl Writer {
         drop(file);
         let index = index.finish();
         let index_text = index.encode();
-        let digest = hex(&hash.finalize());
+        let digest = hex::encode(hash.finalize());
         let same = store
             .snapshot(&catalog)
             .filter(|served| served.record().digest == digest);
@@ -151,7 +151,7 @@ impl Writer {
             blobs,
             schemas,
             findings: commit.findings,
-            index_digest: hex(&Sha256::digest(&index_text)),
+            index_digest: hex::encode(Sha256::digest(&index_text)),
             digest,
         };
         write(&directory.0, INDEX, &index_text)?;
@@ -194,16 +194,6 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
     File::open(directory)
         .and_then(|d| d.sync_all())
         .context("write", "the catalog's directory")
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 /// A directory that goes away with its owner unless it is kept.

@@ -54,6 +54,92 @@ async fn what_a_catalog_says_is_shown_and_never_run() {
     assert!(text.contains("value=\"&quot;&gt;&lt;script&gt;\""), "{text}");
 }
 
+/// Accepts what browsers accept.
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n";
+
+#[tokio::test]
+async fn people_get_a_page_that_says_why_there_is_no_other_and_programs_a_problem() {
+    let running = start(Limits::default()).await;
+    put(
+        &running.store,
+        "cat",
+        [("olm.package", "", "db", r#"{"name":"db","schema":"olm.package"}"#)],
+    );
+    for (path, status, part) in [
+        (
+            "/packages/cat/n%3Cb%3E",
+            404,
+            "<p>catalog `cat` has no package `n&lt;b&gt;`</p>",
+        ),
+        ("/packages/none/db", 404, "<p>no catalog is served as `none`</p>"),
+        ("/nowhere", 404, "<p>There is no such page.</p>"),
+        ("/packages/CAT/db", 400, "<h1>Bad Request</h1>"),
+        ("/?x=1", 400, "<h1>Bad Request</h1>"),
+    ] {
+        let answer = request(running.address, "GET", path, BROWSER).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+        assert!(answer.header("content-security-policy").is_some(), "{path}");
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(text.contains(part), "{part} in {text}");
+        assert!(text.contains("<a href=\"/\">all packages</a>"), "{text}");
+    }
+    for (path, accept, content_type) in [
+        ("/packages/cat/none", "", "application/problem+json"),
+        (
+            "/packages/cat/none",
+            "Accept: text/html, application/problem+json\r\n",
+            "application/problem+json",
+        ),
+        ("/nowhere", "", "text/plain; charset=utf-8"),
+        ("/catalogs/none/api/v1/all", BROWSER, "text/plain; charset=utf-8"),
+        ("/api/v1/search?x=1", BROWSER, "application/problem+json"),
+    ] {
+        let answer = request(running.address, "GET", path, accept).await;
+        assert_eq!(
+            answer.header("content-type"),
+            Some(content_type),
+            "{path} {accept}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_search_without_a_hit_says_so_and_offers_what_is_near() {
+    let running = start(Limits::default()).await;
+    let shown = async |query: &str| {
+        let answer = request(running.address, "GET", query, BROWSER).await;
+        assert_eq!(answer.status, 200, "{query}");
+        String::from_utf8(answer.body).unwrap()
+    };
+    assert!(shown("/").await.contains("No catalog is served yet"));
+    put(
+        &running.store,
+        "cat",
+        ["cert-manager", "prometheus", "other"].map(|name| {
+            let line = match name {
+                "cert-manager" => r#"{"name":"cert-manager","schema":"olm.package"}"#,
+                "prometheus" => r#"{"name":"prometheus","schema":"olm.package"}"#,
+                _ => r#"{"name":"other","schema":"olm.package"}"#,
+            };
+            ("olm.package", "", name, line)
+        }),
+    );
+    let text = shown("/?q=promethues").await;
+    for part in [
+        "0 packages in 1 catalog.",
+        "No package has all of these words in its name, summary, provider or keywords: promethues.",
+        "<a href=\"/packages/cat/prometheus\">prometheus</a>",
+        "<a href=\"/\">All packages</a>",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(shown("/?q=mangaer").await.contains(">cert-manager</a>"));
+    let nothing = shown("/?q=elephant").await;
+    assert!(!nothing.contains("Did you mean"), "{nothing}");
+    assert!(!shown("/?q=prometheus").await.contains("No package"));
+}
+
 #[tokio::test]
 async fn the_page_of_a_package_says_how_to_install_it() {
     let running = start(Limits::default()).await;

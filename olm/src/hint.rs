@@ -1,0 +1,150 @@
+//! What somebody can do about an error, said once, after it.
+
+use std::fmt;
+
+use olm_image::RegistryError;
+
+/// Goes with an error as its context where the place that it comes from knows a way out.
+#[derive(Debug)]
+pub(crate) struct Hint(pub(crate) String);
+
+impl fmt::Display for Hint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The way out of an error, if one is known.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    if let Some(Hint(hint)) = error.downcast_ref() {
+        return Some(hint.clone());
+    }
+    let said = error.chain().map(ToString::to_string).collect::<Vec<_>>();
+    let connection = said.iter().rev().find_map(|text| of_connection(text));
+    let answer = || {
+        error
+            .chain()
+            .find_map(|cause| of_answer(cause.downcast_ref::<RegistryError>()?))
+    };
+    connection.map(str::to_owned).or_else(answer)
+}
+
+/// What helps against a connection that does not come about. TLS tells its faults as texts only.
+fn of_connection(text: &str) -> Option<&'static str> {
+    const HINTS: [(&str, &str); 9] = [
+        (
+            "UnknownIssuer",
+            "an authority that this machine does not trust signed the server's certificate: put the authority's \
+             certificate (PEM) into a directory and name the directory by --ca-dir",
+        ),
+        (
+            "CaUsedAsEndEntity",
+            "the server shows the certificate of an authority (CA:TRUE) as its own: give it one that the authority has \
+             signed, and name the directory with the authority's certificate by --ca-dir; --insecure accepts it as it is",
+        ),
+        (
+            "NotValidForName",
+            "the server's certificate is for other names: reach it by one of them, or accept it by --insecure",
+        ),
+        (
+            "certificate not valid for name",
+            "the server's certificate is for other names: reach it by one of them, or accept it by --insecure",
+        ),
+        (
+            "certificate expired",
+            "the server's certificate has to be renewed; --insecure accepts it as it is",
+        ),
+        (
+            "InvalidContentType",
+            "the server speaks plain HTTP: --plain-http for a registry, an address with http:// for a catalogd",
+        ),
+        (
+            "Connection refused",
+            "nothing listens there: check host and port, and that the server runs",
+        ),
+        (
+            "failed to lookup address",
+            "check the host's name, and that this machine can resolve it",
+        ),
+        (
+            "timed out",
+            "check host and port, and that a firewall or proxy lets the connection through (HTTPS_PROXY, NO_PROXY)",
+        ),
+    ];
+    HINTS
+        .iter()
+        .find(|(part, _)| text.contains(part))
+        .map(|(_, hint)| *hint)
+}
+
+/// What helps against what a registry answers.
+fn of_answer(error: &RegistryError) -> Option<String> {
+    Some(match error {
+        RegistryError::Unauthorized { registry, .. } => format!(
+            "log in by `podman login {registry}` or `docker login {registry}`, or name a file with credentials by \
+             --authfile"
+        ),
+        RegistryError::Denied { registry, .. } => format!(
+            "the credentials for {registry} do not allow it: ask for the right, or name a file with others by --authfile"
+        ),
+        RegistryError::NotFound { .. } => {
+            "check the repository and the tag or digest; some registries also say this to those who may not see them"
+                .to_owned()
+        }
+        RegistryError::Status { status: 500.., .. } => {
+            "the fault is the registry's: try again, or look into its log".to_owned()
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(error: impl Into<anyhow::Error>, expected: Option<&str>) {
+        let found = hint(&error.into().context("cannot fetch it"));
+        match expected {
+            Some(part) => assert!(
+                found.as_deref().is_some_and(|hint| hint.contains(part)),
+                "{found:?}"
+            ),
+            None => assert_eq!(found, None),
+        }
+    }
+
+    #[test]
+    fn an_error_comes_with_a_way_out_where_one_is_known() {
+        check(
+            anyhow!("invalid peer certificate: UnknownIssuer").context("client error (Connect)"),
+            Some("--ca-dir"),
+        );
+        check(
+            anyhow!("received corrupt message of type InvalidContentType"),
+            Some("--plain-http"),
+        );
+        check(
+            RegistryError::Unauthorized {
+                registry: "r.example".to_owned(),
+                credentials: "anonymous access",
+                message: String::new(),
+            },
+            Some("`docker login r.example`"),
+        );
+        let status = |status| RegistryError::Status {
+            registry: "r.example".to_owned(),
+            status,
+            message: String::new(),
+        };
+        check(status(503), Some("try again"));
+        check(status(418), None);
+        check(
+            anyhow!("words").context(Hint("do this".to_owned())),
+            Some("do this"),
+        );
+        check(anyhow!("words"), None);
+    }
+}
