@@ -1,5 +1,6 @@
 //! From an image reference to stored content.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -23,6 +24,39 @@ const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
 const FINDINGS_KEPT: usize = 25;
 /// Catalogs that are parsed at once; pulling is not limited, so that a slow registry holds nobody up.
 const PARSED_AT_ONCE: usize = 2;
+
+/// What an image is in the place of a catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instead {
+    Bundle,
+    Database,
+    Unknown,
+}
+
+impl Instead {
+    fn of(labels: &BTreeMap<String, String>) -> Self {
+        let has = |start: &str| labels.keys().any(|label| label.starts_with(start));
+        if has("operators.operatorframework.io.bundle.") {
+            Self::Bundle
+        } else if has("operators.operatorframework.io.index.database.") {
+            Self::Database
+        } else {
+            Self::Unknown
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bundle => {
+                ": it is the image of a bundle, which becomes part of a catalog by `olm catalog render`"
+            }
+            Self::Database => {
+                ": it holds a database, which is no longer supported; ask its publisher for a file-based catalog"
+            }
+            Self::Unknown => "; `olm catalog push` and `olm catalog build` set it",
+        }
+    }
+}
 
 /// Why there is no content.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +84,8 @@ pub(crate) enum ContentError {
     #[error(transparent)]
     Pull(Box<PullError>),
     /// The image does not say where its catalog lies.
-    #[error("catalog image is missing the required label {CONFIGS_LABEL:?}")]
-    Label,
+    #[error("catalog image is missing the required label {CONFIGS_LABEL:?}{}", .0.as_str())]
+    Label(Instead),
     /// The image has no such directory.
     #[error("catalog image has no directory {0:?}, which its label {CONFIGS_LABEL:?} names")]
     Directory(String),
@@ -75,7 +109,7 @@ impl ContentError {
     /// Whether the image itself is at fault: the same digest fails in the same way again.
     pub(crate) fn is_about_content(&self) -> bool {
         match self {
-            Self::Label | Self::Directory(_) => true,
+            Self::Label(_) | Self::Directory(_) => true,
             Self::Pull(error) => !error.is_retryable(),
             Self::Load(error) => match error {
                 IngestError::Blob { .. } => true,
@@ -111,7 +145,7 @@ impl ContentError {
                 PullError::Policy { .. } | PullError::Place { .. } => "policy",
                 _ => "image",
             },
-            Self::Label | Self::Directory(_) => "image",
+            Self::Label(_) | Self::Directory(_) => "image",
             Self::Load(_) => "load",
             Self::Store(_) => "store",
             Self::Stopped => "stopped",
@@ -262,7 +296,7 @@ impl Contents {
         let directory = image
             .labels()
             .get(CONFIGS_LABEL)
-            .ok_or(ContentError::Label)?
+            .ok_or_else(|| ContentError::Label(Instead::of(image.labels())))?
             .clone();
         let selection = match directory.trim_matches('/') {
             "" | "." => Selection::Everything,
@@ -371,5 +405,30 @@ fn summary(checker: Checker) -> Findings {
     Findings {
         total: (report.errors().count() + report.omitted) as u64,
         first: report.errors().take(FINDINGS_KEPT).map(line).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_a_catalog_is_called_what_it_is() {
+        let check = |label: &str, expected: &str| {
+            let labels = BTreeMap::from([(label.to_owned(), String::new())]);
+            let error = ContentError::Label(Instead::of(&labels)).to_string();
+            let wire = "catalog image is missing the required label \
+                        \"operators.operatorframework.io.index.configs.v1\"";
+            assert!(error.starts_with(wire) && error.contains(expected), "{error}");
+        };
+        check(
+            "operators.operatorframework.io.bundle.package.v1",
+            "the image of a bundle",
+        );
+        check(
+            "operators.operatorframework.io.index.database.v1",
+            "holds a database",
+        );
+        check("maintainer", "`olm catalog push`");
     }
 }

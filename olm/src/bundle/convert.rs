@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
 use olm_bundle::catalog::{Entry, assemble};
 use olm_bundle::package_manifest;
 use olm_fbc::Catalog;
 
 use crate::catalog::{Form, MigrateArguments, image_of};
+use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::{all_files, open_bundle};
@@ -46,7 +47,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                         .for_each(|warning| note(&format!("warning: {warning}")));
                     add(&mut catalog, converted.catalog);
                 }
-                Err(faults) => bail!("{source} cannot be converted:\n{}", faults.join("\n")),
+                Err(faults) => {
+                    let error = anyhow!("{source} cannot be converted: {}", faults.join("; "));
+                    return Err(error.context(Hint(
+                        "a bundle is a directory with manifests and metadata in it; package manifests are a file \
+                         PACKAGE.package.yaml beside a directory for each version"
+                            .to_owned(),
+                    )));
+                }
             }
             continue;
         }

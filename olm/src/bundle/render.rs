@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use olm_bundle::{CertificateProvider, Request, config, prepare};
+use olm_bundle::{CertificateProvider, Refusal, Request, Unsupported, config, prepare};
 use serde_json::{Value, json};
 
+use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{Outcome, Verdict, print, print_json};
 use crate::registry::RegistryArguments;
@@ -78,7 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }),
         ..Request::new(&arguments.namespace)
     };
-    let objects = prepare(&bundle.files, &bundle.labels, &request)?
+    let objects = prepare(&bundle.files, &bundle.labels, &request)
+        .map_err(refused)?
         .rendered
         .into_objects();
     match arguments.output {
@@ -86,6 +88,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Form::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,
     }
     Ok(Verdict::Good)
+}
+
+/// Why there are no objects, in the words of somebody without a cluster.
+fn refused(refusal: Refusal) -> anyhow::Error {
+    match refusal {
+        Refusal::Config(error) => anyhow::Error::new(error).context(Hint(
+            "the namespace to watch is given by --watch-namespace, anything else by a file named by --config".to_owned(),
+        )),
+        Refusal::Unsupported(found) if found
+            .iter()
+            .any(|one| matches!(one, Unsupported::Webhooks(_) | Unsupported::ApiServices(_))) => {
+            anyhow::Error::new(Refusal::Unsupported(found)).context(Hint(
+                "say who provides certificates by --certificates: cert-manager, openshift-service-ca or self-signed"
+                    .to_owned(),
+            ))
+        }
+        other => other.into(),
+    }
 }
 
 fn document(object: &Value) -> String {

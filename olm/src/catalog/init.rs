@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use olm_fbc::check::{Rule, check};
 use olm_fbc::{Catalog, Icon, Package};
 
 use super::Form;
 use crate::input::read;
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Verdict, note, print};
 
 /// The largest description or icon that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
@@ -51,6 +52,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         packages: vec![package],
         ..Catalog::default()
     };
+    for finding in check(&catalog).findings {
+        if finding.rule == Rule::PackageLabel {
+            note(&format!("warning: {}", finding.message));
+        }
+    }
     print(&arguments.output.write(&catalog))?;
     Ok(Verdict::Good)
 }

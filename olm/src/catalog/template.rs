@@ -6,10 +6,12 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use olm_fbc::graph::{PackageGraph, mermaid};
-use olm_fbc::template::{Bundles, Kind, Template, convert as to_template};
+use olm_fbc::similar::nearest;
+use olm_fbc::template::{Bundles, Kind, Template, TemplateError, convert as to_template};
 
 use super::Form;
 use super::render::{MigrateArguments, image_of};
+use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
@@ -77,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     } else {
         read(Path::new(&arguments.file), MAX_TEMPLATE)?
     };
-    let template = Template::parse(&text).with_context(|| format!("cannot use {}", arguments.file))?;
+    let template = Template::parse(&text).map_err(|error| unusable(error, &arguments.file))?;
     let wanted = match arguments.kind {
         KindName::Any => template.kind(),
         KindName::Basic => Kind::Basic,
@@ -121,6 +123,23 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     })?;
     Ok(Verdict::Good)
+}
+
+fn unusable(error: TemplateError, file: &str) -> anyhow::Error {
+    let meant = match &error {
+        TemplateError::UnknownSchema(schema) => nearest(schema, Kind::ALL.map(Kind::schema)),
+        _ => None,
+    };
+    let hint = meant.map_or_else(
+        || {
+            let schemas = Kind::ALL.map(Kind::schema).join(", ");
+            format!("a template is one object with one of the schemas {schemas}")
+        },
+        |meant| format!("did you mean {meant}?"),
+    );
+    anyhow::Error::new(error)
+        .context(format!("cannot use {file}"))
+        .context(Hint(hint))
 }
 
 /// What the bundle images of the template hold. All that cannot be had are named at once.

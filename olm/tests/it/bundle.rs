@@ -252,7 +252,14 @@ fn a_configuration_that_does_not_fit_is_refused() {
         &["bundle", "render", ".", "-n", "here", "--config", "config.yaml"],
     );
     assert_eq!((run.status, run.stdout.as_str()), (1, ""));
-    assert!(run.stderr.contains("wathcNamespace"), "{run:?}");
+    assert!(
+        run.stderr.contains("wathcNamespace")
+            && !run.stderr.contains("ClusterExtension")
+            && run
+                .stderr
+                .contains("\nhint: the namespace to watch is given by --watch-namespace"),
+        "{run:?}"
+    );
 }
 
 #[test]

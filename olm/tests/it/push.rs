@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{CATALOG, Files, bundle, olm};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What was put into the registry, by path.
 type Contents = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
@@ -180,6 +180,46 @@ fn a_catalog_is_no_bundle_and_a_bundle_no_catalog() {
         assert!(
             run.status == 1 && run.stderr.ends_with(&format!("\nhint: {hint}\n")),
             "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_chart_that_helm_pushed_is_refused_by_name() {
+    let config = "{\"name\":\"chart\",\"version\":\"1.0.0\"}";
+    let descriptor = |text: &str, media_type: &str| {
+        let digest = olm_image::Digest::of(text.as_bytes());
+        json!({"mediaType": media_type, "digest": digest.to_string(), "size": text.len()})
+    };
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": descriptor(config, "application/vnd.cncf.helm.config.v1+json"),
+        "layers": [],
+    })
+    .to_string();
+    let index = json!({
+        "schemaVersion": 2,
+        "manifests": [descriptor(&manifest, "application/vnd.oci.image.manifest.v1+json")],
+    })
+    .to_string();
+    let blob = |text: &str| format!("blobs/sha256/{}", olm_image::Digest::of(text.as_bytes()).hex());
+    let files = Files::new(&[
+        ("chart/oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}"),
+        ("chart/index.json", &index),
+        (&format!("chart/{}", blob(&manifest)), &manifest),
+        (&format!("chart/{}", blob(config)), config),
+    ]);
+    for arguments in [
+        &["bundle", "validate", "chart"][..],
+        &["bundle", "render", "chart", "-n", "x"],
+        &["catalog", "validate", "chart"],
+        &["catalog", "render", "chart"],
+    ] {
+        let run = olm(&files.path(""), arguments);
+        assert!(
+            run.status == 1 && run.stderr.contains("Helm charts are not supported"),
+            "{arguments:?}: {run:?}"
         );
     }
 }
