@@ -31,7 +31,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 9] = [
+    const HINTS: [(&str, &str); 10] = [
         (
             "UnknownIssuer",
             "an authority that this machine does not trust signed the server's certificate: put the authority's \
@@ -57,6 +57,11 @@ fn of_connection(text: &str) -> Option<&'static str> {
         (
             "InvalidContentType",
             "the server speaks plain HTTP: --plain-http for a registry, an address with http:// for a catalogd",
+        ),
+        (
+            "tls handshake eof",
+            "the server ended the connection before it was encrypted: it may speak plain HTTP (--plain-http), or only an \
+             older version of TLS",
         ),
         (
             "Connection refused",

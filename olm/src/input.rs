@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use olm_bundle::BundleFiles;
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Ignore, Meta, MetaError, ignore, walk_order};
+use olm_yaml::{DuplicateKeys, ErrorKind, Limits, documents};
 use tempfile::TempDir;
 
 /// Directories inside one another beyond which a tree is refused.
@@ -107,6 +108,26 @@ impl CatalogFiles {
             }
         }
         Ok(())
+    }
+
+    /// File, line and key of the first key of each YAML file that its mapping has already. Those of JSON are found when
+    /// the blobs are read.
+    pub(crate) fn repeated_keys(&self) -> anyhow::Result<Vec<(&str, usize, String)>> {
+        let limits = Limits {
+            duplicate_keys: DuplicateKeys::Refuse,
+            ..limits()
+        };
+        let mut found = Vec::new();
+        for Found { name, path } in &self.files {
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let faults = documents(BufReader::with_capacity(64 << 10, file), &limits).filter_map(Result::err);
+            // Other faults were told when the blobs were read.
+            found.extend(faults.filter_map(|fault| match fault.kind {
+                ErrorKind::DuplicateKey(key) => Some((name.as_str(), fault.position.line, key)),
+                _ => None,
+            }));
+        }
+        Ok(found)
     }
 }
 

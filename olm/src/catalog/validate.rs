@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use olm_fbc::Checker;
-use olm_fbc::check::{Finding, Report, Severity};
+use olm_fbc::check::{Finding, Object, Place, Report, Rule, Severity};
+use olm_fbc::walk_order;
 use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
@@ -53,7 +54,30 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
         }
         ControlFlow::Continue(())
     })?;
-    Ok(checker.finish())
+    let mut report = checker.finish();
+    let repeated = files.repeated_keys()?;
+    if !repeated.is_empty() {
+        report
+            .findings
+            .extend(repeated.into_iter().map(|(file, line, key)| Finding {
+                rule: Rule::KeyRepeated,
+                object: Object::default(),
+                place: Some(Place {
+                    file: file.into(),
+                    line,
+                }),
+                message: format!("the key {key:?} is there more than once: the last value counts"),
+            }));
+        report
+            .findings
+            .sort_by(|left, right| match (&left.place, &right.place) {
+                (Some(left), Some(right)) => {
+                    walk_order(&left.file, &right.file).then(left.line.cmp(&right.line))
+                }
+                (left, right) => left.is_none().cmp(&right.is_none()),
+            });
+    }
+    Ok(report)
 }
 
 /// One line for a finding.

@@ -38,6 +38,44 @@ fn every_fault_is_reported_with_its_place() {
 }
 
 #[test]
+fn what_nobody_reads_is_told_and_the_catalog_stays_valid() {
+    let files = Files::new(&[
+        (
+            "a.json",
+            &CATALOG.replace(
+                "{\"schema\":\"olm.package\",",
+                "{\"schema\":\"olm.package\",\"defalutChannel\":1,",
+            ),
+        ),
+        (
+            "b.yaml",
+            "schema: olm.bundel\n---\n\nschema: example.com.v1\nname: a\nname: b\n",
+        ),
+    ]);
+    let run = olm(&files.path(""), &["catalog", "validate", "."]);
+    assert_eq!(
+        (run.status, run.stdout.as_str(), run.stderr.as_str()),
+        (
+            0,
+            "a.json:1: warning: nothing reads the field \"defalutChannel\"; did you mean \"defaultChannel\"? [field-unknown]\n  \
+             package foo\n\
+             b.yaml:1: warning: nothing reads the schema \"olm.bundel\"; did you mean \"olm.bundle\"? [schema-unknown]\n\
+             b.yaml:6: warning: the key \"name\" is there more than once: the last value counts [key-repeated]\n",
+            "valid, with 3 warnings\n"
+        )
+    );
+    let run = olm(
+        &Files::new(&[]).path(""),
+        &["catalog", "validate", ".", "-o", "json"],
+    );
+    let report: Value = serde_json::from_str(&run.stdout).expect("it is JSON");
+    assert_eq!(
+        (run.status, &report["passed"], &report["findings"][0]["rule"]),
+        (0, &Value::Bool(true), &Value::from("catalog-empty"))
+    );
+}
+
+#[test]
 fn programs_get_the_report_as_json() {
     let files = Files::new(&[("catalog.json", &CATALOG.replace("1.1.0\"}}", "1.1\"}}"))]);
     let run = olm(&files.path(""), &["catalog", "validate", ".", "-o", "json"]);

@@ -52,6 +52,13 @@ impl Registry {
 
 fn answer(stream: TcpStream, contents: &Contents) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
+    let first = reader.fill_buf()?;
+    if first.first() == Some(&0x16) {
+        // Somebody who wants TLS gets what servers without it say.
+        let length = first.len();
+        reader.consume(length);
+        return write!(reader.get_mut(), "HTTP/1.0 400 Bad Request\r\n\r\n");
+    }
     loop {
         let mut head = Vec::new();
         loop {

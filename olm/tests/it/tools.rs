@@ -77,7 +77,7 @@ fn packages_channels_and_bundles_are_listed() {
         &["catalog", "list", "bundles", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found\n",
+        "error: package \"bar\" not found in c\nhint: `olm catalog list packages` shows what a catalog has\n",
     );
 }
 
@@ -140,7 +140,7 @@ fn update_graphs_are_drawn() {
         &["catalog", "graph", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found\n",
+        "error: package \"bar\" not found in c\nhint: `olm catalog list packages` shows what a catalog has\n",
     );
 }
 
