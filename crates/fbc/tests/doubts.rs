@@ -8,7 +8,10 @@ use olm_fbc::meta::{limits, metas};
 fn check(text: &str, expected: &[&str]) {
     let mut checker = Checker::new().with_doubts();
     for meta in metas(text.as_bytes(), &limits()) {
-        checker.add("catalog.yaml", &meta.unwrap());
+        match meta {
+            Ok(meta) => checker.add("catalog.yaml", &meta),
+            Err(error) => checker.add_failure("catalog.yaml", &error),
+        }
     }
     let report = checker.finish();
     assert!(report.is_valid(), "{text}\n{report:#?}");

@@ -1,5 +1,6 @@
 //! `olm catalog serve`.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -62,13 +63,17 @@ async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;
+    let mut addresses = String::new();
     for snapshot in store.snapshots() {
-        print(&format!(
-            "http://{address}/catalogs/{}/api/v1/all\n",
+        let _ = writeln!(
+            addresses,
+            "http://{address}/catalogs/{}/api/v1/all",
             snapshot.record().catalog
-        ))?;
+        );
     }
-    print(&format!("to browse: http://{address}/\n"))?;
+    let _ = writeln!(addresses, "to browse: http://{address}/");
+    // At once: a reader that has seen what it needs goes away, and the server stays.
+    print(&addresses)?;
     let app = Arc::new(App::new(store, Endpoints::default()));
     let respond = move |request, peer| {
         let app = Arc::clone(&app);

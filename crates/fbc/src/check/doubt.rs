@@ -14,7 +14,7 @@ use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE};
 const SCHEMAS: [&str; 4] = [SCHEMA_PACKAGE, SCHEMA_CHANNEL, SCHEMA_BUNDLE, SCHEMA_DEPRECATIONS];
 
 /// A field that is read, and those within it that are.
-struct Field(&'static str, &'static [Field]);
+struct Field(&'static str, &'static [Self]);
 
 const PROPERTIES: Field = Field("properties", &[Field("type", &[]), Field("value", &[])]);
 const PACKAGE: &[Field] = &[
