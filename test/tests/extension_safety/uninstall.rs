@@ -20,7 +20,7 @@ async fn remove_with_account(world: &World, name: &str) -> Result<()> {
     world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
     world.kubectl(&["delete", "namespace", name, "--wait=false"])?;
     extensions(world).delete(name, &DeleteParams::default()).await?;
-    let message = await_progressing(world, name, reason::RETRYING, "does not exist; ").await?;
+    let message = await_progressing(world, name, reason::RETRYING, "does not exist: create ").await?;
     for part in [
         "cannot remove the objects of this revision",
         "object(s) may be left: ",
