@@ -27,7 +27,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use policy::{Level, Policy, PolicyError};
-use schema::{Node, flatten};
+use schema::{Node, flatten, is_comparable};
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,6 +170,18 @@ impl fmt::Display for Finding {
 /// What is unsafe about replacing the definition `old` by `new`.
 #[must_use]
 pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
+    let schemas = |definition| version::schemas(definition).map(|(_, schema)| schema);
+    if ![old, new]
+        .into_iter()
+        .all(|definition| is_comparable(schemas(definition)))
+    {
+        let too_large = Finding {
+            place: Place::Definition,
+            check: Check::Unhandled,
+            message: "the schemas are too large to be compared".to_owned(),
+        };
+        return Vec::from([too_large]);
+    }
     let mut findings = version::definition_findings(old, new);
     findings.retain(|finding| policy.reports(finding.check, Change::Removal));
     for (name, schema) in version::schemas(old) {

@@ -124,9 +124,9 @@ pub(crate) fn select<'a>(
             format!("{catalog} does not answer either: {fault}")
         });
     }
-    refusal.hint(
-        "wait for the catalog to be served, or leave it out by spec.source.catalog.selector or by \
-         availabilityMode: Unavailable of the ClusterCatalog",
-    );
+    refusal.hint(format!(
+        "`kubectl describe clustercatalog {first}` says why; wait until it is served, or leave it out by \
+         spec.source.catalog.selector or by availabilityMode: Unavailable of the ClusterCatalog"
+    ));
     Err(refusal)
 }

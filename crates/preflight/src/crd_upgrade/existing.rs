@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::fit::{Patterns, faults};
-use super::schema::flatten;
+use super::schema::{flatten, is_comparable};
 use super::unhandled::canonical;
 use super::{Check, Finding, Place, version};
 
@@ -143,6 +143,12 @@ impl<'a> Question<'a> {
     /// What of the schema is new and cannot be held against objects here: formats and rules in CEL.
     #[must_use]
     pub fn unlooked(&self) -> Option<String> {
+        if !is_comparable([self.before, self.after].into_iter()) {
+            return Some(format!(
+                "{}: the schemas are too large to be compared",
+                self.label
+            ));
+        }
         let rules = |schema: &Value| -> BTreeSet<(String, String)> {
             let keywords = ["format", "x-kubernetes-validations"];
             let nodes = flatten(schema);

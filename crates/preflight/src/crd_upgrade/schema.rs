@@ -12,6 +12,34 @@ pub(super) struct Node<'a> {
     pub(super) schema: &'a Value,
 }
 
+/// What the paths of a definition's schemas may hold together, in bytes, each counted for every version that it is
+/// compared with. Real definitions stay below a tenth of it.
+const MOST_BYTES: usize = 256 << 20;
+/// What a node costs beside its paths.
+const NODE_BYTES: usize = 64;
+
+/// Whether schemas that are compared pair by pair are small enough for it: names may be long, and every path repeats them.
+pub(super) fn is_comparable<'a>(schemas: impl Iterator<Item = &'a Value>) -> bool {
+    let schemas: Vec<&Value> = schemas.collect();
+    let times = schemas.len().saturating_sub(1).max(1);
+    let mut left = MOST_BYTES / times;
+    schemas
+        .into_iter()
+        .all(|schema| take_cost(schema, &mut left).is_some())
+}
+
+/// Takes the bytes of all paths of a schema away.
+fn take_cost(root: &Value, left: &mut usize) -> Option<()> {
+    let mut open = vec![(0usize, root)];
+    while let Some((length, schema)) = open.pop() {
+        *left = left.checked_sub(length.checked_add(NODE_BYTES)?)?;
+        for (place, path, inner) in children(schema) {
+            open.push((length + place.len() + path.len() + 2, inner));
+        }
+    }
+    Some(())
+}
+
 /// Every node, by its place. Places tell a property called `items` from the items of a list, which the paths do not.
 pub(super) fn flatten(root: &Value) -> BTreeMap<String, Node<'_>> {
     let mut nodes = BTreeMap::new();
@@ -20,38 +48,47 @@ pub(super) fn flatten(root: &Value) -> BTreeMap<String, Node<'_>> {
         if !schema.is_object() {
             continue;
         }
-        for keyword in ["items", "not", "additionalProperties", "additionalItems"] {
-            if let Some(inner) = schema.get(keyword) {
-                open.push((format!("{place}/{keyword}"), format!("{path}.{keyword}"), inner));
-            }
-        }
-        for keyword in ["items", "allOf", "anyOf", "oneOf"] {
-            let list = schema
-                .get(keyword)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            for (index, inner) in list.enumerate() {
-                let step = format!("{keyword}[{index}]");
-                open.push((format!("{place}/{step}"), format!("{path}.{step}"), inner));
-            }
-        }
-        for (name, inner) in entries(schema, "properties") {
+        for (place_step, path_step, inner) in children(schema) {
             open.push((
-                format!("{place}/properties/{name}"),
-                format!("{path}.{name}"),
+                format!("{place}/{place_step}"),
+                format!("{path}.{path_step}"),
                 inner,
             ));
-        }
-        for keyword in ["patternProperties", "definitions", "dependencies"] {
-            for (name, inner) in entries(schema, keyword) {
-                let step = format!("{keyword}[{name}]");
-                open.push((format!("{place}/{step}"), format!("{path}.{step}"), inner));
-            }
         }
         nodes.insert(place, Node { path, schema });
     }
     nodes
+}
+
+/// The schemas within a schema, each with the steps to its place and on its path.
+fn children(schema: &Value) -> Vec<(String, String, &Value)> {
+    let mut found = Vec::new();
+    for keyword in ["items", "not", "additionalProperties", "additionalItems"] {
+        if let Some(inner) = schema.get(keyword) {
+            found.push((keyword.to_owned(), keyword.to_owned(), inner));
+        }
+    }
+    for keyword in ["items", "allOf", "anyOf", "oneOf"] {
+        let list = schema
+            .get(keyword)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        for (index, inner) in list.enumerate() {
+            let step = format!("{keyword}[{index}]");
+            found.push((step.clone(), step, inner));
+        }
+    }
+    for (name, inner) in entries(schema, "properties") {
+        found.push((format!("properties/{name}"), name.clone(), inner));
+    }
+    for keyword in ["patternProperties", "definitions", "dependencies"] {
+        for (name, inner) in entries(schema, keyword) {
+            let step = format!("{keyword}[{name}]");
+            found.push((step.clone(), step, inner));
+        }
+    }
+    found
 }
 
 fn entries<'a>(schema: &'a Value, keyword: &str) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
@@ -60,4 +97,24 @@ fn entries<'a>(schema: &'a Value, keyword: &str) -> impl Iterator<Item = (&'a St
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn long_names_with_many_fields_below_are_not_compared() {
+        let fields: serde_json::Map<String, Value> = (0..1000)
+            .map(|number| (format!("field{number}"), json!({})))
+            .collect();
+        let schema = |name: String| json!({ "properties": { name: { "properties": fields } } });
+        let (usual, hostile) = (schema("spec".to_owned()), schema("a".repeat(1 << 20)));
+        assert!(is_comparable([&usual, &usual, &usual].into_iter()));
+        assert!(!is_comparable([&hostile].into_iter()));
+        // Every version is compared with every other one.
+        assert!(!is_comparable(std::iter::repeat_n(&usual, 2000)));
+    }
 }

@@ -144,8 +144,8 @@ fn every_silent_catalog_is_named() {
             "error walking catalogs: error getting package \"foo\" from catalog \"a\": not being served",
             "- catalog \"b\" does not answer either: connection refused",
             "- catalog \"d\" is not being served",
-            "hint: wait for the catalog to be served, or leave it out by spec.source.catalog.selector or by \
-             availabilityMode: Unavailable of the ClusterCatalog",
+            "hint: `kubectl describe clustercatalog a` says why; wait until it is served, or leave it out by \
+             spec.source.catalog.selector or by availabilityMode: Unavailable of the ClusterCatalog",
         ],
     );
 }
