@@ -124,32 +124,42 @@ impl Collector {
         })
     }
 
-    fn known(&mut self, package: &str) -> &mut Known {
-        self.packages.entry(package.to_owned()).or_default()
+    /// What is known of a package; nothing of one with a name that nobody types.
+    fn known(&mut self, package: &str) -> Option<&mut Known> {
+        is_short(package).then(|| self.packages.entry(package.to_owned()).or_default())
     }
 
     fn package(&mut self, package: &Package) {
-        let facts = &mut self.known(&package.name).facts;
+        let Some(Known { facts, .. }) = self.known(&package.name) else {
+            return;
+        };
         facts.name.clone_from(&package.name);
-        facts.default_channel.clone_from(&package.default_channel);
+        facts.default_channel = short(&package.default_channel);
         if facts.summary.is_empty() {
             facts.summary = first_paragraph(&package.description);
         }
     }
 
     fn channel(&mut self, channel: Channel) {
-        let channels = &mut self.known(&channel.package).facts.channels;
-        if channels.len() < MOST {
-            channels.insert(channel.name);
+        let Some(Known { facts, .. }) = self.known(&channel.package) else {
+            return;
+        };
+        if facts.channels.len() < MOST && is_short(&channel.name) {
+            facts.channels.insert(channel.name);
         }
     }
 
     fn bundle(&mut self, bundle: &Bundle) {
-        let known = self.known(&bundle.package);
+        let Some(known) = self.known(&bundle.package) else {
+            return;
+        };
         known.facts.bundles += 1;
         for gvk in bundle.properties.iter().filter(|p| p.kind == TYPE_GVK) {
             if let Ok(gvk) = gvk.gvk()
                 && known.facts.provided_apis.len() < MOST
+                && [&gvk.group, &gvk.version, &gvk.kind]
+                    .into_iter()
+                    .all(|part| is_short(part))
             {
                 known.facts.provided_apis.insert(Api {
                     group: gvk.group,
@@ -168,7 +178,7 @@ impl Collector {
         {
             return;
         }
-        known.facts.latest_version = version.version.to_string();
+        known.facts.latest_version = short(&version.version.to_string());
         known.latest = Some(version);
         let Some(metadata) = CsvMetadata::of(bundle) else {
             return;
@@ -190,10 +200,17 @@ impl Collector {
 
     fn deprecations(&mut self, deprecations: &Deprecations) {
         let of_package = |entry: &&olm_fbc::DeprecationEntry| entry.reference.schema == SCHEMA_PACKAGE;
-        if let Some(entry) = deprecations.entries.iter().find(of_package) {
-            self.known(&deprecations.package).facts.deprecated = short(&entry.message);
+        if let Some(entry) = deprecations.entries.iter().find(of_package)
+            && let Some(known) = self.known(&deprecations.package)
+        {
+            known.facts.deprecated = short(&entry.message);
         }
     }
+}
+
+/// Whether a name is kept: one that is longer would not be the same when it is cut.
+fn is_short(name: &str) -> bool {
+    name.len() <= LONGEST
 }
 
 fn short(text: &str) -> String {
@@ -224,6 +241,27 @@ mod tests {
                 {{"type":"olm.csv.metadata","value":{{"displayName":"{display}","keywords":["a","b"],
                   "provider":{{"name":"Us"}},"annotations":{{"categories":"Database, Storage","description":"Short."}}}}}}]}}"#
         )
+    }
+
+    #[test]
+    fn names_that_nobody_types_are_left_out() {
+        let long = "n".repeat(LONGEST + 1);
+        let package =
+            |name: &str| format!(r#"{{"schema":"olm.package","name":"{name}","defaultChannel":"{long}"}}"#);
+        let channel =
+            |name: &str| format!(r#"{{"schema":"olm.channel","package":"p","name":"{name}","entries":[]}}"#);
+        let found = facts(&[
+            ("olm.package", &package("p")),
+            ("olm.package", &package(&long)),
+            ("olm.channel", &channel("stable")),
+            ("olm.channel", &channel(&long)),
+            ("olm.bundle", &bundle("1.0.0", &long, "One")),
+        ]);
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(found.name, "p");
+        assert_eq!(found.default_channel.len(), LONGEST);
+        assert_eq!(found.channels, BTreeSet::from(["stable".to_owned()]));
+        assert_eq!((found.bundles, found.provided_apis.len()), (1, 0));
     }
 
     #[test]
