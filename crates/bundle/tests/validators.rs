@@ -136,6 +136,33 @@ fn objects_of_a_bundle_fit_together() {
     );
 }
 
+/// T-5C-05: the list of what is owned goes with the versions of the definition.
+#[test]
+fn t_5c_05_the_owned_entry_names_a_version_that_its_definition_has() {
+    let owned = "  customresourcedefinitions: {owned: [{name: cluster.example.com, version: v1beta1, kind: cluster, displayName: \
+                 Cluster}]}\n  provider:";
+    for (versions, expected) in [
+        ("[{name: v1beta1, storage: true}]", &[][..]),
+        ("[{name: v1alpha1}, {name: v1beta1, storage: true}]", &[]),
+        (
+            "[{name: v1, storage: true}]",
+            &[
+                "Error: Value example.com/v1beta1, Kind=cluster: owned CRD \"example.com/v1beta1, Kind=cluster\" not found in \
+                 bundle \"a.v1.0.0\"",
+                "Error: Value example.com/v1, Kind=cluster: CRD \"example.com/v1, Kind=cluster\" is present in bundle \
+                 \"a.v1.0.0\" but not defined in CSV",
+            ],
+        ),
+    ] {
+        let definition = format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: cluster.example.com}}\n\
+             spec:\n  group: example.com\n  names: {{kind: cluster, plural: cluster}}\n  scope: Cluster\n  versions: {versions}\n"
+        );
+        let more = [("manifests/crd.yaml", definition.as_str())];
+        check(Validator::Bundle, &[("  provider:", owned)], &more, expected);
+    }
+}
+
 #[test]
 fn definitions_keep_to_the_rules_of_the_api_server() {
     let check = |spec: &str, expected: &[&str]| {
