@@ -7,6 +7,7 @@ pub mod e2e;
 pub mod extensions;
 pub mod fuzz;
 pub mod images;
+pub mod objects;
 pub mod realdata;
 pub mod registry;
 pub mod run;

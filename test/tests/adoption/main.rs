@@ -19,9 +19,10 @@ use olm_bundle::{Request, prepare};
 use olm_test::extensions::{
     SOON, await_gone, await_progressing, await_version, catalog, extensions, merge, patch_source, revisions,
 };
+use olm_test::objects::api;
 use olm_test::samples;
 use olm_test::world::{Options, World, binary, repository};
-use reference::{Installed, SYSTEM, api, name};
+use reference::{Installed, SYSTEM, name};
 use serde_json::{Value, json};
 
 const NAME: &str = "greeter";
@@ -62,7 +63,7 @@ struct Seen {
 }
 
 async fn live(world: &World, object: &Value) -> Result<Value> {
-    let live = api(world, object).get(name(object)).await;
+    let live = api(&world.client, object).get(name(object)).await;
     let live = live.with_context(|| format!("{} {}", object["kind"], name(object)))?;
     Ok(serde_json::to_value(live)?)
 }
@@ -158,6 +159,22 @@ async fn extension(world: &World, account: bool) -> Result<ClusterExtension> {
     Ok(extensions(world).get(NAME).await?)
 }
 
+/// The first version of the sample as the reference has installed it.
+fn greeter<'a>(
+    extension: &'a ClusterExtension,
+    image: &'a str,
+    objects: &'a [Value],
+) -> Result<Installed<'a>> {
+    Ok(Installed {
+        name: NAME,
+        uid: extension.metadata.uid.as_deref().context("a UID")?,
+        package: NAME,
+        version: "1.0.0",
+        image,
+        objects,
+    })
+}
+
 async fn sets(world: &World) -> Result<Vec<ClusterObjectSet>> {
     let mut sets = revisions(world).list(&ListParams::default()).await?.items;
     sets.sort_by_key(|set| set.spec.revision);
@@ -199,7 +216,7 @@ async fn uninstall(world: &World, objects: &[Value]) -> Result<()> {
     await_gone(world, NAME).await?;
     ensure!(sets(world).await?.is_empty(), "a revision is left");
     for object in objects {
-        let left = api(world, object).get_opt(name(object)).await?;
+        let left = api(&world.client, object).get_opt(name(object)).await?;
         ensure!(left.is_none(), "{} {} is left", object["kind"], name(object));
     }
     world
@@ -237,6 +254,9 @@ async fn what_the_reference_installed_and_what_was_made_by_hand_is_taken_over_wh
     revisions_of_the_reference_go_on(&mut world, image)
         .await
         .context("Boxcutter")?;
+    an_upgrade_that_the_reference_began_is_finished(&mut world, [image, &images["1.1.0"]])
+        .await
+        .context("Boxcutter, in the middle of an upgrade")?;
     releases_of_helm_become_revisions(&mut world, image)
         .await
         .context("Helm")?;
@@ -249,14 +269,7 @@ async fn revisions_of_the_reference_go_on(world: &mut World, image: &str) -> Res
     world.operator_controller.stop().await?;
     let objects = rendered("1.0.0")?;
     let extension = extension(world, true).await?;
-    let installed = Installed {
-        name: NAME,
-        uid: extension.metadata.uid.as_deref().context("a UID")?,
-        package: NAME,
-        version: "1.0.0",
-        image,
-        objects: &objects,
-    };
+    let installed = greeter(&extension, image, &objects)?;
     installed.by_boxcutter(world).await?;
     installed.write_status(world).await?;
     settled(world, &objects).await?;
@@ -293,18 +306,92 @@ async fn revisions_of_the_reference_go_on(world: &mut World, image: &str) -> Res
     uninstall(world, &objects).await
 }
 
+async fn an_upgrade_that_the_reference_began_is_finished(world: &mut World, images: [&str; 2]) -> Result<()> {
+    world.operator_controller.stop().await?;
+    let (objects, later) = (rendered("1.0.0")?, rendered("1.1.0")?);
+    let extension = extension(world, true).await?;
+    let first = greeter(&extension, images[0], &objects)?;
+    first.by_boxcutter(world).await?;
+    first.write_status(world).await?;
+    settled(world, &objects).await?;
+    patch_source(
+        world,
+        NAME,
+        json!({"version": "1.1.0", "upgradeConstraintPolicy": "SelfCertified"}),
+    )
+    .await?;
+    let made = revisions(world).get("greeter-1").await?;
+    let second = Installed {
+        version: "1.1.0",
+        image: images[1],
+        objects: &later,
+        ..first
+    };
+    // The definition is at the new version, the Deployment is not.
+    let uid = made.metadata.uid.as_deref().context("a UID")?;
+    second
+        .begins_by_boxcutter(world, uid, reference::UP_TO_DEFINITIONS)
+        .await?;
+    let (before, made) = (seen(world, &objects).await?, sets(world).await?);
+    world.start_operator_controller()?;
+    world.operator_controller.ready().await?;
+    let world = &*world;
+    await_version(world, NAME, "1.1.0").await?;
+    world
+        .eventually(
+            "the earlier revision is archived, and no other is made",
+            SOON,
+            async || {
+                let found = sets(world).await?;
+                let states: Vec<_> = found
+                    .iter()
+                    .map(|set| (set.metadata.uid.clone(), set.spec.lifecycle_state))
+                    .collect();
+                let uids: Vec<_> = made.iter().map(|set| set.metadata.uid.clone()).collect();
+                let expected: Vec<_> = uids
+                    .into_iter()
+                    .zip([LifecycleState::Archived, LifecycleState::Active])
+                    .collect();
+                ensure!(states == expected, "{states:?} is not {expected:?}");
+                ensure!(
+                    found
+                        .iter()
+                        .zip(&made)
+                        .all(|(found, made)| found.spec.phases == made.spec.phases)
+                );
+                Ok(Some(()))
+            },
+        )
+        .await?;
+    // Roles have other names in each version.
+    let after = seen(world, &later).await?;
+    let mut kept: Vec<&str> = Vec::new();
+    for (key, now) in &after {
+        if let Some(before) = before.get(key) {
+            ensure!(before.uid == now.uid, "{key} was made anew");
+            kept.extend(key.split_whitespace().next());
+        }
+    }
+    let expected = ["CustomResourceDefinition", "Deployment", "ServiceAccount"];
+    ensure!(
+        kept.iter().map(|kind| kind.trim_matches('"')).eq(expected),
+        "{kept:?}"
+    );
+    let deployment = later.iter().find(|object| object["kind"] == "Deployment");
+    let live = live(world, deployment.context("the sample has a Deployment")?).await?;
+    ensure!(!live["spec"].to_string().contains(OLD), "{live}");
+    ensure!(
+        live["metadata"]["ownerReferences"][0]["name"] == "greeter-2",
+        "{live}"
+    );
+    uninstall(world, &later).await
+}
+
 async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Result<()> {
     world.operator_controller.stop().await?;
     let objects = rendered("1.0.0")?;
     let extension = extension(world, false).await?;
-    let installed = Installed {
-        name: NAME,
-        uid: extension.metadata.uid.as_deref().context("a UID")?,
-        package: NAME,
-        version: "1.0.0",
-        image,
-        objects: &objects,
-    };
+    let installed = greeter(&extension, image, &objects)?;
     installed.by_helm(world).await?;
     installed.write_status(world).await?;
     world.apply(&[json!({

@@ -9,9 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use olm_test::objects::api;
 use olm_test::world::World;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -32,25 +31,6 @@ pub(crate) struct Installed<'a> {
     pub(crate) objects: &'a [Value],
 }
 
-/// The API of an object.
-pub(crate) fn api(world: &World, object: &Value) -> Api<DynamicObject> {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (group, version) = text("/apiVersion")
-        .split_once('/')
-        .unwrap_or(("", text("/apiVersion")));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")));
-    let client = world.client.clone();
-    match object.pointer("/metadata/namespace").and_then(Value::as_str) {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    }
-}
-
 pub(crate) fn name(object: &Value) -> &str {
     object
         .pointer("/metadata/name")
@@ -65,7 +45,7 @@ async fn create(world: &World, object: &Value, manager: &str) -> Result<Value> {
         ..PostParams::default()
     };
     let typed: DynamicObject = serde_json::from_value(object.clone())?;
-    let made = api(world, object).create(&params, &typed).await;
+    let made = api(&world.client, object).create(&params, &typed).await;
     let made = made.with_context(|| format!("cannot make {} {}", object["kind"], name(object)))?;
     Ok(serde_json::to_value(made)?)
 }
@@ -96,7 +76,7 @@ async fn create_applied(world: &World, object: &Value) -> Result<()> {
 
 async fn patch(world: &World, object: &Value, patch: Value) -> Result<()> {
     let params = PatchParams::default();
-    api(world, object)
+    api(&world.client, object)
         .patch(name(object), &params, &Patch::Merge(&patch))
         .await?;
     Ok(())
@@ -114,6 +94,46 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
         "apiVersion": "olm.operatorframework.io/v1", "kind": kind, "name": name, "uid": uid,
         "controller": true, "blockOwnerDeletion": true,
     }])
+}
+
+/// A revision that the reference made.
+struct Revision {
+    number: u32,
+    name: String,
+    uid: String,
+    /// The objects as it holds them.
+    objects: Vec<Value>,
+    /// What it has seen of its phases.
+    observed: Vec<Value>,
+}
+
+impl Revision {
+    /// The objects as a revision applies them, phase by phase.
+    fn marked(&self) -> Vec<Value> {
+        let mut objects = self.objects.clone();
+        objects.sort_by_key(|object| (phase(object), sort_key(object)));
+        for object in &mut objects {
+            mark(
+                object,
+                "labels",
+                &[("app.kubernetes.io/managed-by", "olm.operatorframework.io")],
+            );
+            mark(
+                object,
+                "annotations",
+                &[("olm.operatorframework.io/revision", &self.number.to_string())],
+            );
+        }
+        objects
+    }
+
+    async fn write_status(&self, world: &World, conditions: &[Value]) -> Result<()> {
+        let set = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "metadata": {"name": self.name},
+        });
+        let status = json!({"observedPhases": self.observed, "conditions": conditions});
+        write_status(world, &set, status).await
+    }
 }
 
 impl Installed<'_> {
@@ -155,7 +175,56 @@ impl Installed<'_> {
 
     /// The Boxcutter runtime: a revision, its Secret, and its objects.
     pub(crate) async fn by_boxcutter(&self, world: &World) -> Result<()> {
-        let set_name = format!("{}-1", self.name);
+        let revision = self.revision(world, 1).await?;
+        for object in &revision.marked() {
+            let mut object = object.clone();
+            object["metadata"]["ownerReferences"] = owner("ClusterObjectSet", &revision.name, &revision.uid);
+            create_applied(world, &object).await?;
+        }
+        let conditions = [
+            condition(
+                "Available",
+                "ProbesSucceeded",
+                "Objects are available and pass all probes.",
+            ),
+            condition("Succeeded", "Succeeded", "Revision succeeded rolling out."),
+        ];
+        revision.write_status(world, &conditions).await
+    }
+
+    /// The same in the middle of an upgrade: a second revision has the objects of its first phases, which the first one
+    /// no longer controls.
+    pub(crate) async fn begins_by_boxcutter(&self, world: &World, before: &str, phases: usize) -> Result<()> {
+        let revision = self.revision(world, 2).await?;
+        let first = format!("{}-1", self.name);
+        for object in revision.marked().iter().filter(|object| phase(object) < phases) {
+            let mut object = object.clone();
+            let mut owners = owner("ClusterObjectSet", &revision.name, &revision.uid);
+            let mut former = owner("ClusterObjectSet", &first, before)[0].take();
+            former["controller"] = json!(false);
+            if let Some(owners) = owners.as_array_mut() {
+                owners.push(former);
+            }
+            object["metadata"]["ownerReferences"] = owners;
+            let params = PatchParams::apply("olm.operatorframework.io").force();
+            api(&world.client, &object)
+                .patch(name(&object), &params, &Patch::Apply(&object))
+                .await?;
+        }
+        let mut available = condition("Available", "ProbeFailure", "not yet");
+        available["status"] = json!("False");
+        let message = format!("Revision {} is rolling out.", self.version);
+        revision
+            .write_status(
+                world,
+                &[condition("Progressing", "RollingOut", &message), available],
+            )
+            .await
+    }
+
+    /// A revision and its Secret.
+    async fn revision(&self, world: &World, number: u32) -> Result<Revision> {
+        let set_name = format!("{}-{number}", self.name);
         let mut phases: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
         let mut objects = self.objects.to_vec();
         for object in &mut objects {
@@ -219,7 +288,7 @@ impl Installed<'_> {
                 "ownerReferences": owner("ClusterExtension", self.name, self.uid),
             },
             "spec": {
-                "lifecycleState": "Active", "collisionProtection": "Prevent", "revision": 1, "phases": phases,
+                "lifecycleState": "Active", "collisionProtection": "Prevent", "revision": number, "phases": phases,
                 "progressionProbes": probes(),
             },
         });
@@ -228,32 +297,16 @@ impl Installed<'_> {
         let uid = made["metadata"]["uid"].as_str().context("a UID")?;
         secret["metadata"]["ownerReferences"] = owner("ClusterObjectSet", &set_name, uid);
         create(world, &secret, "operator-controller").await?;
-        objects.sort_by_key(|object| (phase(object), sort_key(object)));
-        for object in &mut objects {
-            mark(
-                object,
-                "labels",
-                &[("app.kubernetes.io/managed-by", "olm.operatorframework.io")],
-            );
-            mark(
-                object,
-                "annotations",
-                &[("olm.operatorframework.io/revision", "1")],
-            );
-            object["metadata"]["ownerReferences"] = owner("ClusterObjectSet", &set_name, uid);
-            create_applied(world, object).await?;
-        }
-        let status = json!({
-            "observedPhases": observed,
-            "conditions": [
-                condition("Available", "ProbesSucceeded", "Objects are available and pass all probes."),
-                condition("Succeeded", "Succeeded", "Revision succeeded rolling out."),
-            ],
-        });
-        write_status(world, &set, status).await
+        Ok(Revision {
+            number,
+            name: set_name,
+            uid: uid.to_owned(),
+            objects,
+            observed,
+        })
     }
 
-    /// The Helm runtime: a release, superseded, deployed and failed ones, and the objects.
+    /// The Helm runtime: a release, superseded, deployed, failed and unfinished ones, and the objects.
     pub(crate) async fn by_helm(&self, world: &World) -> Result<()> {
         let mut manifest = String::new();
         let mut objects = self.objects.to_vec();
@@ -272,7 +325,12 @@ impl Installed<'_> {
             mark(object, "annotations", &annotations);
             create(world, object, "operator-controller").await?;
         }
-        for (number, state) in [(1, "superseded"), (2, "deployed"), (3, "failed")] {
+        for (number, state) in [
+            (1, "superseded"),
+            (2, "deployed"),
+            (3, "failed"),
+            (4, "pending-upgrade"),
+        ] {
             let filler = if state == "deployed" { 1_300_000 } else { 100 };
             let release = json!({
                 "name": self.name, "namespace": self.name, "version": number, "labels": self.texts(),
@@ -329,7 +387,7 @@ impl Installed<'_> {
 
 async fn write_status(world: &World, object: &Value, status: Value) -> Result<()> {
     let params = PatchParams::default();
-    api(world, object)
+    api(&world.client, object)
         .patch_status(name(object), &params, &Patch::Merge(&json!({ "status": status })))
         .await?;
     Ok(())
@@ -341,6 +399,9 @@ fn condition(kind: &str, reason: &str, message: &str) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     })
 }
+
+/// How many phases there are up to that of the definitions.
+pub(crate) const UP_TO_DEFINITIONS: usize = 3;
 
 /// The phases of the kinds that the sample has, in their order.
 const PHASES: [(&str, &str); 6] = [

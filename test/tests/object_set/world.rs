@@ -22,7 +22,10 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use olm_api::ClusterObjectSet;
-use olm_test::cluster::{Cluster, Mode};
+use olm_test::{
+    cluster::{Cluster, Mode},
+    objects,
+};
 use operator_controller::{
     cluster::identity::AccountName,
     object_set::controller::{Context, Options, run},
@@ -173,21 +176,7 @@ pub(crate) fn everything() -> Value {
 
 impl Place {
     pub(crate) fn api(&self, object: &Value) -> Api<DynamicObject> {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let (group, version) = text("/apiVersion")
-            .split_once('/')
-            .unwrap_or(("", text("/apiVersion")));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")));
-        let client = self.world.admin.clone();
-        match object.pointer("/metadata/namespace").and_then(Value::as_str) {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
-        }
+        objects::api(&self.world.admin, object)
     }
 
     pub(crate) async fn apply(&self, object: Value) {
