@@ -14,6 +14,7 @@ pub mod account;
 pub mod changes;
 pub mod conflicts;
 pub mod context;
+mod draft;
 pub mod events;
 pub mod facts;
 pub mod failure;

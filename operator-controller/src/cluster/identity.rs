@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fmt,
     str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -137,23 +137,23 @@ impl Accounts {
     /// # Errors
     /// [`IdentityError`]
     pub async fn client(&self, account: &AccountName) -> Result<Client, IdentityError> {
-        let (client, cell) = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known
-                .entry(account.clone())
-                .or_insert_with(|| self.make(account))
-                .clone()
-        };
+        let known = self.known().get(account).cloned();
+        let (client, cell) = known.unwrap_or_else(|| {
+            // Made while nobody waits for it; who was quicker has the one that all use.
+            let made = self.make(account);
+            self.known().entry(account.clone()).or_insert(made).clone()
+        });
         cell.header().await?;
         Ok(client)
     }
 
+    fn known(&self) -> MutexGuard<'_, HashMap<AccountName, (Client, Arc<TokenCell>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets the accounts of which `used` says no.
     pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|account, _| used(account));
+        self.known().retain(|account, _| used(account));
     }
 
     fn make(&self, account: &AccountName) -> (Client, Arc<TokenCell>) {

@@ -41,7 +41,7 @@ pub fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
 
 /// The name that the operator of a bundle is told, given the newest revision: content of a bundle that is there already
 /// stays as it is.
-fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) -> Option<&'a str> {
+pub fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) -> Option<&'a str> {
     match latest {
         Some(set) if BundleIdentity::of(set).metadata == bundle.metadata => {
             set.annotation(annotation::OPERATOR_CONDITION)
@@ -50,22 +50,28 @@ fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) ->
     }
 }
 
-/// Has the OperatorCondition of a bundle there and gives its name; nothing when its operator is not told of any.
+/// Whether there is an OperatorCondition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// There is, or its operator was told of it already.
+    Yes,
+    /// There cannot be one.
+    No,
+}
+
+/// Has the OperatorCondition of that name there.
 ///
 /// # Errors
 /// The cluster could not be asked.
-pub async fn prepare(
+pub async fn keep(
     client: &Client,
     extension: &ClusterExtension,
     latest: Option<&ClusterObjectSet>,
-    bundle: &BundleIdentity,
-) -> Result<Option<String>, RecordError> {
-    let Some(name) = name(latest, bundle) else {
-        return Ok(None);
-    };
+    name: &str,
+) -> Result<Kept, RecordError> {
     let told = latest.and_then(|set| set.annotation(annotation::OPERATOR_CONDITION)) == Some(name);
     match ensure(client, extension, name).await {
-        Ok(()) => Ok(Some(name.to_owned())),
+        Ok(()) => Ok(Kept::Yes),
         // Never in the way of an installation.
         Err(Error::Api(status)) if told || matches!(status.code, 400..=499) => {
             tracing::warn!(
@@ -74,7 +80,7 @@ pub async fn prepare(
                 error = status.message,
                 "no OperatorCondition can be kept"
             );
-            Ok(told.then(|| name.to_owned()))
+            Ok(if told { Kept::Yes } else { Kept::No })
         }
         Err(source) => Err(RecordError {
             what: format!("OperatorCondition {}/{name}", extension.spec.namespace),

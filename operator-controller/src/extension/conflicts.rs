@@ -13,17 +13,34 @@ use super::failure::{Severity, StageError};
 pub enum ConflictError {
     /// It has the same package.
     #[error(
-        "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster"
+        "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
+        next_step(.owner, *.standing)
     )]
     Package {
         /// The package.
         package: String,
         /// The other extension.
         owner: String,
+        /// Whether that has revisions.
+        standing: Standing,
     },
     /// It has the same kinds.
     #[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension", list(.0))]
     Kinds(BTreeMap<String, String>),
+}
+
+fn next_step(owner: &str, standing: Standing) -> String {
+    match standing {
+        Standing::Established => {
+            format!(
+                "delete this ClusterExtension, or `kubectl delete clusterextension {owner}` to have it here instead"
+            )
+        }
+        Standing::New => format!(
+            "that one has installed nothing yet, `kubectl describe clusterextension {owner}` says why: delete whichever of the \
+             two is not wanted"
+        ),
+    }
 }
 
 fn list(kinds: &BTreeMap<String, String>) -> String {
@@ -92,6 +109,7 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ConflictErro
         Some(rival) if rank(rival) < rank(&ours) => Err(ConflictError::Package {
             package: package.to_owned(),
             owner: rival.extension.name().to_owned(),
+            standing: rival.standing,
         }),
         _ => Ok(()),
     }
@@ -162,11 +180,22 @@ mod tests {
         let refused = ConflictError::Package {
             package: "p".to_owned(),
             owner: "b".to_owned(),
+            standing: Standing::New,
         };
+        assert!(
+            refused.to_string().ends_with(
+                "`kubectl describe clusterextension b` says why: delete whichever of the two is not wanted"
+            ),
+            "{refused}"
+        );
         assert_eq!(package(all[1], &all), Err(refused));
         let all = [claim(&old, Standing::New), claim(&new, Standing::Established)];
         assert_eq!(package(all[1], &all), Ok(()), "what is installed is not given up");
-        assert!(package(all[0], &all).is_err());
+        let refused = package(all[0], &all).unwrap_err().to_string();
+        assert!(
+            refused.contains("`kubectl delete clusterextension a`"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -8,6 +8,8 @@ use olm_platform::events::Said;
 const INSTALLED: &str = "Installed";
 /// Another bundle took the place of the installed one.
 const UPGRADED: &str = "Upgraded";
+/// A revision is made although something about it should be known.
+pub const WARNED: &str = "Warned";
 /// An upgrade begins.
 pub const UPGRADING: &str = "Upgrading";
 /// The extension is being taken down.

@@ -4,7 +4,7 @@ mod existing;
 mod migrate;
 mod rehearse;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,13 +12,14 @@ use kube::Client;
 use olm_api::ClusterExtension;
 use olm_api::cluster_extension::CrdUpgradeSafetyEnforcement;
 use olm_api::conditions::reason;
-use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
 use olm_preflight::crd_upgrade::{
     Change, Check, Policy, add, check_all, definition_name, settle, summary, weigh, within,
 };
 use olm_preflight::permissions::{Missing, Right};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+
+use rehearse::Brought;
 
 use super::changes::Changes;
 use super::conflicts::{self, ConflictError};
@@ -30,14 +31,12 @@ use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, IdentityError};
 use crate::cluster::permissions::{Reviews, Viewer};
 use crate::object_set::engine::FailureKind;
-use crate::object_set::rights::{asking, lacking, nothing_is_applied};
+use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, lacking};
 
 /// How many definitions are read at once.
 const AT_ONCE: usize = 8;
 /// Bytes of findings in a condition beyond which they are only counted.
 const MAX_FINDINGS: usize = 8192;
-/// Bytes of roles in a condition; larger ones are left out.
-const MAX_ROLES: usize = 12_288;
 
 /// Why a revision is not made.
 #[derive(Debug, thiserror::Error)]
@@ -122,14 +121,15 @@ pub struct Request<'a> {
     pub objects: &'a [&'a Value],
     /// Secrets with certificates that come besides.
     pub secrets: &'a [Value],
-    /// How the revision differs from what is installed, if anything is.
+    /// How the revision differs from what is installed; nothing when nothing is, and every object is asked about.
     pub changes: Option<&'a Changes>,
 }
 
 /// Asks everything that is to be known before a revision with these objects is made: rights, all that are missing at
 /// once (requirement 1.09); whose the kinds are (requirement 7.51); whether changed definitions keep what is stored
-/// (requirements 5.30 to 5.33); on an upgrade, whether the API server would take the changes. Stored versions that go are
-/// migrated, the last thing before the revision is made. Gives what is to be told although nothing stands in the way.
+/// (requirements 5.30 to 5.33); whether the API server would take what comes and changes. Only when nothing stands in the
+/// way are stored versions migrated that go; their definitions, which the API server would refuse before, are asked about
+/// after that. Gives what is to be told although nothing stands in the way.
 pub async fn check(context: &Context, request: Request<'_>) -> Result<Option<String>, Failure> {
     Ok(examine(context, request).await?)
 }
@@ -171,6 +171,7 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
             &missing,
             extension.name(),
             account,
+            NOTHING_IS_APPLIED,
         )));
     }
     let live = definitions(context, account, &client, objects).await?;
@@ -194,14 +195,21 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
     if enforcement(extension) == CrdUpgradeSafetyEnforcement::Strict {
         notes = safety(&asking, &wishes.definitions, &pairs).await?;
     }
-    notes.extend(migrate(&asking, extension, &pairs).await?);
-    if let Some(changes) = request.changes {
-        let rehearsal = rehearse::rehearse(&asking, objects, changes).await;
-        if let Some(refusal) = rehearsal.refusal() {
-            return Err(PreflightError::Refused(refusal));
-        }
-        notes.extend(rehearsal.note());
-    }
+    let rewrites = rewrites(&pairs);
+    may_migrate(&asking, extension, &rewrites).await?;
+    let brought = Brought::of(objects);
+    // As long as stored versions are on their lists, the definitions without them are refused.
+    let (late, early): (Vec<&Value>, Vec<&Value>) = objects
+        .iter()
+        .copied()
+        .filter(|object| request.changes.is_none_or(|changes| changes.touches(object)))
+        .partition(|object| {
+            definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
+        });
+    let mut unchecked = rehearse::rehearse(&asking, &brought, &early).await.passed()?;
+    notes.extend(migrate(&asking, extension, &rewrites).await?);
+    unchecked.extend(rehearse::rehearse(&asking, &brought, &late).await.passed()?);
+    notes.extend(rehearse::note(&unchecked));
     Ok((!notes.is_empty()).then(|| within(&notes.join("\n"), MAX_FINDINGS)))
 }
 
@@ -261,31 +269,58 @@ async fn safety(
     Ok(notes)
 }
 
+/// The definitions (name, as the cluster has it) of which stored versions go, and how they can.
+fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a str, &'a Value, Rewrite)> {
+    let possible = |(name, old, new): &(&'a str, &'a Value, &Value)| match migration(old, new) {
+        Migration::Possible(rewrite) => Some((*name, *old, rewrite)),
+        Migration::Needless | Migration::Impossible { .. } => None,
+    };
+    pairs.iter().filter_map(possible).collect()
+}
+
+/// Whether the account may have stored versions leave their lists.
+async fn may_migrate(
+    asking: &Asking<'_>,
+    extension: &ClusterExtension,
+    rewrites: &[(&str, &Value, Rewrite)],
+) -> Result<(), PreflightError> {
+    let (mut missing, mut stored) = (BTreeSet::new(), Vec::new());
+    for (name, _, rewrite) in rewrites {
+        let lacking = migrate::lacking(asking, rewrite).await;
+        let lacking = lacking.map_err(|source| PreflightError::Ask {
+            account: asking.account.clone(),
+            source,
+        })?;
+        if !lacking.is_empty() {
+            let gone = rewrite.gone.join(", ");
+            stored.push(format!("objects of CRD {name:?} may still be stored as {gone}"));
+            missing.extend(lacking);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let needed = explain(
+        &Missing::new(missing),
+        extension.name(),
+        asking.account,
+        NOTHING_IS_APPLIED,
+    );
+    Err(PreflightError::Rights(format!(
+        "{}, which the new definition lacks: they have to be written again; {needed}",
+        stored.join(", ")
+    )))
+}
+
 /// Lets stored versions that go leave their lists. Gives what was done.
 async fn migrate(
     asking: &Asking<'_>,
     extension: &ClusterExtension,
-    pairs: &[(&str, &Value, &Value)],
+    rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<Vec<String>, PreflightError> {
     let mut done = Vec::new();
-    for (name, old, new) in pairs {
-        let Migration::Possible(rewrite) = migration(old, new) else {
-            continue;
-        };
-        let missing = migrate::lacking(asking, &rewrite).await;
-        let missing = missing.map_err(|source| PreflightError::Ask {
-            account: asking.account.clone(),
-            source,
-        })?;
-        if !missing.is_empty() {
-            let needed = explain(&missing, extension.name(), asking.account);
-            return Err(PreflightError::Rights(format!(
-                "objects of CRD {name:?} may still be stored as {}, which the new definition lacks: they have to be written \
-                 again; {needed}",
-                rewrite.gone.join(", ")
-            )));
-        }
-        let count = migrate::migrate(asking.client, &rewrite, old).await?;
+    for (name, old, rewrite) in rewrites {
+        let count = migrate::migrate(asking.client, rewrite, old).await?;
         tracing::info!(
             extension = extension.name(),
             definition = name,
@@ -364,84 +399,5 @@ async fn read(
             kind: failure.kind,
             message: failure.message,
         }),
-    }
-}
-
-/// What is missing, and the roles that give it, ready to be applied.
-fn explain(missing: &Missing, extension: &str, account: &AccountName) -> String {
-    let text = nothing_is_applied(missing, account);
-    // Named after what is in it: applying it never takes away what an earlier one gave.
-    let digest = hex::encode(Sha256::digest(missing.yaml("", asking(account))));
-    let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
-    let roles = missing.yaml(&name, asking(account));
-    if roles.len() > MAX_ROLES {
-        return text;
-    }
-    format!("{text}. To give these rights to the account, apply:\n{roles}")
-}
-
-#[cfg(test)]
-mod tests {
-    use olm_preflight::permissions::{Discovery, Facts, Held, Planned, Presence, Resource, Scope, needed};
-    use serde_json::json;
-
-    use super::*;
-
-    fn missing(objects: &[Value]) -> Missing {
-        let planned: Vec<Planned<'_>> = objects
-            .iter()
-            .map(|object| Planned {
-                object,
-                presence: Presence::Absent,
-            })
-            .collect();
-        let resource = Resource {
-            plural: "configmaps".to_owned(),
-            scope: Scope::Namespaced,
-        };
-        let discovery = Discovery::from([((String::new(), "ConfigMap".to_owned()), resource)]);
-        let facts = Facts {
-            discovery: &discovery,
-            watched: &std::collections::BTreeSet::new(),
-            roles: &[],
-            namespace: "",
-        };
-        needed(&planned, &facts).missing(&Held::new())
-    }
-
-    fn map(name: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps"}})
-    }
-
-    #[test]
-    fn missing_rights_come_with_a_role_that_never_replaces_an_earlier_one() {
-        let account: AccountName = "n/a".parse().unwrap();
-        let one = explain(&missing(&[map("x")]), "ext", &account);
-        assert!(
-            one.starts_with("service account n/a lacks permissions: ")
-                && one.contains("; nothing is applied. "),
-            "{one}"
-        );
-        assert!(
-            one.contains("kind: RoleBinding") && one.contains("namespace: apps"),
-            "{one}"
-        );
-        let name = |text: &str| {
-            let at = text.find("ext-needs-").unwrap();
-            text[at..at + 18].to_owned()
-        };
-        let two = explain(&missing(&[map("y")]), "ext", &account);
-        assert_ne!(name(&one), name(&two));
-    }
-
-    #[test]
-    fn a_role_that_is_too_large_is_left_out() {
-        let account: AccountName = "n/a".parse().unwrap();
-        let many: Vec<Value> = (0..2000).map(|number| map(&format!("map-{number}"))).collect();
-        let text = explain(&missing(&many), "ext", &account);
-        assert!(
-            !text.contains("kind: Role") && text.len() < MAX_FINDINGS,
-            "{text}"
-        );
     }
 }

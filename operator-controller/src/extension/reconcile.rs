@@ -10,31 +10,27 @@ use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
 use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_bundle::CertificateProvider;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
-use serde_json::Value;
 
-use super::changes::{self, Changes};
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
+use super::draft::{Told, Work, patient};
 use super::failure::{Failure, Severity, StageError};
 use super::pack::Parcel;
-use super::phases::{Group, Marks, phases};
-use super::plan::{Plan, Wanted, plan};
+use super::plan::Plan;
 use super::resolve::{Origin, Target, resolve};
 use super::revisions::{Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, events, facts, finalizers, migrate, preflight, render, uninstall, write};
+use super::{account, draft, events, facts, finalizers, migrate, render, uninstall, write};
 use crate::bundles::FetchError;
-use crate::certificates::layout;
 use crate::cluster::identity::AccountName;
-use crate::conditions::{hold, records};
+use crate::conditions::hold;
+use crate::conditions::records::{self, Kept};
 use crate::object_set::engine::rollout::Writes;
-use crate::object_set::gather;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
@@ -130,7 +126,7 @@ fn tell(status: &mut ClusterExtensionStatus, more: &str, tells: impl Fn(&str) ->
 }
 
 /// What a run came to.
-struct Work {
+struct Ended {
     /// Which newer bundle is held back, and why.
     held: Option<String>,
     deprecations: Option<Messages>,
@@ -138,11 +134,11 @@ struct Work {
 }
 
 /// From what is asked for to a written revision.
-async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Work {
+async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Ended {
     let asked = match ask(context, extension, revisions) {
         Ok(asked) => asked,
         Err(failure) => {
-            return Work {
+            return Ended {
                 held: None,
                 deprecations: None,
                 progress: Progress::Failed(failure),
@@ -152,7 +148,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
     let named = match write::name_account(&context.client, &asked.account, revisions).await {
         Ok(named) => named,
         Err(error) => {
-            return Work {
+            return Ended {
                 held: None,
                 deprecations: None,
                 progress: Progress::Failed(error.into()),
@@ -182,7 +178,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         (Err(failure), _) | (Ok(_), Some(failure)) => Progress::Failed(failure),
         (Ok(started), None) => Progress::Applied { started },
     };
-    Work {
+    Ended {
         held: resolution.held,
         deprecations: resolution.deprecations,
         progress,
@@ -190,9 +186,11 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
 }
 
 /// Under whom, and how.
-struct Asked {
-    account: AccountName,
-    wishes: Wishes,
+pub(super) struct Asked {
+    /// The account.
+    pub(super) account: AccountName,
+    /// How.
+    pub(super) wishes: Wishes,
 }
 
 /// What the extension asks for beside a bundle, when it makes sense.
@@ -240,12 +238,12 @@ async fn revise(
     asked: &Asked,
     target: &Target,
 ) -> Result<Option<Started>, Failure> {
-    let account = &asked.account;
     let certificates = render::certificates(context, revisions).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
     let inputs = format!(
-        "{:?} {account} {:?} {pinned} {certificates:?} {:?}",
+        "{:?} {} {:?} {pinned} {certificates:?} {:?}",
         (extension.generation(), &extension.metadata.annotations),
+        asked.account,
         target.bundle,
         revisions.latest().map(identity),
     );
@@ -260,61 +258,26 @@ async fn revise(
     let Some(image) = unless_installed(fetched, extension, target).map_err(|e| patient(e, target))? else {
         return Ok(None);
     };
-    let condition = records::prepare(&context.client, extension, revisions.latest(), &target.bundle).await?;
-    let wishes = (certificates, condition.clone());
-    let prepared = render::render(context.gates, wishes, Arc::clone(extension), image)
-        .await
-        .map_err(|error| patient(error.into(), target))?;
-    let platform = facts::platform(&prepared.bundle).map(Arc::new);
-    context.memorise(extension.name(), |memory| memory.platform = platform);
-    if target.origin == Origin::Catalog {
-        facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
-    }
-    let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
-    let properties = prepared.bundle.recorded_properties(&target.declared);
-    let objects = prepared.rendered.into_objects();
-    let accounts = records::accounts(&objects);
-    let (package, version) = (
-        target.bundle.package.as_str(),
-        target.bundle.metadata.version.as_str(),
-    );
-    let groups = phases(
-        objects,
-        Marks {
-            extension: extension.name(),
-            package,
-            version,
-        },
-    )?;
-    let wanted = Wanted {
+    let condition = records::name(revisions.latest(), &target.bundle).map(str::to_owned);
+    let work = Work {
         extension,
-        account: Some(account),
-        bundle: &target.bundle,
-        properties: properties.as_deref(),
-        certificates,
-        operator_condition: condition.as_deref(),
-        groups: &groups,
-        adopt: asked.wishes.adopt,
-        system_namespace: &context.system_namespace,
+        revisions,
+        asked,
+        target,
     };
-    let plan = plan(&wanted, revisions, &context.others(extension))?;
-    let told = match &plan {
-        Plan::Create { .. } => {
-            examine(
-                context,
-                extension,
-                revisions,
-                asked,
-                (certificates, &groups),
-                version,
-            )
-            .await?
-        }
+    let mut drawn = draft::draft(context, work, &image, (certificates, condition.clone())).await?;
+    let told = match &drawn.plan {
+        Plan::Create { .. } => draft::examine(context, work, &drawn).await?,
         Plan::Keep { .. } | Plan::Patch { .. } => Told::default(),
     };
-    if condition.is_some() {
-        records::bind(&context.client, extension, &accounts).await?;
+    // Only now is anything written.
+    if let Some(name) = condition {
+        match records::keep(&context.client, extension, revisions.latest(), &name).await? {
+            Kept::Yes => records::bind(&context.client, extension, &drawn.accounts).await?,
+            Kept::No => drawn = draft::draft(context, work, &image, (certificates, None)).await?,
+        }
     }
+    let plan = drawn.plan;
     let written = write::write(&context.client, &context.system_namespace, &plan).await?;
     if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
         restore(context, latest, parcels).await?;
@@ -363,59 +326,6 @@ fn concluded(
     }
 }
 
-/// What is to be told of a revision before it is made.
-#[derive(Default)]
-struct Told {
-    warnings: Option<String>,
-    difference: Option<String>,
-}
-
-/// Finds out whether a revision may be made of these objects, with these certificates, and tells what it changes.
-async fn examine(
-    context: &Context,
-    extension: &Arc<ClusterExtension>,
-    revisions: &Revisions,
-    asked: &Asked,
-    bundled: (Option<CertificateProvider>, &[Group]),
-    version: &str,
-) -> Result<Told, Failure> {
-    let (certificates, groups) = bundled;
-    let objects: Vec<_> = groups.iter().flat_map(|group| &group.objects).collect();
-    let secrets = layout::secrets(certificates, objects.iter().copied());
-    let changes = upgrade(context, revisions, &objects).await;
-    let request = preflight::Request {
-        extension,
-        account: &asked.account,
-        wishes: &asked.wishes,
-        objects: &objects,
-        secrets: &secrets,
-        changes: changes.as_ref(),
-    };
-    let warnings = preflight::check(context, request).await?;
-    let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
-    if let Some(difference) = &difference {
-        let said = vec![events::said(events::UPGRADING, difference)];
-        context.events.publish(extension.object_ref(&()), said);
-    }
-    Ok(Told { warnings, difference })
-}
-
-/// How the objects differ from those of the installed revision; nothing when none is installed or it cannot be read.
-async fn upgrade(context: &Context, revisions: &Revisions, objects: &[&Value]) -> Option<Changes> {
-    let installed = revisions.installed()?;
-    match gather::objects(installed, &context.system_namespace, &context.client).await {
-        Ok(before) => Some(changes::changes(&before, objects.iter().copied())),
-        Err(error) => {
-            tracing::warn!(
-                revision = installed.name(),
-                error = &error as &dyn std::error::Error,
-                "cannot tell what an upgrade changes"
-            );
-            None
-        }
-    }
-}
-
 /// Whether the newest revision was found to be the wanted one before. What was in its way then was looked at: its content
 /// is there, and the next word on it comes from the revision.
 fn is_settled(context: &Context, extension: &str, inputs: &str, trouble: Option<&str>) -> bool {
@@ -439,14 +349,6 @@ async fn restore(context: &Context, set: &ClusterObjectSet, parcels: &[Parcel]) 
         );
     }
     Ok(())
-}
-
-/// What is wrong with a bundle that is named by tag may be mended under the same tag, without any event.
-fn patient(mut failure: Failure, target: &Target) -> Failure {
-    if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
-        failure.severity = Severity::Waiting;
-    }
-    failure
 }
 
 /// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.
@@ -525,7 +427,7 @@ fn claim(
 }
 
 /// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.
-fn again(context: &Context, name: &str, work: &Work) -> Outcome {
+fn again(context: &Context, name: &str, work: &Ended) -> Outcome {
     let severity = match &work.progress {
         Progress::Applied { .. } => None,
         Progress::Failed(failure) => Some(failure.severity),

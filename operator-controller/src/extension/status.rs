@@ -228,19 +228,23 @@ impl Conditions<'_> {
         }
     }
 
-    /// Takes a condition over from a revision, with its time: what is told is the revision's own state.
     fn mirror(&mut self, set: &ClusterObjectSet, condition_type: &str) {
-        let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
-            return;
-        };
-        let mirrored = Condition {
-            observed_generation: Some(self.generation),
-            ..bounded(theirs)
-        };
-        match self.list.iter_mut().find(|c| c.type_ == condition_type) {
-            Some(ours) => *ours = mirrored,
-            None => self.list.push(mirrored),
-        }
+        mirror(self.list, set, condition_type, self.generation);
+    }
+}
+
+/// Takes a condition over from a revision, with its time: what is told is the revision's own state.
+pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type: &str, generation: i64) {
+    let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
+        return;
+    };
+    let mirrored = Condition {
+        observed_generation: Some(generation),
+        ..bounded(theirs)
+    };
+    match list.iter_mut().find(|c| c.type_ == condition_type) {
+        Some(ours) => *ours = mirrored,
+        None => list.push(mirrored),
     }
 }
 

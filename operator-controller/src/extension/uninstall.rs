@@ -7,17 +7,20 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
+use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{
     self, AVAILABLE, PROGRESSING, Report, Status, bounded_message, reason, set_condition,
 };
 use olm_api::names::{label, user};
-use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_api::{ClusterExtension, ClusterObjectSet, Condition};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
 use super::context::{Context, controller};
+use super::failure::StageError as _;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
+use super::status::mirror;
 use super::{account, events, facts, finalizers, losses, write};
 use crate::conditions::records;
 use crate::object_set::policy::{Policy, Uninstall};
@@ -82,14 +85,20 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     }
     let policy = match Policy::read(|key| extension.annotation(key)) {
         Ok(policy) => policy,
-        Err(error) => return tell(context, extension, reason::BLOCKED, &error.to_string()).await,
+        Err(error) => {
+            return tell_of(context, extension, &left, (reason::BLOCKED, &error.to_string())).await;
+        }
     };
     // What has begun is finished.
     if !left.all().iter().any(|set| set.is_deleting()) {
         let needed = facts::needed_by_others(context, extension, &left, policy.uninstall).await;
-        if let Some(held) = needed.unwrap_or_else(|error| Some(chain(&error))) {
+        let held = match needed {
+            Ok(held) => held.map(|held| (reason::BLOCKED, held)),
+            Err(error) => Some((error.reason(), chain(&error))),
+        };
+        if let Some((reason, held)) = held {
             context.memorise(extension.name(), |memory| memory.awaits_others = true);
-            return tell(context, extension, reason::BLOCKED, &bounded_message(&held)).await;
+            return tell_of(context, extension, &left, (reason, &held)).await;
         }
         if policy.uninstall == Uninstall::Delete && context.remember(extension.name()).losses.is_none() {
             return announce(context, extension, &left).await;
@@ -105,7 +114,8 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         );
     }
     if policy.uninstall == Uninstall::Orphan && entangled(&left) {
-        return tell(context, extension, reason::BLOCKED, &entanglement(extension)).await;
+        let why = entanglement(extension);
+        return tell_of(context, extension, &left, (reason::BLOCKED, &why)).await;
     }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
@@ -121,22 +131,15 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             write::delete(&sets, set, propagation).await?;
         }
     }
-    let mut message = waiting(&left);
-    if message.contains(losses::CLEANUP)
-        && let Some(held) = losses::held(context, extension, &left).await
-    {
-        message.push('\n');
-        message.push_str(&held);
+    let mut more = Vec::new();
+    let told = told(&left);
+    if told.iter().any(|line| line.contains(losses::CLEANUP)) {
+        more.extend(losses::held(context, extension, &left).await);
     }
-    if let Some(losses) = context
-        .remember(extension.name())
-        .losses
-        .filter(|text| !text.is_empty())
-    {
-        message.push('\n');
-        message.push_str(&losses);
-    }
-    tell(context, extension, reason::RETRYING, &bounded_message(&message)).await
+    let losses = context.remember(extension.name()).losses;
+    more.extend(losses.filter(|text| !text.is_empty()));
+    let message = waiting(&left, &told, more);
+    tell_of(context, extension, &left, (reason::RETRYING, &message)).await
 }
 
 /// Tells what the deletion will take away, before it does. The change of the status brings the next run.
@@ -147,7 +150,7 @@ async fn announce(
 ) -> Result<Outcome, kube::Error> {
     let losses = losses::count(context, extension, left).await;
     if let Some(losses) = &losses {
-        tell(context, extension, reason::RETRYING, &bounded_message(losses)).await?;
+        tell_of(context, extension, left, (reason::RETRYING, losses)).await?;
     }
     let note = losses
         .clone()
@@ -200,7 +203,33 @@ pub(super) async fn tell(
     reason: &str,
     message: &str,
 ) -> Result<Outcome, kube::Error> {
+    let status = extension.status.clone().unwrap_or_default();
+    tell_with(context, extension, status, (reason, message)).await
+}
+
+/// The same of an extension that is being deleted, with what is true of its objects.
+async fn tell_of(
+    context: &Context,
+    extension: &ClusterExtension,
+    left: &Revisions,
+    said: (&str, &str),
+) -> Result<Outcome, kube::Error> {
     let mut status = extension.status.clone().unwrap_or_default();
+    availability(
+        &mut status.conditions,
+        left,
+        extension.generation(),
+        Timestamp::now(),
+    );
+    tell_with(context, extension, status, said).await
+}
+
+async fn tell_with(
+    context: &Context,
+    extension: &ClusterExtension,
+    mut status: ClusterExtensionStatus,
+    (reason, message): (&str, &str),
+) -> Result<Outcome, kube::Error> {
     let report = Report {
         condition_type: PROGRESSING,
         status: if reason == reason::BLOCKED {
@@ -209,7 +238,7 @@ pub(super) async fn tell(
             Status::True
         },
         reason,
-        message,
+        message: &bounded_message(message),
         observed_generation: extension.generation(),
     };
     set_condition(&mut status.conditions, report, Timestamp::now());
@@ -217,36 +246,62 @@ pub(super) async fn tell(
     Ok(Outcome::After(AGAIN))
 }
 
-fn waiting(left: &Revisions) -> String {
-    let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
-    let told: Vec<String> = left
+/// Nobody says any more that all is well with objects that are being removed; until then, their revision says how they
+/// are.
+fn availability(list: &mut Vec<Condition>, left: &Revisions, generation: i64, now: Timestamp) {
+    if left.all().iter().any(|set| set.is_deleting()) {
+        if conditions::find(list, AVAILABLE).is_some() {
+            let report = Report {
+                condition_type: AVAILABLE,
+                status: Status::Unknown,
+                reason: reason::RECONCILING,
+                message: "uninstalling: the objects are being removed",
+                observed_generation: generation,
+            };
+            set_condition(list, report, now);
+        }
+    } else if let Some(set) = left.installed() {
+        mirror(list, set, AVAILABLE, generation);
+    }
+}
+
+/// What the revisions say that cannot be taken down yet.
+fn told(left: &Revisions) -> Vec<String> {
+    let stuck = left
         .all()
         .iter()
-        .filter(|set| set.is_deleting() && disturbed(set))
+        .filter(|set| set.is_deleting() && disturbed(set));
+    stuck
         .filter_map(|set| {
             let progressing = conditions::find(set.conditions(), PROGRESSING)?;
             Some(format!("{}: {}", set.name(), progressing.message))
         })
-        .collect();
-    let mut message = format!(
-        "uninstalling: waiting for revisions to be taken down: {}",
-        names.join(", ")
-    );
-    for line in &told {
-        message.push('\n');
-        message.push_str(line);
-    }
+        .collect()
+}
+
+/// What is waited for. What the revisions say comes last, since it may end with roles to be applied.
+fn waiting(left: &Revisions, told: &[String], more: Vec<String>) -> String {
+    let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
+    let names = names.join(", ");
+    let mut lines = vec![format!(
+        "uninstalling: waiting for revisions to be taken down: {names}"
+    )];
+    lines.extend(more);
     if !told.is_empty() {
-        message.push_str("\nTo leave what remains on the cluster, set the annotation ");
-        message.push_str(user::UNINSTALL);
-        message.push_str(" to \"orphan\".");
+        let annotation = user::UNINSTALL;
+        lines.push(format!(
+            "To leave what remains on the cluster, set the annotation {annotation} to \"orphan\"."
+        ));
     }
-    bounded_message(&message)
+    lines.extend_from_slice(told);
+    lines.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use olm_api::conditions::SUCCEEDED;
 
     use super::super::revisions::tests::revision;
     use super::*;
@@ -274,9 +329,28 @@ mod tests {
         stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
         assert_eq!(
-            waiting(&left),
-            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\next-2: account gone\nTo leave what \
-             remains on the cluster, set the annotation olm.operatorframework.io/uninstall to \"orphan\"."
+            waiting(&left, &told(&left), vec!["2 pots are lost".to_owned()]),
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 pots are lost\nTo leave what remains on \
+             the cluster, set the annotation olm.operatorframework.io/uninstall to \"orphan\".\next-2: account gone"
         );
+    }
+
+    #[test]
+    fn nothing_is_available_for_sure_once_it_is_being_removed() {
+        let now = Timestamp::UNIX_EPOCH;
+        let well = [(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")];
+        let present = revision(1, &well);
+        let mut going = (*present).clone();
+        going.metadata.deletion_timestamp = Some(olm_api::Time(now));
+        let told = |before: &[Condition], set: &ClusterObjectSet| {
+            let mut list = before.to_vec();
+            availability(&mut list, &Revisions::new(vec![Arc::new(set.clone())]), 1, now);
+            list
+        };
+        let status = |list: &[Condition]| conditions::find(list, AVAILABLE).map(|found| found.status.clone());
+        assert_eq!(status(&told(&[], &going)), None, "it never was");
+        let before = told(&[], &present);
+        assert_eq!(status(&before).as_deref(), Some("True"));
+        assert_eq!(status(&told(&before, &going)).as_deref(), Some("Unknown"));
     }
 }

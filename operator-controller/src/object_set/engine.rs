@@ -113,6 +113,17 @@ pub struct Owner {
     pub extension: String,
 }
 
+impl Owner {
+    /// What the extension is called; a revision made by hand is one of itself.
+    pub fn extension_name(&self) -> &str {
+        if self.owner_name.is_empty() {
+            &self.name
+        } else {
+            &self.owner_name
+        }
+    }
+}
+
 /// Another revision of the same extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sibling {
@@ -177,6 +188,12 @@ impl Outline {
         self.object(place)
             .map(|object| object.id.clone())
             .unwrap_or_default()
+    }
+
+    /// A phase as conditions name it.
+    pub fn phase(&self, index: usize) -> report::Phase<'_> {
+        let name = self.phases.get(index).map_or("", |phase| phase.name.as_str());
+        report::Phase { index, name }
     }
 
     /// The places of a phase.

@@ -265,13 +265,17 @@ async fn keep(
         Uninstall::Orphan => (&[names::finalizer::TEARDOWN, records::ORPHAN], &[]),
         Uninstall::Delete | Uninstall::KeepCrds => (&[names::finalizer::TEARDOWN], &[records::ORPHAN]),
     };
-    records::finalizers(&context.own, set, add, remove).await?;
+    if records::has_finalizer(set, names::finalizer::TEARDOWN) {
+        records::finalizers(&context.own, set, add, remove).await?;
+    }
     let rights = rights::missing(context, &actor, &outline, memory.content.as_deref()).await;
     match rights {
         Ok(None) => {}
         Ok(Some(missing)) => return Ok(Conclusion::retrying(missing, Again::After(RIGHTS))),
         Err(error) => return Ok(Conclusion::retrying(error.to_string(), Again::Backoff)),
     }
+    // Until now nothing was written: a set that never had the rights is deleted without them.
+    records::finalizers(&context.own, set, add, remove).await?;
     let coverage = match rights::watch(context, set.name(), Some(&actor), &outline).await {
         Ok(coverage) => coverage,
         Err(error) => {
@@ -285,7 +289,7 @@ async fn keep(
         Ok(report) => report,
         Err(conclusion) => return Ok(conclusion),
     };
-    conclude(context, set, memory, &actor.account, report).await
+    conclude(context, set, memory, &actor.account, &outline, report).await
 }
 
 /// The phases, with their bodies in the memory when they had to be read.
@@ -446,9 +450,11 @@ async fn conclude(
     set: &mut ClusterObjectSet,
     memory: &mut Memory,
     account: &AccountName,
+    outline: &Outline,
     report: Report,
 ) -> Result<Conclusion, kube::Error> {
     memory.misses_kinds = !report.skipped.is_empty();
+    let skipped = report::skipped(&report.skipped);
     let [soon, later] = if memory.unwatched {
         UNWATCHED
     } else {
@@ -461,6 +467,7 @@ async fn conclude(
         }
         RolloutEnd::Complete => {
             memory.content = None;
+            let complete = Verdict::Complete { skipped };
             let mut older = context.siblings(set);
             older.retain(|sibling| {
                 sibling.spec.revision < set.spec.revision
@@ -469,7 +476,7 @@ async fn conclude(
             });
             if !older.is_empty() {
                 // Whoever looks must find this one complete before none is active that was.
-                tell(context, set, memory, &Verdict::Complete, Again::OnChange).await?;
+                tell(context, set, memory, &complete, Again::OnChange).await?;
             }
             for sibling in older {
                 if let Err(error) = records::archive(&context.own, &sibling).await {
@@ -479,15 +486,16 @@ async fn conclude(
                     ));
                 }
             }
-            Conclusion::new(Verdict::Complete, Again::After(later))
+            Conclusion::new(complete, Again::After(later))
         }
         RolloutEnd::Incomplete(not_ready) => {
             let lines = not_ready.iter().map(report::not_ready).collect();
             Conclusion::new(Verdict::RollingOut(lines), Again::After(soon))
         }
-        RolloutEnd::Collisions { phase, objects } => {
-            Conclusion::retrying(report::collisions(phase, &objects), Again::After(LATER))
-        }
+        RolloutEnd::Collisions { phase, objects } => Conclusion::retrying(
+            report::collisions(outline.phase(phase), &objects),
+            Again::After(LATER),
+        ),
         RolloutEnd::Paused(objects) => {
             let list: Vec<String> = objects.iter().map(ToString::to_string).collect();
             let message = format!(
@@ -502,7 +510,7 @@ async fn conclude(
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
             let again = retry(context, account, &failures);
-            Conclusion::retrying(report::failures(phase, &failures), again)
+            Conclusion::retrying(report::failures(outline.phase(phase), &failures), again)
         }
     })
 }

@@ -83,7 +83,8 @@ pub(super) async fn archive(
         TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
         TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(REMOVING)),
         TeardownEnd::Failed { phase, failures } => {
-            let message = format!("error archiving revision: {}", report::failures(phase, &failures));
+            let failed = report::failures(outline.phase(phase), &failures);
+            let message = format!("error archiving revision: {failed}");
             Conclusion::retrying(message, retry(context, &actor.account, &failures))
         }
     }
@@ -224,7 +225,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         }
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
-            let message = report::failures(phase, &failures);
+            let message = report::failures(outline.phase(phase), &failures);
             let again = retry(context, &actor.account, &failures);
             let conclusion = Conclusion::retrying(message, again);
             let left: Vec<ObjectId> = outline
@@ -232,7 +233,19 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
                 .filter(|place| !memory.gone.contains(place))
                 .map(|place| outline.id(place))
                 .collect();
-            Removal::NotYet(explain(conclusion, set, &left))
+            let forbidden = failures
+                .iter()
+                .any(|(_, failure)| failure.kind == FailureKind::Forbidden);
+            let lacking = if forbidden {
+                rights::missing_for_removal(context, &actor, &outline).await
+            } else {
+                None
+            };
+            let told = explain(conclusion, set, &left);
+            Removal::NotYet(match lacking {
+                Some(lacking) => told.reworded(|message| format!("{message}\n{lacking}")),
+                None => told,
+            })
         }
     }
 }

@@ -10,6 +10,7 @@ use futures::future;
 use kube::Client;
 use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     acting::Actor,
@@ -28,8 +29,16 @@ use crate::cluster::{
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A message that names every right which the account lacks for applying and removing the objects; `None` when it lacks
-/// nothing. Without the bodies, which are dropped once a revision is complete, what roles grant is not looked at.
+/// Bytes of roles in a condition; larger ones are left out.
+const MAX_ROLES: usize = 12_288;
+/// What follows from rights that are missing before anything is written.
+pub const NOTHING_IS_APPLIED: &str = "nothing is applied";
+/// The verbs without which nothing is taken down or let go.
+const REMOVAL: [&str; 3] = ["get", "patch", "delete"];
+
+/// A message that names every right which the account lacks for applying and removing the objects, with the roles that
+/// give them; `None` when it lacks nothing. Without the bodies, which are dropped once a revision is complete, what roles
+/// grant is not looked at.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -54,16 +63,57 @@ pub(super) async fn missing(
         None => skeletons.iter().collect(),
     };
     let missing = lacking(&context.discovery, &context.reviews, account, client, &objects).await?;
-    Ok((!missing.is_empty()).then(|| nothing_is_applied(&missing, account)))
+    Ok((!missing.is_empty()).then(|| {
+        explain(
+            &missing,
+            outline.owner.extension_name(),
+            account,
+            NOTHING_IS_APPLIED,
+        )
+    }))
 }
 
-/// What is said of missing rights.
-pub fn nothing_is_applied(missing: &Missing, account: &AccountName) -> String {
-    format!("{}; nothing is applied", missing.text(asking(account)))
+/// The same for removing the objects alone; `None` also when the server could not be asked.
+pub(super) async fn missing_for_removal(
+    context: &Context,
+    actor: &Actor,
+    outline: &Outline,
+) -> Option<String> {
+    let Actor { account, client } = actor;
+    let skeletons: Vec<Value> = ids(outline).map(skeleton).collect();
+    let objects: Vec<&Value> = skeletons.iter().collect();
+    let asked = lacking(&context.discovery, &context.reviews, account, client, &objects).await;
+    let missing = asked.ok()?.limited_to(&REMOVAL);
+    let consequence = "nothing more is removed";
+    (!missing.is_empty()).then(|| explain(&missing, outline.owner.extension_name(), account, consequence))
+}
+
+/// What is missing, what follows from it, and the roles that give it, ready to be applied.
+pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
+    let text = format!("{}; {consequence}", missing.text(asking(account)));
+    let roles = roles(missing, extension, account);
+    if roles.len() <= MAX_ROLES {
+        return format!("{text}. To give these rights to the account, apply:\n{roles}");
+    }
+    let roles = self::roles(&missing.clone().for_all_objects(), extension, account);
+    if roles.len() <= MAX_ROLES {
+        return format!(
+            "{text}. The objects are too many to be named. To give these rights to the account for all objects of the kinds, \
+             apply:\n{roles}"
+        );
+    }
+    text
+}
+
+fn roles(missing: &Missing, extension: &str, account: &AccountName) -> String {
+    // Named after what is in it: applying it never takes away what an earlier one gave.
+    let digest = hex::encode(Sha256::digest(missing.yaml("", asking(account))));
+    let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
+    missing.yaml(&name, asking(account))
 }
 
 /// The account as the checks name it.
-pub fn asking(account: &AccountName) -> Account<'_> {
+fn asking(account: &AccountName) -> Account<'_> {
     Account {
         namespace: &account.namespace,
         name: &account.name,
@@ -247,5 +297,81 @@ mod tests {
             };
             assert_eq!(ObjectId::of(&skeleton(&id)), id);
         }
+    }
+
+    fn lacked(objects: &[Value]) -> Missing {
+        let planned: Vec<Planned<'_>> = objects
+            .iter()
+            .map(|object| Planned {
+                object,
+                presence: Presence::Absent,
+            })
+            .collect();
+        let resource = permissions::Resource {
+            plural: "configmaps".to_owned(),
+            scope: permissions::Scope::Namespaced,
+        };
+        let discovery = permissions::Discovery::from([((String::new(), "ConfigMap".to_owned()), resource)]);
+        let facts = Facts {
+            discovery: &discovery,
+            watched: &BTreeSet::new(),
+            roles: &[],
+            namespace: "",
+        };
+        needed(&planned, &facts).missing(&permissions::Held::new())
+    }
+
+    fn map(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps"}})
+    }
+
+    #[test]
+    fn missing_rights_come_with_a_role_that_never_replaces_an_earlier_one() {
+        let account: AccountName = "n/a".parse().unwrap();
+        let one = explain(&lacked(&[map("x")]), "ext", &account, NOTHING_IS_APPLIED);
+        assert!(
+            one.starts_with("service account n/a lacks permissions: ")
+                && one.contains("; nothing is applied. "),
+            "{one}"
+        );
+        assert!(
+            one.contains("kind: RoleBinding") && one.contains("namespace: apps"),
+            "{one}"
+        );
+        let name = |text: &str| {
+            let at = text.find("ext-needs-").unwrap();
+            text[at..at + 18].to_owned()
+        };
+        let two = explain(&lacked(&[map("y")]), "ext", &account, NOTHING_IS_APPLIED);
+        assert_ne!(name(&one), name(&two));
+    }
+
+    #[test]
+    fn a_role_that_is_too_large_is_for_all_objects_of_a_kind_or_left_out() {
+        let account: AccountName = "n/a".parse().unwrap();
+        let many: Vec<Value> = (0..2000).map(|number| map(&format!("map-{number}"))).collect();
+        let text = explain(&lacked(&many), "ext", &account, NOTHING_IS_APPLIED);
+        let (_, roles) = text.split_once("for all objects of the kinds, apply:\n").unwrap();
+        assert!(roles.contains("kind: Role\n") && !roles.contains("resourceNames") && text.len() < MAX_ROLES);
+        let elsewhere = |number: usize| {
+            let mut object = map("x");
+            object["metadata"]["namespace"] = format!("namespace-{number}").into();
+            object
+        };
+        let many: Vec<Value> = (0..200).map(elsewhere).collect();
+        let text = explain(&lacked(&many), "ext", &account, NOTHING_IS_APPLIED);
+        assert!(!text.contains("kind: Role") && text.len() < MAX_ROLES, "{text}");
+    }
+
+    #[test]
+    fn a_removal_needs_no_more_than_to_find_the_objects_and_take_them_away() {
+        let missing = lacked(&[map("x")]).limited_to(&REMOVAL);
+        let verbs: Vec<_> = missing
+            .rules()
+            .flat_map(|(_, rules)| rules)
+            .map(|rule| rule.verbs.clone())
+            .collect();
+        assert_eq!(verbs, [["delete", "get", "patch"]]);
+        assert!(lacked(&[map("x")]).limited_to(&["list"]).is_empty());
     }
 }

@@ -12,7 +12,10 @@ use olm_api::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Every object is as wanted and ready.
-    Complete,
+    Complete {
+        /// What is to be said of objects that are left out.
+        skipped: Option<String>,
+    },
     /// The same, but a newer revision owns some of them.
     HandingOver,
     /// Not complete yet; a line for each object that is not ready.
@@ -104,8 +107,12 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
     };
     let rolling_out = format!("Revision {version} is rolling out.");
     match verdict {
-        Verdict::Complete => {
-            let rolled_out = format!("Revision {version} has rolled out.");
+        Verdict::Complete { skipped } => {
+            let mut rolled_out = format!("Revision {version} has rolled out.");
+            if let Some(skipped) = skipped {
+                rolled_out.push(' ');
+                rolled_out.push_str(skipped);
+            }
             let success = "Revision succeeded rolling out.".to_owned();
             let first = (!conditions::is_true(before, conditions::SUCCEEDED)).then_some((
                 conditions::SUCCEEDED,
@@ -189,6 +196,8 @@ mod tests {
             .collect()
     }
 
+    const COMPLETE: Verdict = Verdict::Complete { skipped: None };
+
     #[track_caller]
     fn check(before: &[Condition], verdict: &Verdict, now: i64, expected: &[&str]) -> Vec<Condition> {
         let list = after(before, verdict, &facts(), at(now));
@@ -214,7 +223,7 @@ mod tests {
         );
         let list = check(
             &list,
-            &Verdict::Complete,
+            &COMPLETE,
             9,
             &[
                 "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
@@ -259,13 +268,28 @@ mod tests {
                 "Progressing=False/ProgressDeadlineExceeded: Revision has not rolled out for 10 minute(s). Last status: why",
             ],
         );
-        let list = after(&list, &Verdict::Complete, &facts(), at(700));
+        let list = after(&list, &COMPLETE, &facts(), at(700));
         assert!(told(&list)[0].starts_with("Progressing=True/Succeeded"));
         assert_eq!(
             facts().deadline.unwrap().remaining(at(590)),
             Duration::from_secs(10)
         );
         assert_eq!(facts().deadline.unwrap().remaining(at(601)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_of_a_complete_revision() {
+        let skipped = Some("Left out: ServiceMonitor.".to_owned());
+        check(
+            &[],
+            &Verdict::Complete { skipped },
+            1,
+            &[
+                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out. Left out: ServiceMonitor.",
+                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, reason};
 use olm_api::names::user;
 use olm_test::extensions::{
-    await_progressing, await_version, extensions, installed_version, merge, patch_source, revisions,
+    SOON, await_progressing, await_version, extensions, installed_version, merge, patch_source, revisions,
 };
 use olm_test::world::{World, binary};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ pub(crate) async fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgr
         world,
         "urn",
         reason::RETRYING,
-        "refuses changes of this revision (dry run)",
+        "refuses objects of this revision (dry run)",
     )
     .await?;
     ensure!(
@@ -169,6 +169,57 @@ pub(crate) fn jug(version: &str, text: String) -> String {
     format!("{head}{}\n{v2}", retired.trim_end())
 }
 
+/// What the policy says.
+const NOT_TODAY: &str = "no changes of Deployments today";
+
+/// Lets nobody change Deployments of a namespace. Gives the names of the policy and its binding.
+async fn no_changes_of_deployments(world: &World, namespace: &str) -> Result<(String, String)> {
+    let name = format!("{namespace}-frozen");
+    let api = "admissionregistration.k8s.io";
+    let rule = json!({
+        "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE", "UPDATE"],
+    });
+    world.apply(&[
+        json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+            "spec": {
+                "matchConstraints": {
+                    "resourceRules": [rule],
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                },
+                "validations": [{"expression": "false", "message": NOT_TODAY}],
+            },
+        }),
+        json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ])?;
+    let deployment = format!("{namespace}-operator");
+    let change = [
+        "annotate",
+        "deployment",
+        &deployment,
+        "-n",
+        namespace,
+        "--dry-run=server",
+        "--overwrite",
+        "a=b",
+    ];
+    world
+        .eventually("the policy is in force", SOON, async || {
+            let refused = world.kubectl(&change).err();
+            Ok(refused
+                .filter(|error| format!("{error:#}").contains(NOT_TODAY))
+                .map(drop))
+        })
+        .await?;
+    Ok((
+        format!("validatingadmissionpolicy.{api}/{name}"),
+        format!("validatingadmissionpolicybinding.{api}/{name}"),
+    ))
+}
+
 pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_goes(
     world: &World,
 ) -> Result<()> {
@@ -194,7 +245,32 @@ pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_g
     );
     let path = world.folder().join("jug-roles.yaml");
     std::fs::write(&path, roles)?;
+    let (policy, binding) = no_changes_of_deployments(world, "jug").await?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+    // What cannot be taken back comes last: the upgrade would fail, and nothing is touched.
+    let guest_version = || {
+        let version = "jsonpath={.metadata.resourceVersion}";
+        world.kubectl(&[
+            "get",
+            "greetings.jug.olm.example/guest",
+            "-n",
+            "jug",
+            "-o",
+            version,
+        ])
+    };
+    let before = guest_version()?;
+    let refused = "refuses objects of this revision (dry run)";
+    let message = await_progressing(world, "jug", reason::RETRYING, refused).await?;
+    ensure!(
+        message.contains("Kind=Deployment jug/jug-operator") && message.contains(NOT_TODAY),
+        "{message}"
+    );
+    ensure!(
+        stored()? == json!(["v1", "v2"]) && guest_version()? == before,
+        "stored versions were migrated for an upgrade that is refused"
+    );
+    world.kubectl(&["delete", &policy, &binding])?;
     await_version(world, "jug", "1.1.0").await?;
     ensure!(stored()? == json!(["v2"]), "{}", stored()?);
     let guest = world.kubectl(&[

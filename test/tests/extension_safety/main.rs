@@ -4,6 +4,7 @@
 mod accounts;
 mod content;
 mod definitions;
+mod rights;
 mod uninstall;
 
 use std::collections::BTreeMap;
@@ -27,15 +28,29 @@ async fn publish(
     versions: &[&str],
     change: impl Fn(&str, String) -> String,
 ) -> Result<String> {
+    publish_with(world, name, versions, change, &[]).await
+}
+
+/// The same with more files.
+async fn publish_with(
+    world: &World,
+    name: &str,
+    versions: &[&str],
+    change: impl Fn(&str, String) -> String,
+    more: &[(&str, Value)],
+) -> Result<String> {
     let mut images = BTreeMap::new();
     for version in versions {
-        let files = samples::bundle(version, "sample-operator:v1")
+        let mut files: BTreeMap<String, Vec<u8>> = samples::bundle(version, "sample-operator:v1")
             .into_iter()
             .map(|(path, content)| {
                 let text = change(version, renamed(&String::from_utf8_lossy(&content), name));
                 (path, text.into_bytes())
             })
             .collect();
+        for (path, object) in more {
+            files.insert((*path).to_owned(), object.to_string().into_bytes());
+        }
         let image = world
             .push_bundle(&format!("{name}-bundle:v{version}"), &files)
             .await?;
@@ -153,6 +168,8 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
     blobs.push_str(&publish(&world, "urn", &["1.0.0", "1.0.1", "1.1.0"], definitions::urn).await?);
     blobs.push_str(&publish(&world, "jug", &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
     blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
+    let monitor = [("manifests/monitor.yaml", rights::monitor())];
+    blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
     let reference = world.push_catalog("safety-catalog:latest", &blobs).await?;
     world.apply(&[catalog("samples", &reference)])?;
     let done = tokio::join!(
@@ -164,6 +181,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         uninstall::what_goes_is_counted_before_and_nothing_of_ours_is_left(&world),
         content::lost_content_is_made_again_and_annotations_are_obeyed(&world),
         accounts::an_account_is_named_only_by_those_who_may_impersonate_it(&world),
+        rights::what_is_lost_or_left_out_is_told_with_what_mends_it(&world),
     );
     let outcomes = [
         ("definitions", done.0),
@@ -174,6 +192,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("nothing is left", done.5),
         ("content and annotations", done.6),
         ("accounts", done.7),
+        ("rights", done.8),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;

@@ -200,12 +200,55 @@ fn removal_without_rights_names_what_is_left_and_goes_on_when_they_are_back() {
                 return true;
             };
             let said = |part: &str| set.conditions().iter().any(|c| c.message.contains(part));
-            said("is forbidden") && said(&left)
+            let roles = "lacks permissions: delete, patch configmaps \"one\", \"two\"";
+            let ready =
+                "; nothing more is removed. To give these rights to the account, apply:\napiVersion: rbac";
+            said("is forbidden") && said(&left) && said(roles) && said(ready)
         };
         eventually("it says what is left", told).await;
         place.grant(everything()).await;
         place.until_gone(&name).await;
         assert_eq!(place.left().await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_deletion_in_the_foreground_takes_the_order_of_kubernetes_which_is_said() {
+    in_place(everything(), async |place| {
+        let name = place
+            .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
+            .await;
+        let set = place.until(&name, "Succeeded=True/Succeeded", "").await;
+        // Something that Kubernetes waits for, and something that we do.
+        let mut other = place.config_map("other");
+        other["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": names::API_VERSION, "kind": "ClusterObjectSet", "name": name, "uid": set.metadata.uid,
+            "blockOwnerDeletion": true,
+        }]);
+        place.apply(other.clone()).await;
+        let hold = async |object: &Value, finalizers: Value| {
+            let patch = json!({"metadata": {"finalizers": finalizers}});
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let (api, params) = (place.api(object), PatchParams::default());
+            api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
+        };
+        let objects = [place.config_map("one"), other];
+        for object in &objects {
+            hold(object, json!(["example.com/held"])).await;
+        }
+        place
+            .world
+            .sets()
+            .delete(&name, &DeleteParams::foreground())
+            .await
+            .unwrap();
+        let said = "/one (held by finalizers example.com/held) (the deletion is in the foreground: Kubernetes deletes what is \
+                    owned at the same time, in its own order)";
+        place.until(&name, "Progressing=True/Retrying", said).await;
+        for object in &objects {
+            hold(object, Value::Null).await;
+        }
+        place.until_gone(&name).await;
     });
 }
 

@@ -56,6 +56,29 @@ fn missing_rights_are_all_told_before_anything_is_applied_and_heal() {
 }
 
 #[test]
+fn to_take_over_what_exists_takes_the_right_to_write_it() {
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    in_place(rules, async |place| {
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs", "namespace": place.name},
+            "stringData": {"key": "theirs"},
+        });
+        place.apply(secret.clone()).await;
+        let before = place.live(&secret).await;
+        secret["stringData"]["key"] = "ours".into();
+        let mut set = place.set(1, &[("deploy", vec![secret.clone()])]);
+        set["spec"]["collisionProtection"] = "None".into();
+        let name = place.create(&set).await;
+        place
+            .until(&name, "Progressing=True/Retrying", "secrets \"theirs\"")
+            .await;
+        place.remove(&name).await;
+        place.until_gone(&name).await;
+        assert_eq!(place.live(&secret).await, before);
+    });
+}
+
+#[test]
 fn a_missing_account_or_namespace_is_named_and_heals() {
     in_place(everything(), async |place| {
         let installer = json!({"apiVersion": "v1", "kind": "ServiceAccount",

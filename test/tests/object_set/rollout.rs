@@ -156,7 +156,7 @@ fn a_phase_that_the_server_refuses_is_not_begun() {
             .until(
                 &name,
                 "Progressing=True/Retrying",
-                "phase 0 validation error: v1, Kind=ConfigMap",
+                "phase 0 (deploy) validation error: v1, Kind=ConfigMap",
             )
             .await;
         assert_eq!(place.live(&place.config_map("one")).await, None);
@@ -185,11 +185,21 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
             ("publish", vec![custom.clone()]),
         ];
         let name = place.create(&place.set(1, &phases)).await;
-        let message = format!("the cluster has no kind Foo in {}.example.com/v1", place.name);
+        let message = format!(
+            "the cluster has no kind Foo in version v1 of group {}.example.com; the rollout waits until the cluster serves what \
+             is missing: install what brings it, or set the annotation {}",
+            place.name,
+            names::user::MISSING_KINDS
+        );
         place.until(&name, "Progressing=True/Retrying", &message).await;
         assert!(place.live(&place.config_map("one")).await.is_some());
         place.annotate(&name, names::user::MISSING_KINDS, "skip").await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
+        let left_out = format!(
+            "since the cluster lacks their kinds: Foo.{}.example.com/v1 ",
+            place.name
+        );
+        place.until(&name, "Progressing=True/Succeeded", &left_out).await;
         place.apply(definition).await;
         eventually("the object comes with its kind", async || {
             place.live(&custom).await.is_some()

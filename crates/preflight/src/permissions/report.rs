@@ -44,6 +44,37 @@ impl Missing {
         }
     }
 
+    /// The same as far as it is about these verbs.
+    #[must_use]
+    pub fn limited_to(mut self, verbs: &[&str]) -> Self {
+        for rules in self.rules.values_mut() {
+            for rule in rules.iter_mut() {
+                rule.verbs.retain(|verb| verbs.contains(&verb.as_str()));
+            }
+            rules.retain(|rule| !rule.verbs.is_empty());
+        }
+        self.rules.retain(|_, rules| !rules.is_empty());
+        self
+    }
+
+    /// The same for all objects of the kinds, which takes fewer words. What lets an account gain rights stays with names.
+    #[must_use]
+    pub fn for_all_objects(mut self) -> Self {
+        for rules in self.rules.values_mut() {
+            let mut wide: Vec<PolicyRule> = Vec::new();
+            for mut rule in std::mem::take(rules) {
+                if !rule.verbs.iter().any(|verb| verb == "escalate" || verb == "bind") {
+                    rule.resource_names.clear();
+                }
+                if !wide.contains(&rule) {
+                    wide.push(rule);
+                }
+            }
+            *rules = wide;
+        }
+        self
+    }
+
     /// Whether nothing is lacking.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use kube::Client;
 use olm_api::names::field_manager;
 use olm_preflight::crd_upgrade::migration::Rewrite;
-use olm_preflight::permissions::{Missing, Right};
+use olm_preflight::permissions::Right;
 use olm_preflight::rules::Object;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn versions(gone: &[String]) -> String {
 }
 
 /// The rights that the account lacks to rewrite the objects and to clean the list.
-pub(super) async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<Missing, kube::Error> {
+pub(super) async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
     let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
     if let Object::Resource { name, .. } = &mut clean.access.object {
         *name = Some(rewrite.definition.clone());
@@ -77,7 +77,7 @@ pub(super) async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<Mi
             missing.insert(needed);
         }
     }
-    Ok(Missing::new(missing))
+    Ok(missing)
 }
 
 /// Rewrites the objects and cleans the list. Gives how many objects were written. `live` is the definition as it was

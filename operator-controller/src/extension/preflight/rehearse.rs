@@ -1,19 +1,20 @@
-//! Asks the API server about the changes of an upgrade before the installed revision is touched: a server-side dry run
-//! under the account catches what reviews of rights cannot (admission, schema, fields that never change).
+//! Asks the API server about the objects of a revision before anything is written, and on an upgrade before the installed
+//! revision is touched: a server-side dry run under the account catches what reviews of rights cannot (admission, schema,
+//! fields that never change).
 //!
-//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run, an object that builds
-//! upon others of the same bundle) says nothing; that is told and does not stand in the way.
+//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; that is
+//! told and does not stand in the way. What builds upon others of the same bundle is asked about again when these are there.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
-use olm_preflight::crd_upgrade::definition_name;
+use olm_preflight::crd_upgrade::{definition_name, within};
 use serde_json::Value;
 
-use super::{Asking, MAX_FINDINGS};
+use super::{Asking, MAX_FINDINGS, PreflightError};
 use crate::certificates::authority;
 use crate::cluster::apply::{self, Commit, Target};
-use crate::extension::changes::Changes;
 use crate::object_set::engine::{Failure, FailureKind, ObjectId, report};
 
 /// Objects beyond which no more are asked about.
@@ -25,66 +26,63 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Rehearsal {
     /// What it refuses, a line for each object.
-    pub(super) refused: Vec<String>,
+    refused: Vec<String>,
     /// Objects that it could not be asked about.
-    pub(super) unchecked: Vec<ObjectId>,
+    unchecked: Vec<ObjectId>,
 }
 
-/// Asks about the objects of a bundle that are added or changed.
-pub(super) async fn rehearse(asking: &Asking<'_>, objects: &[&Value], changes: &Changes) -> Rehearsal {
-    let brought = Brought::of(objects);
-    let touched: Vec<&Value> = objects
-        .iter()
-        .copied()
-        .filter(|object| changes.touches(object))
-        .collect();
+/// Asks about objects of a bundle that are added or changed.
+pub(super) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[&Value]) -> Rehearsal {
     let mut rehearsal = Rehearsal::default();
+    let asked = Instant::now();
     let work: Vec<_> = touched
         .iter()
         .take(MAX_OBJECTS)
-        .map(|object| one(asking, object))
+        .map(|object| one(asking, object, asked))
         .collect();
     let answers: Vec<Result<(), Failure>> = stream::iter(work).buffered(AT_ONCE).collect().await;
     for (object, answer) in touched.iter().zip(answers) {
         let Err(failure) = answer else { continue };
         let id = ObjectId::of(object);
-        match judge(object, &failure, &brought) {
+        match judge(object, &failure, brought) {
             Answer::Refused => rehearsal
                 .refused
                 .push(format!("{}: {}", id.reference(), failure.message)),
             Answer::Unchecked => rehearsal.unchecked.push(id),
+            Answer::Later => {}
         }
     }
-    rehearsal.unchecked.extend(
-        touched
-            .iter()
-            .skip(MAX_OBJECTS)
-            .map(|object| ObjectId::of(object)),
-    );
+    let beyond = touched.iter().skip(MAX_OBJECTS);
+    rehearsal
+        .unchecked
+        .extend(beyond.map(|object| ObjectId::of(object)));
     rehearsal
 }
 
 impl Rehearsal {
-    /// What is told although nothing stands in the way.
-    pub(super) fn note(&self) -> Option<String> {
-        (!self.unchecked.is_empty()).then(|| {
-            format!(
-                "not checked by a dry run, which cannot be made for them yet: {}",
-                report::short_names(&self.unchecked)
-            )
-        })
+    /// The objects that the server could not be asked about.
+    ///
+    /// # Errors
+    /// It refuses others.
+    pub(super) fn passed(self) -> Result<Vec<ObjectId>, PreflightError> {
+        if self.refused.is_empty() {
+            return Ok(self.unchecked);
+        }
+        Err(PreflightError::Refused(format!(
+            "the API server refuses objects of this revision (dry run); nothing is applied:\n{}",
+            within(&self.refused.join("\n"), MAX_FINDINGS)
+        )))
     }
+}
 
-    /// What stands in the way.
-    pub(super) fn refusal(&self) -> Option<String> {
-        let lines = self.refused.join("\n");
-        (!lines.is_empty()).then(|| {
-            format!(
-                "the API server refuses changes of this revision (dry run); nothing is applied:\n{}",
-                olm_preflight::crd_upgrade::within(&lines, MAX_FINDINGS)
-            )
-        })
-    }
+/// What is told of objects that the server could not be asked about.
+pub(super) fn note(unchecked: &[ObjectId]) -> Option<String> {
+    (!unchecked.is_empty()).then(|| {
+        format!(
+            "not checked by a dry run, which cannot be made for them yet: {}",
+            report::short_names(unchecked)
+        )
+    })
 }
 
 /// What an answer other than yes means.
@@ -94,11 +92,16 @@ enum Answer {
     Refused,
     /// Nothing is known.
     Unchecked,
+    /// Nothing is known as long as other objects of the bundle are not there.
+    Later,
 }
 
 fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
-    if apply::cannot_dry_run(failure) || brought.is_built_upon_by(object) {
+    if apply::cannot_dry_run(failure) {
         return Answer::Unchecked;
+    }
+    if brought.is_built_upon_by(object) {
+        return Answer::Later;
     }
     match failure.kind {
         // Authorities that we wrote ourselves may stand in the way until the new object is applied.
@@ -111,14 +114,17 @@ fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
     }
 }
 
-async fn one(asking: &Asking<'_>, object: &Value) -> Result<(), Failure> {
+async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), Failure> {
     let id = ObjectId::of(object);
     let unknown = || Failure {
         kind: FailureKind::UnknownKind,
         message: format!("no kind {}", id.kind),
     };
-    let found = asking.discovery.find(&id.group, &id.version, &id.kind).await;
+    let found = asking
+        .discovery
+        .find_since(&id.group, &id.version, &id.kind, asked);
     let resource = found
+        .await
         .map_err(|error| apply::classify(&error))?
         .ok_or_else(unknown)?;
     let target = Target {
@@ -135,14 +141,14 @@ async fn one(asking: &Asking<'_>, object: &Value) -> Result<(), Failure> {
 }
 
 /// What a bundle brings that others of its objects may build upon.
-struct Brought {
+pub(super) struct Brought {
     kinds: BTreeSet<(String, String)>,
     roles: BTreeSet<(String, String)>,
     namespaces: BTreeSet<String>,
 }
 
 impl Brought {
-    fn of(objects: &[&Value]) -> Self {
+    pub(super) fn of(objects: &[&Value]) -> Self {
         let text = |object: &Value, pointer: &str| {
             object
                 .pointer(pointer)
@@ -186,7 +192,7 @@ impl Brought {
 mod tests {
     use serde_json::json;
 
-    use super::Answer::{Refused, Unchecked};
+    use super::Answer::{Later, Refused, Unchecked};
     use super::*;
 
     #[test]
@@ -221,8 +227,8 @@ mod tests {
             (&map, FailureKind::MissingNamespace, "no namespace", Unchecked),
             (&map, FailureKind::UnknownKind, "no kind", Unchecked),
             (&map, FailureKind::Transient, "webhook is down", Unchecked),
-            (&pot, FailureKind::Invalid, "unknown field", Unchecked),
-            (&binding, FailureKind::Forbidden, "escalation", Unchecked),
+            (&pot, FailureKind::Invalid, "unknown field", Later),
+            (&binding, FailureKind::Forbidden, "escalation", Later),
             (&webhook, FailureKind::Invalid, "caBundle", Unchecked),
         ] {
             let failure = Failure {

@@ -1,5 +1,7 @@
 //! What the ends of runs are called in conditions.
 
+use std::fmt::{self, Write as _};
+
 use olm_api::names::{annotation, user};
 
 use super::{
@@ -11,13 +13,26 @@ pub fn not_ready(object: &NotReady) -> String {
     format!("Object {}: {}", object.id, object.messages.join(" and "))
 }
 
+/// A phase as conditions name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase<'a> {
+    /// Its index.
+    pub index: usize,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl fmt::Display for Phase<'_> {
+    /// `phase 3 (crds)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase {} ({})", self.index, self.name)
+    }
+}
+
 /// The objects of a phase that belong to somebody else.
-pub fn collisions(phase: usize, objects: &[(ObjectId, Observation)]) -> String {
+pub fn collisions(phase: Phase<'_>, objects: &[(ObjectId, Observation)]) -> String {
     let reports: Vec<String> = objects.iter().map(|(id, seen)| collision(id, seen)).collect();
-    format!(
-        "revision object collisions in phase {phase}\n{}",
-        reports.join("\n\n")
-    )
+    format!("revision object collisions in {phase}\n{}", reports.join("\n\n"))
 }
 
 fn collision(id: &ObjectId, seen: &Observation) -> String {
@@ -59,17 +74,21 @@ fn collision(id: &ObjectId, seen: &Observation) -> String {
     )
 }
 
-/// What failed in a phase, every object named.
-pub fn failures(phase: usize, failures: &[(ObjectId, Failure)]) -> String {
+/// What failed in a phase, every object named, and what the user can decide.
+pub fn failures(phase: Phase<'_>, failures: &[(ObjectId, Failure)]) -> String {
     let texts: Vec<String> = failures
         .iter()
         .map(|(id, failure)| match failure.kind {
             FailureKind::UnknownKind => {
+                let group = match id.group.as_str() {
+                    "" => "the core group".to_owned(),
+                    group => format!("group {group}"),
+                };
                 format!(
-                    "{}: the cluster has no kind {} in {}",
+                    "{}: the cluster has no kind {} in version {} of {group}",
                     id.reference(),
                     id.kind,
-                    id.api_version()
+                    id.version
                 )
             }
             FailureKind::Conflict
@@ -83,7 +102,31 @@ pub fn failures(phase: usize, failures: &[(ObjectId, Failure)]) -> String {
         .iter()
         .all(|(_, failure)| failure.kind == FailureKind::Invalid);
     let what = if invalid { "validation error" } else { "error" };
-    format!("phase {phase} {what}: {}", texts.join(", "))
+    let mut text = format!("{phase} {what}: {}", texts.join(", "));
+    let misses_kinds = failures
+        .iter()
+        .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
+    if misses_kinds {
+        let _ = write!(
+            text,
+            "; the rollout waits until the cluster serves what is missing: install what brings it, or set the annotation {} \
+             from \"wait\" (the default) to \"skip\" to go on without such objects",
+            user::MISSING_KINDS
+        );
+    }
+    text
+}
+
+/// What is left out because the cluster lacks its kind, and when it comes.
+pub fn skipped(objects: &[ObjectId]) -> Option<String> {
+    (!objects.is_empty()).then(|| {
+        format!(
+            "Left out, as the annotation {}=\"skip\" says, since the cluster lacks their kinds: {}; they follow once it has \
+             them.",
+            user::MISSING_KINDS,
+            names(objects)
+        )
+    })
 }
 
 /// The failure that decides when to try again: the one that passes soonest.
@@ -136,6 +179,11 @@ mod tests {
     use super::*;
     use crate::object_set::engine::{OwnerReference, Ownership, ProbeResult};
 
+    const CRDS: Phase<'_> = Phase {
+        index: 3,
+        name: "crds",
+    };
+
     fn id() -> ObjectId {
         ObjectId {
             group: "rbac.authorization.k8s.io".into(),
@@ -178,8 +226,8 @@ mod tests {
             },
         };
         assert_eq!(
-            collisions(3, &[(id(), seen)]),
-            "revision object collisions in phase 3\n\
+            collisions(CRDS, &[(id(), seen)]),
+            "revision object collisions in phase 3 (crds)\n\
              Object ClusterRole.rbac.authorization.k8s.io/v1 /name\nAction: \"Collision\"\nProbes:\n\
              - Progress: Failed\n  - m\n\
              Conflicting Owner: ClusterObjectSet.olm.operatorframework.io/v1 other-1 of ClusterExtension other"
@@ -199,15 +247,18 @@ mod tests {
         };
         assert_eq!(
             failures(
-                1,
+                CRDS,
                 &[failure(FailureKind::Invalid), failure(FailureKind::UnknownKind)]
             ),
-            "phase 1 error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no, rbac.authorization.k8s.io/v1, \
-             Kind=ClusterRole /name: the cluster has no kind ClusterRole in rbac.authorization.k8s.io/v1"
+            "phase 3 (crds) error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no, rbac.authorization.k8s.io/v1, \
+             Kind=ClusterRole /name: the cluster has no kind ClusterRole in version v1 of group \
+             rbac.authorization.k8s.io; the rollout waits until the cluster serves what is missing: install what brings \
+             it, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to go \
+             on without such objects"
         );
         assert_eq!(
-            failures(0, &[failure(FailureKind::Invalid)]),
-            "phase 0 validation error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no"
+            failures(CRDS, &[failure(FailureKind::Invalid)]),
+            "phase 3 (crds) validation error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no"
         );
     }
 }

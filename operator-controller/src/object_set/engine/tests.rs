@@ -526,7 +526,7 @@ fn nothing_of_a_phase_is_written_when_an_object_collides_or_is_refused() {
         panic!("{report:?}")
     };
     assert!(
-        super::report::collisions(0, &objects)
+        super::report::collisions(first().outline.phase(0), &objects)
             .contains("ClusterObjectSet.olm.operatorframework.io/v1 other-1 of ClusterExtension other")
     );
     assert_eq!(cluster.normalised(), before);

@@ -1,0 +1,166 @@
+//! From a bundle's image to what is to be written, and whether it may be. Nothing is written here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::Resource as _;
+use olm_api::ClusterExtension;
+use olm_bundle::CertificateProvider;
+use serde_json::Value;
+
+use super::changes::{self, Changes};
+use super::context::Context;
+use super::failure::{Failure, Severity};
+use super::phases::{Group, Marks, phases};
+use super::plan::{Plan, Wanted, plan};
+use super::reconcile::Asked;
+use super::resolve::{Origin, Target};
+use super::revisions::Revisions;
+use super::{events, facts, preflight, render};
+use crate::certificates::layout;
+use crate::conditions::records;
+use crate::object_set::gather;
+
+/// What a revision is made for.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'a> {
+    /// Whose it is.
+    pub(super) extension: &'a Arc<ClusterExtension>,
+    /// Those that there are.
+    pub(super) revisions: &'a Revisions,
+    /// What the extension asks for beside a bundle.
+    pub(super) asked: &'a Asked,
+    /// The bundle.
+    pub(super) target: &'a Target,
+}
+
+/// What is to be written, as far as nothing stands in the way.
+pub(super) struct Draft {
+    /// The accounts of its operator.
+    pub(super) accounts: BTreeSet<String>,
+    /// Who provides its certificates, when it needs any.
+    certificates: Option<CertificateProvider>,
+    /// Its objects.
+    groups: Vec<Group>,
+    /// What is to be done.
+    pub(super) plan: Plan,
+}
+
+/// From a bundle's image, who provides certificates, and the name of the OperatorCondition that the operator is told, to
+/// what is to be written.
+pub(super) async fn draft(
+    context: &Context,
+    work: Work<'_>,
+    image: &Arc<olm_image::Bundle>,
+    wishes: (CertificateProvider, Option<String>),
+) -> Result<Draft, Failure> {
+    let Work {
+        extension,
+        revisions,
+        asked,
+        target,
+    } = work;
+    let (certificates, condition) = wishes.clone();
+    let prepared = render::render(context.gates, wishes, Arc::clone(extension), Arc::clone(image))
+        .await
+        .map_err(|error| patient(error.into(), target))?;
+    let platform = facts::platform(&prepared.bundle).map(Arc::new);
+    context.memorise(extension.name(), |memory| memory.platform = platform);
+    if target.origin == Origin::Catalog {
+        facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
+    }
+    let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
+    let properties = prepared.bundle.recorded_properties(&target.declared);
+    let objects = prepared.rendered.into_objects();
+    let accounts = records::accounts(&objects);
+    let groups = phases(
+        objects,
+        Marks {
+            extension: extension.name(),
+            package: &target.bundle.package,
+            version: &target.bundle.metadata.version,
+        },
+    )?;
+    let wanted = Wanted {
+        extension,
+        account: Some(&asked.account),
+        bundle: &target.bundle,
+        properties: properties.as_deref(),
+        certificates,
+        operator_condition: condition.as_deref(),
+        groups: &groups,
+        adopt: asked.wishes.adopt,
+        system_namespace: &context.system_namespace,
+    };
+    let plan = plan(&wanted, revisions, &context.others(extension))?;
+    Ok(Draft {
+        accounts,
+        certificates,
+        groups,
+        plan,
+    })
+}
+
+/// What is wrong with a bundle that is named by tag may be mended under the same tag, without any event.
+pub(super) fn patient(mut failure: Failure, target: &Target) -> Failure {
+    if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
+        failure.severity = Severity::Waiting;
+    }
+    failure
+}
+
+/// What is to be told of a revision before it is made.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What stands not in the way, but should be known.
+    pub(super) warnings: Option<String>,
+    /// What it changes of what is installed.
+    pub(super) difference: Option<String>,
+}
+
+/// Finds out whether a revision may be made, and tells what it changes.
+pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) -> Result<Told, Failure> {
+    let Work {
+        extension,
+        revisions,
+        asked,
+        target,
+    } = work;
+    let objects: Vec<_> = draft.groups.iter().flat_map(|group| &group.objects).collect();
+    let secrets = layout::secrets(draft.certificates, objects.iter().copied());
+    let changes = upgrade(context, revisions, &objects).await;
+    let request = preflight::Request {
+        extension,
+        account: &asked.account,
+        wishes: &asked.wishes,
+        objects: &objects,
+        secrets: &secrets,
+        changes: changes.as_ref(),
+    };
+    let warnings = preflight::check(context, request).await?;
+    let version = &target.bundle.metadata.version;
+    let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
+    let upgrading = difference
+        .iter()
+        .map(|text| events::said(events::UPGRADING, text));
+    let warned = warnings.iter().map(|text| events::said(events::WARNED, text));
+    let said = upgrading.chain(warned).collect();
+    context.events.publish(extension.object_ref(&()), said);
+    Ok(Told { warnings, difference })
+}
+
+/// How the objects differ from those of the installed revision; nothing when none is installed or it cannot be read.
+async fn upgrade(context: &Context, revisions: &Revisions, objects: &[&Value]) -> Option<Changes> {
+    let installed = revisions.installed()?;
+    match gather::objects(installed, &context.system_namespace, &context.client).await {
+        Ok(before) => Some(changes::changes(&before, objects.iter().copied())),
+        Err(error) => {
+            tracing::warn!(
+                revision = installed.name(),
+                error = &error as &dyn std::error::Error,
+                "cannot tell what an upgrade changes"
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What cannot be checked or applied, and rights that are lost: told with what mends it.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::DeleteParams;
+use olm_api::conditions::{self, reason};
+use olm_api::names::user;
+use olm_test::extensions::{SOON, await_progressing, await_version, extensions, is_settled};
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+use super::{annotate, await_event, file};
+
+/// An object of a kind that the cluster lacks.
+pub(crate) fn monitor() -> Value {
+    json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "mug"},
+        "spec": {"endpoints": [], "selector": {}},
+    })
+}
+
+pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &World) -> Result<()> {
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, "mug", "1.0.0")?])?;
+    // A first installation is rehearsed, too.
+    let unchecked = "not checked by a dry run, which cannot be made for them yet: ServiceMonitor mug/mug";
+    await_event(world, "mug", "Warned", unchecked).await?;
+    let lacks = "the cluster has no kind ServiceMonitor in version v1 of group monitoring.coreos.com;";
+    let message = await_progressing(world, "mug", reason::RETRYING, lacks).await?;
+    ensure!(
+        message.contains("(publish) error: ") && message.contains(user::MISSING_KINDS),
+        "{message}"
+    );
+    annotate(world, "mug", user::MISSING_KINDS, Some("skip")).await?;
+    await_version(world, "mug", "1.0.0").await?;
+    let left_out = "since the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 mug/mug";
+    await_progressing(world, "mug", reason::SUCCEEDED, left_out).await?;
+
+    // Rights go while it is installed: drift is not repaired until they are back.
+    world.kubectl(&["delete", "clusterrolebinding", "mug-installer"])?;
+    until_powerless(world).await?;
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "mug");
+    deployments
+        .delete("mug-operator", &DeleteParams::default())
+        .await?;
+    let given = given_until(world, "nothing is applied", async || {
+        let present = deployments.get_opt("mug-operator").await?;
+        let is_there = present.is_some_and(|found| found.metadata.deletion_timestamp.is_none());
+        Ok(is_there && is_settled(&extensions(world).get("mug").await?))
+    })
+    .await?;
+
+    // And while it is being removed.
+    for path in given {
+        world.kubectl(&["delete", "--ignore-not-found", "-f", &path])?;
+    }
+    until_powerless(world).await?;
+    extensions(world).delete("mug", &DeleteParams::default()).await?;
+    await_progressing(world, "mug", reason::RETRYING, "object(s) may be left: ").await?;
+    let extension = extensions(world).get("mug").await?;
+    ensure!(
+        !conditions::is_true(extension.conditions(), conditions::AVAILABLE),
+        "nobody knows whether what is being removed is available"
+    );
+    given_until(world, "nothing more is removed", async || {
+        Ok(extensions(world).get_opt("mug").await?.is_none())
+    })
+    .await
+    .map(drop)
+}
+
+/// Waits until the API server knows that the account has no rights any more.
+async fn until_powerless(world: &World) -> Result<()> {
+    let account = "--as=system:serviceaccount:mug:mug-installer";
+    world
+        .eventually("the rights are gone", SOON, async || {
+            let may = ["create", "delete"].map(|verb| {
+                let asked = world.kubectl(&["auth", "can-i", verb, "deployments", "-n", "mug", account]);
+                asked.is_ok()
+            });
+            Ok((may == [false, false]).then_some(()))
+        })
+        .await
+}
+
+/// Applies the roles that the condition tells until all is well. Gives the files.
+async fn given_until(
+    world: &World,
+    consequence: &str,
+    is_well: impl AsyncFn() -> Result<bool>,
+) -> Result<Vec<String>> {
+    let mut given: Vec<(String, String)> = Vec::new();
+    let told = format!("{consequence}. To give these rights to the account, apply:\n");
+    let deadline = tokio::time::Instant::now() + 2 * SOON;
+    loop {
+        if is_well().await? {
+            ensure!(!given.is_empty(), "no roles were told");
+            return Ok(given.into_iter().map(|(path, _)| path).collect());
+        }
+        let extension = extensions(world).get_opt("mug").await?;
+        let message = extension
+            .as_ref()
+            .and_then(|found| conditions::find(found.conditions(), conditions::PROGRESSING))
+            .map(|found| found.message.clone())
+            .unwrap_or_default();
+        if let Some((_, roles)) = message.split_once(&told)
+            && given.iter().all(|(_, known)| known != roles)
+        {
+            let path = world.folder().join(format!("mug-roles-{}.yaml", given.len()));
+            std::fs::write(&path, roles)?;
+            let path = path.display().to_string();
+            world.kubectl(&["apply", "--server-side", "-f", &path])?;
+            given.push((path, roles.to_owned()));
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "still {message:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
