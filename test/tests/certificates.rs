@@ -353,8 +353,16 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
     await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
     let read =
         |path: &str| -> Result<Value> { Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?) };
-    let hook = read(&configuration)?;
-    assert_eq!(asks(&hook, "service.beta.openshift.io/inject-cabundle"), "true");
+    // The status may speak of the revision before for a moment yet.
+    world
+        .eventually("the service CA is asked for its bundle", SOON, async || {
+            let asked = asks(
+                &read(&configuration)?,
+                "service.beta.openshift.io/inject-cabundle",
+            );
+            Ok((asked == "true").then_some(()))
+        })
+        .await?;
     let service = read("/api/v1/namespaces/greeter/services/greeter-operator-service")?;
     let key = "service.beta.openshift.io/serving-cert-secret-name";
     assert_eq!(asks(&service, key), SECRET);
