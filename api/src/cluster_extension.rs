@@ -1,8 +1,10 @@
 //! ClusterExtension: one package of a catalog, installed and kept at the version its owner asked for.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::names;
 
 crate::kind::kind! {
     /// One package of a catalog, installed into a namespace under a service account (requirements 1.01 to 1.08).
@@ -158,6 +160,15 @@ pub struct ClusterExtensionStatus {
     pub active_revisions: Vec<RevisionStatus>,
 }
 
+/// The UID of the ClusterExtension that controls an object, such as its revision. A reference that has the UID but another
+/// kind or group is none: the shipped admission policy keeps others only from making references to ClusterExtensions.
+pub fn controlling_extension(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    (owner.kind == names::CLUSTER_EXTENSION && group == Some(names::GROUP)).then_some(owner.uid.as_str())
+}
+
 /// The installed bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -188,4 +199,47 @@ pub struct RevisionStatus {
     /// Its conditions `Available` and `Progressing`, while it rolls out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+
+    #[test]
+    fn only_a_cluster_extension_that_controls_counts() {
+        let check = |api_version: &str, kind: &str, controller: Option<bool>, expected: Option<&str>| {
+            let owner = OwnerReference {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                controller,
+                uid: "u".to_owned(),
+                ..OwnerReference::default()
+            };
+            let metadata = ObjectMeta {
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            };
+            assert_eq!(
+                controlling_extension(&metadata),
+                expected,
+                "{api_version} {kind} {controller:?}"
+            );
+        };
+        check(names::API_VERSION, "ClusterExtension", Some(true), Some("u"));
+        check(
+            "olm.operatorframework.io/v2",
+            "ClusterExtension",
+            Some(true),
+            Some("u"),
+        );
+        check(names::API_VERSION, "ClusterExtension", None, None);
+        check(names::API_VERSION, "ClusterExtension", Some(false), None);
+        check(names::API_VERSION, "Foo", Some(true), None);
+        check("x.io/v1", "ClusterExtension", Some(true), None);
+        check("olm.operatorframework.io", "ClusterExtension", Some(true), None);
+        check("", "", Some(true), None);
+        assert_eq!(controlling_extension(&ObjectMeta::default()), None);
+    }
 }

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::{Client, ResourceExt as _};
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
@@ -141,10 +142,7 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
         .context("cannot list the revisions")?
         .items;
     let uid = extension.metadata.uid.as_deref();
-    listed.retain(|set| {
-        let mut owners = set.owner_references().iter();
-        owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == uid)
-    });
+    listed.retain(|set| uid.is_some() && controlling_extension(&set.metadata) == uid);
     Ok(listed)
 }
 

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet, ObjectMeta};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_platform::events::Events;
 use olm_resolve::Platform;
 
@@ -109,7 +110,7 @@ impl Context {
         let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
             return Revisions::default();
         };
-        let ours = |set: &Arc<ClusterObjectSet>| controller(&set.metadata) == Some(uid.as_str());
+        let ours = |set: &Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid.as_str());
         Revisions::new(self.sets.state().into_iter().filter(ours).collect())
     }
 
@@ -118,14 +119,14 @@ impl Context {
         let uid = extension.metadata.uid.as_deref();
         let mut others = Others::default();
         for set in self.sets.state() {
-            let controller = controller(&set.metadata);
-            if controller.is_some() && controller == uid {
+            let extension_of = controlling_extension(&set.metadata);
+            if extension_of.is_some() && extension_of == uid {
                 continue;
             }
             if set.name().starts_with(extension.name()) {
                 others.names.insert(set.name().to_owned());
             }
-            if controller.is_none() && set.label(label::OWNER_NAME) == Some(extension.name()) {
+            if extension_of.is_none() && set.label(label::OWNER_NAME) == Some(extension.name()) {
                 others.highest = others.highest.max(set.spec.revision);
             }
         }
@@ -167,12 +168,4 @@ impl Context {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(name);
     }
-}
-
-/// The UID of the object that controls another.
-pub fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    owners
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.as_str())
 }

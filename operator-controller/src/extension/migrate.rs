@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::conditions::{self, Report, SUCCEEDED, Status, reason, set_condition};
 use olm_api::names::{label, release as names};
@@ -18,7 +18,7 @@ use super::context::Context;
 use super::failure::{Severity, StageError};
 use super::phases::{Marks, PhasesError, phases};
 use super::plan::{Plan, PlanError, Wanted, plan};
-use super::release::{self, Entry, Release, ReleaseError};
+use super::release::{self, Entry, Heir, Release, ReleaseError};
 use super::revisions::Revisions;
 use super::write::{self, WriteError};
 use crate::cluster::identity::is_name;
@@ -44,6 +44,15 @@ pub enum MigrateError {
         #[source]
         source: kube::Error,
     },
+    /// A Secret could not be removed.
+    #[error("cannot remove the release in Secret {name:?}, whose objects belong to a revision by now")]
+    Remove {
+        /// The Secret.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
     /// A release does not hold what it should.
     #[error(
         "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to have the bundle installed anew over the objects that are there"
@@ -55,6 +64,9 @@ pub enum MigrateError {
         #[source]
         source: ReleaseError,
     },
+    /// The program ends.
+    #[error("migrating storage: reading the release was cut off; it is tried again")]
+    CutOff,
     /// Its objects make no phases.
     #[error("migrating storage")]
     Phases(#[from] PhasesError),
@@ -78,7 +90,12 @@ pub enum MigrateError {
 impl StageError for MigrateError {
     fn severity(&self) -> Severity {
         match self {
-            Self::List(_) | Self::Read { .. } | Self::Write(_) | Self::Status { .. } => Severity::Transient,
+            Self::List(_)
+            | Self::Read { .. }
+            | Self::Remove { .. }
+            | Self::CutOff
+            | Self::Write(_)
+            | Self::Status { .. } => Severity::Transient,
             Self::Release { source, .. } => source.severity(),
             Self::Phases(error) => error.severity(),
             Self::Plan(error) => error.severity(),
@@ -100,15 +117,10 @@ pub async fn migrate(
     revisions: Revisions,
 ) -> Result<Revisions, MigrateError> {
     if revisions.all().is_empty() {
-        let entries = entries(context, extension).await?;
-        let uid = extension.metadata.uid.as_deref().unwrap_or_default();
-        let newest = entries
-            .get(extension.name())
-            .and_then(|entries| release::newest(entries, uid));
-        let Some(entry) = newest else {
+        let Some(entry) = newest(context, extension).await? else {
             return Ok(revisions);
         };
-        let made = revise(context, extension, entry).await?;
+        let made = revise(context, extension, &entry).await?;
         tracing::info!(
             extension = extension.name(),
             revision = made.name(),
@@ -132,6 +144,43 @@ pub async fn migrate(
         });
     }
     Ok(Revisions::new(all))
+}
+
+/// The release that an extension is to go on from, when it has no revision yet.
+pub async fn newest(context: &Context, extension: &ClusterExtension) -> Result<Option<Entry>, MigrateError> {
+    Ok(ours(context, extension).await?.into_iter().max())
+}
+
+async fn ours(context: &Context, extension: &ClusterExtension) -> Result<Vec<Entry>, MigrateError> {
+    let entries = entries(context, extension).await?;
+    let heir = Heir {
+        uid: extension.metadata.uid.as_deref().unwrap_or_default(),
+        made: extension.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        follows: context.others(extension).highest > 0,
+    };
+    let entries = entries.get(extension.name()).map_or(&[][..], Vec::as_slice);
+    Ok(release::ours(entries, heir).cloned().collect())
+}
+
+/// Removes the releases of an extension that revisions have taken the place of. They would be collected with it; but who
+/// finds one beside an extension without revisions takes it for what is installed.
+pub async fn forget(context: &Context, extension: &ClusterExtension) -> Result<(), MigrateError> {
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    for entry in ours(context, extension).await? {
+        // What was listed is out of date with that.
+        *context.releases.0.lock().await = None;
+        match secrets.delete(&entry.secret, &DeleteParams::background()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(source) => {
+                return Err(MigrateError::Remove {
+                    name: entry.secret,
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The releases that are deployed. New extensions, which come many at a time, ask in vain: what was listed just now will
@@ -244,7 +293,11 @@ async fn read(
         let part = secret(context, name).await?;
         parts.push(part.and_then(|part| release::chunk(&part)).map_err(unreadable)?);
     }
-    release::decode(extension.name(), &parts).map_err(unreadable)
+    let name = extension.name().to_owned();
+    tokio::task::spawn_blocking(move || release::decode(&name, &parts))
+        .await
+        .map_err(|_| MigrateError::CutOff)?
+        .map_err(unreadable)
 }
 
 async fn secret(context: &Context, name: &str) -> Result<Result<Secret, ReleaseError>, MigrateError> {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
-use super::context::controller;
 use super::failure::{Severity, StageError};
 use super::pack::{PackError, Parcel, pack};
 use super::phases::{Group, probes};
@@ -167,11 +167,15 @@ fn superfluous(revisions: &Revisions) -> Vec<Arc<ClusterObjectSet>> {
 
 /// Whether what never changes in a revision is as wanted.
 fn holds_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
+    has_the_content(latest, wanted)
+        && latest.annotation(annotation::SERVICE_ACCOUNT) == wanted.annotation(annotation::SERVICE_ACCOUNT)
+}
+
+fn has_the_content(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     !latest.is_deleting()
         && latest.spec.lifecycle_state == LifecycleState::Active
         && latest.spec.phases == wanted.spec.phases
         && protects_the_same(latest, wanted)
-        && latest.annotation(annotation::SERVICE_ACCOUNT) == wanted.annotation(annotation::SERVICE_ACCOUNT)
 }
 
 /// Whether a revision takes over what is wanted. One that was made from a release of the Helm runtime may take more, to
@@ -182,12 +186,16 @@ fn protects_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bo
         || (migrated && wanted.spec.collision_protection == CollisionProtection::Prevent)
 }
 
-/// Whether a revision found under the name of a new one is that revision, made by a run that did not see the end of it.
+/// Whether a revision found under the name of a new one is that revision, made by a run that did not see the end of it. One
+/// made from a release of the Helm runtime is made without an account and given one by then.
 pub fn is_made(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
-    let owner = |set: &ClusterObjectSet| controller(&set.metadata).map(str::to_owned);
-    owner(found) == owner(wanted)
+    controlling_extension(&found.metadata) == controlling_extension(&wanted.metadata)
         && found.spec.revision == wanted.spec.revision
-        && holds_the_same(found, wanted)
+        && if wanted.label(label::MIGRATED_FROM_HELM).is_some() {
+            has_the_content(found, wanted)
+        } else {
+            holds_the_same(found, wanted)
+        }
 }
 
 /// A merge patch that makes a revision say what is wanted, if it is still the one that was seen.
@@ -537,6 +545,14 @@ mod tests {
         let mut case = Case::new();
         let first = case.create(&[]);
         assert!(is_made(&first, &first));
+        let mut named = first.clone();
+        let annotations = named.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/later".to_owned());
+        assert!(!is_made(&named, &first));
+        let mut migrated = first.clone();
+        let labels = migrated.metadata.labels.get_or_insert_default();
+        labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
+        assert!(is_made(&named, &migrated));
         let mut foreign = first.clone();
         foreign.metadata.owner_references = None;
         assert!(!is_made(&foreign, &first));

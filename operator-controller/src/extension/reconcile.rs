@@ -73,11 +73,8 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
             // What is installed is not known anew; what was said of it stays.
             let message = bounded_message(&chain(&error));
             let written = uninstall::tell(&context, &extension, error.reason(), &message).await;
-            let (written, outcome) = match written {
-                Ok(outcome) => (Ok(()), outcome),
-                Err(error) => (Err(error), Outcome::Failed),
-            };
-            return told("write the status", &name, written, outcome);
+            let outcome = again(&context, &name, Some(error.severity()), false);
+            return told("write the status", &name, written.map(drop), outcome);
         }
     };
     let work = install(&context, &extension, &revisions).await;
@@ -102,7 +99,11 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     if let Some(doubts) = &doubts {
         tell(&mut next, doubts, |_| true);
     }
-    let outcome = match again(&context, &name, &work) {
+    let severity = match &work.progress {
+        Progress::Applied { .. } => None,
+        Progress::Failed(failure) => Some(failure.severity),
+    };
+    let outcome = match again(&context, &name, severity, work.held.is_some()) {
         // Somebody else may bring what is missing without anybody telling.
         Outcome::Done | Outcome::Refused if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
@@ -427,12 +428,8 @@ fn claim(
 }
 
 /// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.
-fn again(context: &Context, name: &str, work: &Ended) -> Outcome {
-    let severity = match &work.progress {
-        Progress::Applied { .. } => None,
-        Progress::Failed(failure) => Some(failure.severity),
-    };
-    let awaits_others = work.held.is_some() || severity == Some(Severity::Waiting);
+fn again(context: &Context, name: &str, severity: Option<Severity>, held: bool) -> Outcome {
+    let awaits_others = held || severity == Some(Severity::Waiting);
     let mut waits = 0;
     context.memorise(name, |memory| {
         memory.waits = if severity == Some(Severity::Waiting) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 
 use flate2::read::GzDecoder;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use olm_api::ObjectMeta;
 use olm_api::cluster_extension::BundleMetadata;
@@ -82,6 +83,8 @@ pub struct Entry {
     pub secret: String,
     /// The UIDs of the Secret's owners.
     pub owners: Vec<String>,
+    /// When the Secret was made.
+    pub made: Option<Timestamp>,
 }
 
 /// The ClusterExtension's name and the release that a Secret begins; nothing when that is not deployed.
@@ -95,15 +98,33 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
         number: label(release::VERSION)?.parse().ok()?,
         secret: secret.name.clone()?,
         owners: owners.map(|owner| owner.uid.clone()).collect(),
+        made: secret.creation_timestamp.as_ref().map(|time| time.0),
     };
     Some((label(release::NAME)?.clone(), entry))
 }
 
-/// The newest release of the extension with that UID. One whose Secret has an owner, but another, was left by an earlier
-/// extension of that name.
-pub fn newest<'a>(entries: &'a [Entry], uid: &str) -> Option<&'a Entry> {
-    let ours = |entry: &&Entry| entry.owners.is_empty() || entry.owners.iter().any(|owner| owner == uid);
-    entries.iter().filter(ours).max()
+/// Which extension a release is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Heir<'a> {
+    /// Its UID.
+    pub uid: &'a str,
+    /// When it was made.
+    pub made: Option<Timestamp>,
+    /// Whether there are revisions that an earlier extension of its name left behind.
+    pub follows: bool,
+}
+
+/// The releases of that extension. One whose Secret has another owner was left by an earlier extension of that name,
+/// and so was one without owners (an extension that is deleted without what it owns leaves it so) that is older, or beside
+/// which there are revisions: what it holds may long have been replaced.
+pub fn ours<'a>(entries: &'a [Entry], heir: Heir<'_>) -> impl Iterator<Item = &'a Entry> {
+    entries.iter().filter(move |entry| {
+        if entry.owners.is_empty() {
+            !heir.follows && entry.made >= heir.made
+        } else {
+            entry.owners.iter().any(|owner| owner == heir.uid)
+        }
+    })
 }
 
 /// The first part of a release and the names of the Secrets with the others.
@@ -383,6 +404,7 @@ mod tests {
     fn the_newest_deployed_release_of_the_very_extension_counts() {
         let secret = |number: &str, status: &str, owner: Option<&str>| ObjectMeta {
             name: Some(format!("sh.helm.release.v1.ext.v{number}")),
+            creation_timestamp: Some(olm_api::Time(Timestamp::UNIX_EPOCH)),
             labels: Some(
                 [("name", "ext"), ("status", status), ("version", number)]
                     .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -398,7 +420,28 @@ mod tests {
         };
         let check = |secrets: &[ObjectMeta], expected: Option<u64>| {
             let entries: Vec<Entry> = secrets.iter().filter_map(entry).map(|(_, entry)| entry).collect();
-            assert_eq!(newest(&entries, "us").map(|entry| entry.number), expected);
+            let heir = Heir {
+                uid: "us",
+                made: Some(Timestamp::UNIX_EPOCH),
+                follows: false,
+            };
+            let newest = |heir| ours(&entries, heir).map(|entry| entry.number).max();
+            assert_eq!(newest(heir), expected);
+            // What an earlier extension of the name left behind is not taken for what is installed.
+            let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1);
+            for heir in [
+                Heir {
+                    made: Some(later),
+                    ..heir
+                },
+                Heir {
+                    follows: true,
+                    ..heir
+                },
+            ] {
+                let owned = entries.iter().any(|entry| entry.owners == ["us"]);
+                assert_eq!(newest(heir), expected.filter(|_| owned));
+            }
         };
         let us = Some("us");
         check(&[], None);

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
-use olm_api::cluster_extension::ClusterExtensionStatus;
+use olm_api::cluster_extension::{ClusterExtensionStatus, controlling_extension};
 use olm_api::conditions::{
     self, AVAILABLE, PROGRESSING, Report, Status, bounded_message, reason, set_condition,
 };
@@ -16,12 +16,12 @@ use olm_api::{ClusterExtension, ClusterObjectSet, Condition};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
-use super::context::{Context, controller};
+use super::context::Context;
 use super::failure::StageError as _;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
 use super::status::mirror;
-use super::{account, events, facts, finalizers, losses, write};
+use super::{account, events, facts, finalizers, losses, migrate, write};
 use crate::conditions::records;
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
@@ -67,21 +67,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
     let left = context.revisions(extension.name());
     if left.all().is_empty() {
-        // What the watch says may be old; the last step looks at the live list.
-        let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
-        let uid = extension.metadata.uid.as_deref();
-        let ours =
-            |set: &PartialObjectMeta<ClusterObjectSet>| uid.is_some() && controller(&set.metadata) == uid;
-        if sets.list_metadata(&labelled).await?.items.iter().any(ours) {
-            return Ok(Outcome::After(Duration::from_secs(1)));
-        }
-        remove_secrets(context, extension.name()).await?;
-        records::remove(&context.client, extension).await?;
-        finalizers::write(&context.client, extension, &rest).await?;
-        let told = vec![events::said(events::UNINSTALLED, "Removed all revisions")];
-        context.events.publish(extension.object_ref(&()), told);
-        context.forget(extension.name());
-        return Ok(Outcome::Done);
+        return finish(context, extension, &sets, &rest).await;
     }
     let policy = match Policy::read(|key| extension.annotation(key)) {
         Ok(policy) => policy,
@@ -113,9 +99,16 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             "cannot name the account"
         );
     }
-    if policy.uninstall == Uninstall::Orphan && entangled(&left) {
+    if policy.uninstall != Uninstall::Delete && entangled(&left) {
         let why = entanglement(extension);
         return tell_of(context, extension, &left, (reason::BLOCKED, &why)).await;
+    }
+    if policy.uninstall != Uninstall::Delete
+        && left.all().iter().any(|set| !set.is_deleting())
+        && let Err(error) = migrate::forget(context, extension).await
+    {
+        let why = bounded_message(&chain(&error));
+        return tell_of(context, extension, &left, (reason::RETRYING, &why)).await;
     }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
@@ -140,6 +133,34 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     more.extend(losses.filter(|text| !text.is_empty()));
     let message = waiting(&left, &told, more);
     tell_of(context, extension, &left, (reason::RETRYING, &message)).await
+}
+
+/// Lets an extension go that has no revisions any more.
+async fn finish(
+    context: &Context,
+    extension: &ClusterExtension,
+    sets: &Api<ClusterObjectSet>,
+    rest: &[String],
+) -> Result<Outcome, kube::Error> {
+    // What the watch says may be old; the last step looks at the live list.
+    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    let uid = extension.metadata.uid.as_deref();
+    let ours = |set: &PartialObjectMeta<ClusterObjectSet>| {
+        uid.is_some() && controlling_extension(&set.metadata) == uid
+    };
+    if sets.list_metadata(&labelled).await?.items.iter().any(ours) {
+        return Ok(Outcome::After(Duration::from_secs(1)));
+    }
+    if let Some(why) = unrevised(context, extension).await {
+        return tell(context, extension, reason::BLOCKED, &why).await;
+    }
+    remove_secrets(context, extension.name()).await?;
+    records::remove(&context.client, extension).await?;
+    finalizers::write(&context.client, extension, rest).await?;
+    let told = vec![events::said(events::UNINSTALLED, "Removed all revisions")];
+    context.events.publish(extension.object_ref(&()), told);
+    context.forget(extension.name());
+    Ok(Outcome::Done)
 }
 
 /// Tells what the deletion will take away, before it does. The change of the status brings the next run.
@@ -172,11 +193,26 @@ fn entangled(left: &Revisions) -> bool {
     migrated.any(|set| conditions::find(set.conditions(), AVAILABLE).is_none())
 }
 
+/// What keeps an extension without revisions: a release that was never made one, whose objects are not to be deleted.
+async fn unrevised(context: &Context, extension: &ClusterExtension) -> Option<String> {
+    let policy = Policy::read(|key| extension.annotation(key));
+    if matches!(&policy, Ok(policy) if policy.uninstall == Uninstall::Delete) {
+        return None;
+    }
+    match migrate::newest(context, extension).await {
+        Ok(None) => None,
+        Ok(Some(_)) => Some(policy.map_or_else(|error| error.to_string(), |_| entanglement(extension))),
+        Err(error) => Some(bounded_message(&chain(&error))),
+    }
+}
+
 fn entanglement(extension: &ClusterExtension) -> String {
     format!(
         "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
-         it: name an account in spec.serviceAccount that may take them over, or leave them behind with `kubectl delete \
-         clusterextension {} --cascade=orphan`",
+         it, whatever the annotation {} says: let the account in spec.serviceAccount take them over before the deletion, leave \
+         all of them behind with `kubectl delete clusterextension {} --cascade=orphan`, or take the annotation away to have all \
+         of them deleted",
+        user::UNINSTALL,
         extension.name()
     )
 }

@@ -229,8 +229,8 @@ pub async fn inherit(
     }
 }
 
-/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on. Gives the
-/// revisions as they are then; nothing when there were none such.
+/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on, as they were
+/// seen. Gives the revisions as they are then; nothing when there were none such.
 pub async fn name_account(
     client: &Client,
     account: &AccountName,
@@ -252,11 +252,14 @@ pub async fn name_account(
         }
         let patch = json!({"metadata": {
             "uid": set.metadata.uid,
+            "resourceVersion": set.metadata.resource_version,
             "annotations": {annotation::SERVICE_ACCOUNT: account.to_string()},
         }});
         match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
             Ok(named) => all.push(Arc::new(named)),
             Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // Its change is on its way here, and brings the next run.
+            Err(kube::Error::Api(status)) if status.code == 409 => all.push(Arc::clone(set)),
             Err(source) => {
                 return Err(WriteError::Patch {
                     name: set.name().to_owned(),

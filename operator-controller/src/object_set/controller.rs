@@ -21,7 +21,7 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use olm_api::{ClusterObjectSet, names};
+use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
 use olm_platform::{
     metrics::Metrics,
     queue::{Outcome, Queue, on_its_own},
@@ -287,7 +287,7 @@ impl Context {
     }
 }
 
-/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same object
+/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same extension
 /// must control both, or they work as the same account, which only those may say who may act as it: one that was
 /// orphaned, and sets that were made by hand.
 fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
@@ -295,20 +295,16 @@ fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
         set.annotation(names::annotation::SERVICE_ACCOUNT)
             .map(str::to_owned)
     };
-    match (controller_uid(set), controller_uid(other)) {
+    match (extension_uid(set), extension_uid(other)) {
         (Some(_), None) => account(set).is_some() && account(set) == account(other),
         (None, None) => account(set) == account(other),
         (ours, theirs) => ours == theirs,
     }
 }
 
-/// The UID of whatever controls a set.
-pub(super) fn controller_uid(set: &ClusterObjectSet) -> Option<&str> {
-    let owners = set.metadata.owner_references.as_deref().unwrap_or_default();
-    owners
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.as_str())
+/// The UID of the extension that a set is a revision of.
+pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
+    controlling_extension(&set.metadata)
 }
 
 /// Differs when anything but the status differs.
@@ -321,7 +317,7 @@ fn mark(set: &ClusterObjectSet) -> u64 {
     metadata.annotations.hash(&mut hasher);
     metadata.finalizers.hash(&mut hasher);
     set.is_deleting().hash(&mut hasher);
-    controller_uid(set).hash(&mut hasher);
+    extension_uid(set).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -357,11 +353,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn revisions_belong_together_when_one_object_controls_both_or_they_work_as_the_same_account() {
+    fn revisions_belong_together_when_one_extension_controls_both_or_they_work_as_the_same_account() {
         let set = |controller: Option<&str>, account: Option<&str>| {
             let mut set = ClusterObjectSet::default();
             set.metadata.owner_references = controller.map(|uid| {
+                let kind = if uid == "foreign" {
+                    "Foo"
+                } else {
+                    names::CLUSTER_EXTENSION
+                };
                 vec![OwnerReference {
+                    api_version: names::API_VERSION.to_owned(),
+                    kind: kind.to_owned(),
                     uid: uid.to_owned(),
                     controller: Some(true),
                     ..OwnerReference::default()
@@ -378,6 +381,12 @@ mod tests {
             ((Some("a"), Some("n/x")), (None, Some("n/y")), false),
             ((Some("a"), None), (None, None), false),
             ((None, Some("n/x")), (Some("a"), Some("n/x")), false),
+            (
+                (Some("foreign"), Some("n/x")),
+                (Some("foreign"), Some("n/y")),
+                false,
+            ),
+            ((Some("foreign"), Some("n/x")), (Some("a"), Some("n/x")), false),
             ((None, Some("n/x")), (None, Some("n/x")), true),
             ((None, Some("n/x")), (None, Some("n/y")), false),
             ((None, None), (None, None), true),

@@ -16,7 +16,7 @@ use olm_api::{
 use super::{
     acting::identify,
     content::{self, Content, ContentError},
-    controller::{Context, controller_uid},
+    controller::{Context, extension_uid},
     engine::{
         FailureKind, Outline, Owner, Sibling, probe, report,
         rollout::{Mode, Report, RolloutEnd, Settings},
@@ -360,7 +360,7 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
         uid: set.metadata.uid.clone().unwrap_or_default(),
         revision: set.spec.revision,
         owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
-        extension: controller_uid(set).unwrap_or_default().to_owned(),
+        extension: extension_uid(set).unwrap_or_default().to_owned(),
     };
     let siblings = context.siblings(set);
     let siblings = siblings.iter().map(|sibling| Sibling {

@@ -12,7 +12,7 @@ use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
 
 use super::{
     acting::{Actor, identify_for_removal},
-    controller::{Context, controller_uid},
+    controller::{Context, extension_uid},
     engine::{FailureKind, ObjectId, Outline, Place, report, teardown::TeardownEnd},
     executor::Executor,
     memory::Memory,
@@ -309,7 +309,7 @@ async fn exists(context: &Context, namespace: &str) -> bool {
 /// Says what may be left when a set cannot be taken down, and what the user can do; of a set that something controls,
 /// that is said there.
 fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> Conclusion {
-    let or = if controller_uid(set).is_some() {
+    let or = if extension_uid(set).is_some() {
         String::new()
     } else {
         let annotation = names::user::UNINSTALL;

@@ -417,25 +417,11 @@ async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Re
     let world = &*world;
     let stranded = what_no_account_has_taken_over_is_left_behind(world, &config).await;
 
-    // What cannot be read is told, and nothing is said to be gone.
-    let blocked = conditions::reason::BLOCKED;
-    await_progressing(
-        world,
-        "broken",
-        blocked,
-        "restore the Secrets of the release, or delete them",
-    )
-    .await?;
-    still_installed(world, "broken").await?;
-    extensions(world)
-        .delete("broken", &DeleteParams::default())
-        .await?;
-    await_gone(world, "broken").await?;
-
+    what_cannot_be_read_is_told_and_not_taken_along(world).await?;
     stranded.context("leaving behind what no account has taken over")?;
 
     // Without an account all stays as it is.
-    await_progressing(world, NAME, blocked, "no service account").await?;
+    await_progressing(world, NAME, conditions::reason::BLOCKED, "no service account").await?;
     still_installed(world, NAME).await?;
     let found = sets(world).await?;
     let [set] = &found[..] else {
@@ -484,6 +470,28 @@ async fn releases_of_helm_become_revisions(world: &mut World, image: &str) -> Re
     ensure!(sets(world).await?.len() == 1, "another revision was made");
     upgrade(world, &objects).await?;
     uninstall(world, &objects).await
+}
+
+/// Nothing is said to be gone, and what is to be left behind is not left to Kubernetes.
+async fn what_cannot_be_read_is_told_and_not_taken_along(world: &World) -> Result<()> {
+    let blocked = conditions::reason::BLOCKED;
+    await_progressing(
+        world,
+        "broken",
+        blocked,
+        "restore the Secrets of the release, or delete them",
+    )
+    .await?;
+    still_installed(world, "broken").await?;
+    // Deleted as it is, Kubernetes would collect what is to be left behind.
+    let leave = |value: Value| json!({"metadata": {"annotations": {user::UNINSTALL: value}}});
+    merge(world, "broken", leave("orphan".into())).await?;
+    extensions(world)
+        .delete("broken", &DeleteParams::default())
+        .await?;
+    await_progressing(world, "broken", blocked, "--cascade=orphan").await?;
+    merge(world, "broken", leave(Value::Null)).await?;
+    await_gone(world, "broken").await
 }
 
 /// A release of one object, of an extension that names no account and is to leave its objects behind.

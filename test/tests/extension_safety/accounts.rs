@@ -80,6 +80,29 @@ async fn stage(world: &World) -> Result<Value> {
     }))
 }
 
+/// Sets that would count as a revision of somebody else's extension, or as complete.
+fn impostors(owner: &Value) -> Vec<(&'static str, Value)> {
+    let disguised = |field: &str, value: &str| {
+        let mut owner = owner.clone();
+        owner[field] = value.into();
+        let [_, set] = written("victim", None, Some(owner));
+        set
+    };
+    let [_, mut migrated] = written("victim", None, None);
+    migrated["metadata"]["labels"] = json!({ names::label::MIGRATED_FROM_HELM: "true" });
+    vec![
+        (
+            "a revision is given another kind of owner",
+            disguised("kind", "Foo"),
+        ),
+        (
+            "a revision is given an owner of another group",
+            disguised("apiVersion", "x.io/v1"),
+        ),
+        ("a set says that its objects were there", migrated),
+    ]
+}
+
 pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
     let owner = stage(world).await?;
     let creations = |account| written("hers", account, None);
@@ -109,8 +132,11 @@ pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(wor
     for object in creations(None) {
         check("no account is named", &["create"], Some(&object), true)?;
     }
-    let [_, revision] = written("victim", None, Some(owner));
+    let [_, revision] = written("victim", None, Some(owner.clone()));
     check("a revision is slipped in", &["create"], Some(&revision), false)?;
+    for (what, set) in impostors(&owner) {
+        check(what, &["create"], Some(&set), false)?;
+    }
     let spec = r#"{"spec":{"source":{"catalog":{"version":"1.0.0"}}}}"#;
     let account = r#"{"spec":{"serviceAccount":null}}"#;
     let orphan = format!(
@@ -124,6 +150,11 @@ pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(wor
     check("the account is taken away", &with(account), None, false)?;
     check("an annotation is set", &with(&orphan), None, false)?;
     check("other metadata is changed", &with(label), None, true)?;
+    let ours = format!(
+        r#"{{"metadata":{{"labels":{{"{}":"other"}}}}}}"#,
+        names::label::OWNER_NAME
+    );
+    check("a label of ours is set", &with(&ours), None, false)?;
 
     world.kubectl(&[
         "create",

@@ -249,11 +249,14 @@ fn a_rollout_that_is_stuck_is_superseded_at_once() {
 #[test]
 fn an_older_revision_whose_account_is_gone_is_taken_down_as_that_of_the_newer_one() {
     in_place(everything(), async |place| {
-        // Sets of different accounts belong together only where one object controls both.
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}});
-        let namespace = place.live(&namespace).await.unwrap();
-        let controller = json!([{"apiVersion": "v1", "kind": "Namespace", "name": place.name,
-            "uid": namespace["metadata"]["uid"], "controller": true}]);
+        // Sets of different accounts belong together only where one extension controls both.
+        let extension = json!({"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+            "metadata": {"name": place.name}, "spec": {"namespace": place.name, "source":
+                {"sourceType": "Catalog", "catalog": {"packageName": "none"}}}});
+        place.apply(extension.clone()).await;
+        let extension = place.live(&extension).await.unwrap();
+        let controller = json!([{"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+            "name": place.name, "uid": extension["metadata"]["uid"], "controller": true}]);
         let mut set = place.set(1, &[("deploy", vec![place.config_map("dropped")])]);
         set["metadata"]["ownerReferences"] = controller.clone();
         let old = place.create(&set).await;

@@ -1,11 +1,14 @@
 //! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone. In a
 //! phase, definitions of kinds go last, since with them go all objects of the kinds.
 //!
-//! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go.
+//! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go. An object that the
+//! extension itself controls came from the Helm runtime and was never taken over: it goes with the revision made from it.
 
 use std::collections::BTreeSet;
 
-use super::{Answer, Failure, FailureKind, MAX_ROUNDS, ObjectId, Observation, Outline, Place, Request, Step};
+use super::{
+    Answer, Failure, FailureKind, MAX_ROUNDS, ObjectId, Observation, Outline, Ownership, Place, Request, Step,
+};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,9 +124,12 @@ impl Teardown {
 
     fn request(&mut self, outline: &Outline, place: Place, seen: &Observation) -> Option<Request> {
         let live = &seen.ownership;
-        let controlled = live.is_controlled_by(&outline.owner.uid);
+        let inherited = is_inherited(outline, live);
+        let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
         match &live.deleting {
-            _ if !live.owned => None,
+            _ if !live.owned && !inherited => None,
+            // The extension would take it along: its deletion is held back before it comes to this.
+            _ if inherited && self.kept.contains(&place) => None,
             _ if !controlled || self.kept.contains(&place) => Some(Request::Release(place, live.guard())),
             Some(finalizers) => {
                 self.waiting.push((outline.id(place), finalizers.clone()));
@@ -138,7 +144,7 @@ impl Teardown {
         for (place, answer) in places.iter().zip(answers) {
             match answer {
                 Answer::Absent => {}
-                Answer::Live(seen) if !seen.ownership.owned => {}
+                Answer::Live(seen) if !seen.ownership.owned && !is_inherited(outline, &seen.ownership) => {}
                 Answer::Live(seen) => {
                     self.waiting
                         .push((outline.id(*place), seen.ownership.deleting.unwrap_or_default()));
@@ -175,4 +181,10 @@ impl Teardown {
         }
         self.enter()
     }
+}
+
+/// Whether the extension itself controls the object, as the Helm runtime left it.
+fn is_inherited(outline: &Outline, live: &Ownership) -> bool {
+    let extension = &outline.owner.extension;
+    !extension.is_empty() && live.is_controlled_by(extension)
 }

@@ -319,8 +319,8 @@ impl Executor<'_> {
         }
     }
 
-    fn take_down(&mut self) -> Result<TeardownEnd, Crash> {
-        let mut step = Teardown::start(&self.revision.outline, BTreeSet::new());
+    fn take_down(&mut self, kept: BTreeSet<Place>) -> Result<TeardownEnd, Crash> {
+        let mut step = Teardown::start(&self.revision.outline, kept);
         loop {
             match step {
                 Step::End(end) => return Ok(end),
@@ -350,7 +350,7 @@ fn roll_out(cluster: &mut Cluster, revision: &Revision) -> Report {
 
 fn take_down(cluster: &mut Cluster, revision: &Revision) -> TeardownEnd {
     executor(cluster, revision)
-        .take_down()
+        .take_down(BTreeSet::new())
         .unwrap_or_else(|_| unreachable!())
 }
 
@@ -391,7 +391,7 @@ fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>
         Ok(())
     };
     let down: Act = |executor| {
-        assert_eq!(executor.take_down()?, TeardownEnd::Complete);
+        assert_eq!(executor.take_down(BTreeSet::new())?, TeardownEnd::Complete);
         Ok(())
     };
     for (revision, act) in [(&first, up), (&second, up), (&first, down), (&second, down)] {
@@ -604,6 +604,30 @@ fn an_object_held_by_finalizers_stops_the_teardown_of_earlier_phases() {
     cluster.objects.remove(&id);
     assert_eq!(take_down(&mut cluster, &first()), TeardownEnd::Complete);
     assert_eq!(cluster.objects.len(), 0);
+}
+
+#[test]
+fn what_the_extension_itself_controls_goes_with_the_revision_made_from_its_release() {
+    let live = |controller: &str| {
+        json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "x", "uid": "x", "resourceVersion": "1", "ownerReferences": [
+            {"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": controller, "controller": true},
+        ]}})
+    };
+    for (extension, kept, left) in [
+        ("us", BTreeSet::new(), 0),
+        ("us", BTreeSet::from([Place { phase: 0, object: 0 }]), 1),
+        ("", BTreeSet::new(), 1),
+        ("other", BTreeSet::new(), 1),
+    ] {
+        let mut revision = revision(1, &[&[("A", "1")]]);
+        revision.outline.owner.extension = extension.to_owned();
+        let id = revision.outline.id(Place::default());
+        let mut cluster = Cluster::default();
+        cluster.objects.insert(id, live("us"));
+        let end = executor(&mut cluster, &revision).take_down(kept).ok();
+        assert_eq!(end, Some(TeardownEnd::Complete), "{extension}");
+        assert_eq!(cluster.objects.len(), left, "{extension}");
+    }
 }
 
 #[test]
