@@ -158,6 +158,8 @@ enum Doubts {
 pub struct Checker {
     report: Report,
     file: Option<Arc<str>>,
+    /// The package of the last bundle: most stand together.
+    package: Option<Arc<str>>,
     packages: HashMap<String, PackageFacts>,
     /// Packages of which not all channels are known.
     unreadable_channels: HashSet<String>,
@@ -182,12 +184,13 @@ struct ChannelFacts {
     place: Place,
 }
 
+/// There are many of them, so that each byte counts.
 #[derive(Debug)]
 struct BundleFacts {
-    package: String,
-    name: String,
+    package: Arc<str>,
+    name: Box<str>,
     /// Version and release as one text, when they can be read.
-    version: Option<String>,
+    version: Option<Box<str>>,
     place: Place,
 }
 
@@ -237,8 +240,10 @@ impl Checker {
 
     /// Applies the rules between blobs and returns what was found.
     pub fn finish(mut self) -> Report {
-        self.check_catalog();
-        self.check_deprecations();
+        let channels = std::mem::take(&mut self.channels);
+        let bundles = std::mem::take(&mut self.bundles);
+        self.check_catalog(&channels, &bundles);
+        self.check_deprecations(&channels, &bundles);
         if self.doubts == Doubts::Told && !self.has_content {
             let message = "there is nothing in the catalog: no file, or none that is not ignored";
             self.find(Rule::CatalogEmpty, Object::default(), None, message);
@@ -256,10 +261,7 @@ impl Checker {
     }
 
     fn place(&mut self, file: &str, line: usize) -> Place {
-        let file = match &self.file {
-            Some(current) if **current == *file => Arc::clone(current),
-            _ => Arc::clone(self.file.insert(Arc::from(file))),
-        };
+        let file = shared(&mut self.file, file);
         Place { file, line }
     }
 
@@ -274,5 +276,13 @@ impl Checker {
         } else {
             self.report.omitted += 1;
         }
+    }
+}
+
+/// The text, shared with what was asked for last where it is the same.
+fn shared(last: &mut Option<Arc<str>>, text: &str) -> Arc<str> {
+    match last {
+        Some(last) if **last == *text => Arc::clone(last),
+        _ => Arc::clone(last.insert(Arc::from(text))),
     }
 }

@@ -86,6 +86,13 @@ impl<T> List<T> {
         self.0.is_some()
     }
 
+    /// Gives back the room that was kept for further elements.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        if let Some(elements) = &mut self.0 {
+            elements.shrink_to_fit();
+        }
+    }
+
     /// The elements.
     pub fn into_vec(self) -> Vec<T> {
         self.0.unwrap_or_default()

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What a query asks for. An empty field is not asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +52,7 @@ impl IndexBuilder {
     /// The index of what was added.
     pub fn finish(mut self) -> Index {
         self.index.strings.shrink_to_fit();
+        self.index.numbers.shrink_to_fit();
         self.index.entries.shrink_to_fit();
         self.index.sort_by_package();
         self.index
@@ -60,8 +62,8 @@ impl IndexBuilder {
 /// The facts of a stored catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Index {
-    strings: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, u32>,
+    strings: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
     entries: Vec<Entry>,
     /// The places of all entries, package by package, within each in the order of the catalog: most queries ask for
     /// one package of hundreds.
@@ -109,8 +111,9 @@ impl Index {
             return *number;
         }
         let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
-        self.strings.push(text.into());
-        self.numbers.insert(text.into(), number);
+        let text: Arc<str> = text.into();
+        self.strings.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
         number
     }
 

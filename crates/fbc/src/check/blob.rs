@@ -11,7 +11,7 @@ use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use olm_version::quoted;
 
-use super::{ChannelFacts, label::label_faults};
+use super::{ChannelFacts, label::label_faults, shared};
 
 /// What any blob may have, whatever its schema.
 #[derive(Default)]
@@ -41,7 +41,8 @@ impl Checker {
         }
         match blob {
             Blob::Package(package) => self.add_package(package, place),
-            Blob::Channel(channel) => {
+            Blob::Channel(mut channel) => {
+                channel.entries.shrink_to_fit();
                 let object = Object::channel(&channel.package, &channel.name);
                 self.check_properties(&channel.properties, &object, &place);
                 self.channels.push(ChannelFacts { channel, place });
@@ -67,12 +68,15 @@ impl Checker {
             SCHEMA_CHANNEL => {
                 self.unreadable_channels.insert(meta.package.clone());
             }
-            SCHEMA_BUNDLE => self.bundles.push(BundleFacts {
-                package: meta.package.clone(),
-                name: meta.name.clone(),
-                version: None,
-                place,
-            }),
+            SCHEMA_BUNDLE => {
+                let package = shared(&mut self.package, &meta.package);
+                self.bundles.push(BundleFacts {
+                    package,
+                    name: meta.name.as_str().into(),
+                    version: None,
+                    place,
+                });
+            }
             _ => {}
         }
     }

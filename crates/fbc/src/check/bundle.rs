@@ -2,7 +2,7 @@
 
 use olm_version::{Release, blang, quoted};
 
-use super::{BundleFacts, Checker, Object, Place, Rule, image_reference};
+use super::{BundleFacts, Checker, Object, Place, Rule, image_reference, shared};
 use crate::bundle::Bundle;
 use crate::property::{PackageProperty, TYPE_BUNDLE_OBJECT, TYPE_PACKAGE};
 
@@ -24,10 +24,11 @@ impl Checker {
         }
         self.check_properties(&bundle.properties, &object, &place);
         let version = property.and_then(|property| version(bundle, &property));
+        let package = shared(&mut self.package, &bundle.package);
         self.bundles.push(BundleFacts {
-            package: bundle.package.clone(),
-            name: bundle.name.clone(),
-            version,
+            package,
+            name: bundle.name.as_str().into(),
+            version: version.map(String::into_boxed_str),
             place,
         });
     }

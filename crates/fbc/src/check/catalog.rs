@@ -1,6 +1,6 @@
 //! The rules between packages, channels and bundles.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use olm_version::{blang, quoted};
 
@@ -9,18 +9,14 @@ use crate::channel::ChannelEntry;
 use crate::graph;
 
 impl Checker {
-    pub(super) fn check_catalog(&mut self) {
-        let channels = std::mem::take(&mut self.channels);
-        let bundles = std::mem::take(&mut self.bundles);
-        self.check_bundles(&channels, &bundles);
-        self.check_channels(&channels, &bundles);
-        self.check_packages(&channels, &bundles);
-        self.channels = channels;
-        self.bundles = bundles;
+    pub(super) fn check_catalog(&mut self, channels: &[ChannelFacts], bundles: &[BundleFacts]) {
+        self.check_bundles(channels, bundles);
+        self.check_channels(channels, bundles);
+        self.check_packages(channels, bundles);
     }
 
     fn check_bundles(&mut self, channels: &[ChannelFacts], bundles: &[BundleFacts]) {
-        let entered: HashSet<(&str, &str)> = channels
+        let entered: Names<'_> = channels
             .iter()
             .flat_map(|ChannelFacts { channel, .. }| {
                 channel
@@ -29,30 +25,28 @@ impl Checker {
                     .map(|entry| (channel.package.as_str(), entry.name.as_str()))
             })
             .collect();
-        let mut seen: HashSet<(&str, &str)> = HashSet::new();
-        for BundleFacts {
-            package, name, place, ..
-        } in bundles
-        {
+        let again = repeated(bundles);
+        for (position, bundle) in bundles.iter().enumerate() {
+            let BundleFacts {
+                package, name, place, ..
+            } = bundle;
             let object = Object::bundle(package, name);
             if package.is_empty() {
                 continue;
             }
-            if !self.packages.contains_key(package) {
+            if !self.packages.contains_key(&**package) {
                 let message = format!("unknown package {} for bundle {}", quoted(package), quoted(name));
                 self.find(Rule::BundlePackageUnknown, object, Some(place.clone()), message);
                 continue;
             }
-            if !seen.insert((package, name)) {
+            if again.contains(&position) {
                 let message = format!(
                     "package {} has duplicate bundle {}",
                     quoted(package),
                     quoted(name)
                 );
                 self.find(Rule::BundleDuplicate, object, Some(place.clone()), message);
-            } else if !entered.contains(&(package.as_str(), name.as_str()))
-                && !self.unreadable_channels.contains(package)
-            {
+            } else if !entered.contain(package, name) && !self.unreadable_channels.contains(&**package) {
                 let message = format!(
                     "package {}, bundle {} not found in any channel entries",
                     quoted(package),
@@ -64,32 +58,26 @@ impl Checker {
         self.check_duplicate_versions(bundles, &entered);
     }
 
-    fn check_duplicate_versions(&mut self, bundles: &[BundleFacts], entered: &HashSet<(&str, &str)>) {
-        let mut versions: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-        for bundle in bundles
+    fn check_duplicate_versions(&mut self, bundles: &[BundleFacts], entered: &Names<'_>) {
+        let mut versions: Vec<(&str, &str, &str)> = bundles
             .iter()
-            .filter(|bundle| entered.contains(&(bundle.package.as_str(), bundle.name.as_str())))
-        {
-            let Some(version) = &bundle.version else { continue };
-            let names = versions
-                .entry(&bundle.package)
-                .or_default()
-                .entry(version)
-                .or_default();
-            if !names.contains(&bundle.name.as_str()) {
-                names.push(&bundle.name);
-            }
-        }
-        for (package, versions) in versions {
-            let duplicates: Vec<String> = versions
-                .into_iter()
-                .filter(|(_, names)| names.len() > 1)
-                .map(|(version, mut names)| {
-                    names.sort_unstable();
+            .filter(|bundle| entered.contain(&bundle.package, &bundle.name))
+            .filter_map(|bundle| Some((&*bundle.package, bundle.version.as_deref()?, &*bundle.name)))
+            .collect();
+        versions.sort_unstable();
+        versions.dedup();
+        for of_package in versions.chunk_by(|left, right| left.0 == right.0) {
+            let duplicates: Vec<String> = of_package
+                .chunk_by(|left, right| left.1 == right.1)
+                .filter(|same| same.len() > 1)
+                .map(|same| {
+                    let version = same.first().map_or("", |bundle| bundle.1);
+                    let names: Vec<&str> = same.iter().map(|bundle| bundle.2).collect();
                     format!("{{{version}: [{}]}}", names.join(", "))
                 })
                 .collect();
             if !duplicates.is_empty() {
+                let package = of_package.first().map_or("", |bundle| bundle.0);
                 let place = self.packages.get(package).map(|package| package.place.clone());
                 let message = format!("duplicate versions found in bundles: [{}]", duplicates.join(" "));
                 self.find(Rule::VersionDuplicate, Object::package(package), place, message);
@@ -98,10 +86,7 @@ impl Checker {
     }
 
     fn check_channels(&mut self, channels: &[ChannelFacts], bundles: &[BundleFacts]) {
-        let bundles: HashSet<(&str, &str)> = bundles
-            .iter()
-            .map(|bundle| (bundle.package.as_str(), bundle.name.as_str()))
-            .collect();
+        let bundles = Names::of(bundles);
         let mut seen: HashSet<(&str, &str)> = HashSet::new();
         for ChannelFacts { channel, place } in channels {
             let object = Object::channel(&channel.package, &channel.name);
@@ -138,7 +123,7 @@ impl Checker {
             }
             let mut missing: Vec<&str> = names
                 .into_iter()
-                .filter(|name| !bundles.contains(&(channel.package.as_str(), name)))
+                .filter(|name| !bundles.contain(&channel.package, name))
                 .collect();
             if !missing.is_empty() {
                 missing.sort_unstable();
@@ -203,7 +188,7 @@ impl Checker {
                 .or_default()
                 .insert(&channel.name);
         }
-        let with_bundles: HashSet<&str> = bundles.iter().map(|bundle| bundle.package.as_str()).collect();
+        let with_bundles: HashSet<&str> = bundles.iter().map(|bundle| &*bundle.package).collect();
         let mut faults: Vec<(Rule, String, Place, String)> = Vec::new();
         for (name, package) in &self.packages {
             let mut find = |rule, message: String| {
@@ -239,4 +224,45 @@ impl Checker {
             self.find(rule, Object::package(&package), Some(place), message);
         }
     }
+}
+
+/// Packages and names in them, sorted: big catalogs have many, and a table with spare room costs three times as much.
+pub(super) struct Names<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Names<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(names: I) -> Self {
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names)
+    }
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(bundles: &'a [BundleFacts]) -> Self {
+        bundles
+            .iter()
+            .map(|bundle| (&*bundle.package, &*bundle.name))
+            .collect()
+    }
+
+    pub(super) fn contain(&self, package: &str, name: &str) -> bool {
+        self.0.binary_search(&(package, name)).is_ok()
+    }
+}
+
+/// Where bundles stand whose package and name occurred before.
+fn repeated(bundles: &[BundleFacts]) -> HashSet<usize> {
+    let key = |position: &usize| {
+        bundles
+            .get(*position)
+            .map(|bundle| (&*bundle.package, &*bundle.name))
+    };
+    let mut positions: Vec<usize> = (0..bundles.len()).collect();
+    // Stable: of the same bundles the first stays first.
+    positions.sort_by_key(key);
+    positions
+        .chunk_by(|left, right| key(left) == key(right))
+        .flat_map(|same| same.iter().skip(1).copied())
+        .collect()
 }

@@ -4,22 +4,21 @@ use std::collections::HashSet;
 
 use olm_version::quoted;
 
-use super::{Checker, DeprecationFacts, Object, Place, Rule};
+use super::catalog::Names;
+use super::{BundleFacts, ChannelFacts, Checker, DeprecationFacts, Object, Place, Rule};
 use crate::deprecation::{DeprecationEntry, Reference};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 impl Checker {
-    pub(super) fn check_deprecations(&mut self) {
-        let channels: HashSet<(String, String)> = self
-            .channels
+    pub(super) fn check_deprecations(&mut self, channels: &[ChannelFacts], bundles: &[BundleFacts]) {
+        if self.deprecations.is_empty() {
+            return;
+        }
+        let channels: Names<'_> = channels
             .iter()
-            .map(|facts| (facts.channel.package.clone(), facts.channel.name.clone()))
+            .map(|facts| (&*facts.channel.package, &*facts.channel.name))
             .collect();
-        let bundles: HashSet<(String, String)> = self
-            .bundles
-            .iter()
-            .map(|facts| (facts.package.clone(), facts.name.clone()))
-            .collect();
+        let bundles = Names::of(bundles);
         let mut seen: HashSet<String> = HashSet::new();
         for (index, facts) in std::mem::take(&mut self.deprecations).into_iter().enumerate() {
             let DeprecationFacts { deprecations, place } = facts;
@@ -65,8 +64,8 @@ impl Checker {
             for (index, entry) in deprecations.entries.iter().enumerate() {
                 let is_first = references.insert(&entry.reference);
                 let is_known = match entry.reference.schema.as_str() {
-                    SCHEMA_CHANNEL => channels.contains(&(package.to_owned(), entry.reference.name.clone())),
-                    SCHEMA_BUNDLE => bundles.contains(&(package.to_owned(), entry.reference.name.clone())),
+                    SCHEMA_CHANNEL => channels.contain(package, &entry.reference.name),
+                    SCHEMA_BUNDLE => bundles.contain(package, &entry.reference.name),
                     _ => true,
                 };
                 self.check_deprecation(package, index, entry, &place);
