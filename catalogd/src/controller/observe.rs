@@ -136,7 +136,7 @@ pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
         .as_ref()
         .is_some_and(|status| status.resolved_source.is_some());
     if claimed && stored.is_none() {
-        context.store.expect(name);
+        context.store.announce(name);
     }
     let known = !matches!(context.store.get(name), Lookup::Unknown);
     // Only who leads resolves references.

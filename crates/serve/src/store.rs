@@ -28,7 +28,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub(crate) use compress::Variant;
+pub(crate) use compress::{Covering, Variant};
 pub use error::StoreError;
 pub use record::{Findings, Origin, Record};
 pub use snapshot::Snapshot;
@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// Says that the catalog is served elsewhere: until its content is here, requests are answered with 503, not 404.
-    pub fn expect(&self, catalog: &str) {
+    pub fn announce(&self, catalog: &str) {
         self.write().entry(catalog.to_owned()).or_insert(Lookup::Expected);
     }
 

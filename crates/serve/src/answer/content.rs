@@ -21,7 +21,7 @@ use super::problem::{refusal, set};
 use super::query::Question;
 use super::range::{self, Wanted};
 use crate::coded::Format;
-use crate::store::{Snapshot, Variant};
+use crate::store::{Covering, Snapshot, Variant};
 
 /// The whole catalog.
 pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
@@ -80,9 +80,10 @@ pub(super) async fn metas(
         },
     };
     let length: u64 = selected.iter().map(|range| range.end - range.start).sum();
-    let variant = (length >= COMPRESS_FROM)
+    let covering = (length >= COMPRESS_FROM)
         .then(|| coding::accepted(headers).find_map(|format| snapshot.variant_covering(format, &selected)))
         .flatten();
+    let variant = covering.map(|covering| covering.variant);
     let validators = validators(snapshot, variant);
     let link = next.map(|next| question.link(snapshot.record(), next));
     if let Some(mut response) = precondition(headers, &validators) {
@@ -92,9 +93,12 @@ pub(super) async fn metas(
         return Ok(response);
     }
     let format = variant.map(Variant::format);
-    let body = match format {
+    let body = match covering {
         None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
-        Some(format) => {
+        // Nothing is read or coded to put stored stretches together: another thread would only cost.
+        Some(Covering { variant, left: 0 }) => snapshot.coded(variant, &selected)?,
+        Some(Covering { variant, .. }) => {
+            let format = variant.format();
             let snapshot = Arc::clone(snapshot);
             // Coding bytes on the way takes the processor for up to some milliseconds.
             tokio::task::spawn_blocking(move || match snapshot.variant(format) {

@@ -80,6 +80,14 @@ impl Variant {
     }
 }
 
+/// A variant that some ranges can be sent from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Covering<'a> {
+    pub(crate) variant: &'a Variant,
+    /// Plain bytes that are left to code on the way.
+    pub(crate) left: u64,
+}
+
 /// A piece of an answer, in terms of the coded file.
 enum Piece<'a> {
     Stored(&'a Stretch),
@@ -138,15 +146,15 @@ impl Snapshot {
     }
 
     /// The variant to send these ranges from, when nearly all of them lie in whole stretches.
-    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<&Variant> {
+    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<Covering<'_>> {
         let variant = self.variant(format)?;
-        let plain: u64 = pieces(&variant.stretches, selected)
+        let left: u64 = pieces(&variant.stretches, selected)
             .map(|piece| match piece {
                 Piece::Stored(_) => 0,
                 Piece::Plain(range) => range.end - range.start,
             })
             .sum();
-        (plain <= ON_THE_WAY).then_some(variant)
+        (left <= ON_THE_WAY).then_some(Covering { variant, left })
     }
 
     /// The ranges as one coded stream.

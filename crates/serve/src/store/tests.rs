@@ -209,9 +209,9 @@ fn only_wanted_catalogs_are_kept() {
     for catalog in ["a", "b", "c"] {
         write(&store, catalog, 100);
     }
-    store.expect("d");
+    store.announce("d");
     assert!(matches!(store.get("d"), Lookup::Expected));
-    store.expect("a");
+    store.announce("a");
     assert_eq!(store.retain(|name| name == "b"), ["a", "c", "d"]);
     assert_eq!(entries(root.path()), 1);
     assert!(matches!(store.get("a"), Lookup::Unknown));
@@ -239,7 +239,10 @@ async fn any_selection_can_be_sent_as_gzip() {
             name: text(name),
         });
         assert!(!selected.is_empty());
-        let variant = snapshot.variant_covering(Format::Gzip, &selected).unwrap();
+        let variant = snapshot
+            .variant_covering(Format::Gzip, &selected)
+            .unwrap()
+            .variant;
         let sent = snapshot
             .coded(variant, &selected)
             .unwrap()

@@ -98,7 +98,7 @@ async fn content_is_served_plain_coded_in_parts_and_not_again() {
 #[tokio::test]
 async fn a_catalog_that_is_on_its_way_is_not_missing() {
     let running = start(Limits::default()).await;
-    running.store.expect("cat");
+    running.store.announce("cat");
     assert_eq!(
         request(running.address, "GET", "/catalogs/cat/api/v1/all", "")
             .await

@@ -218,7 +218,7 @@ async fn an_answer_has_a_largest_size() {
 #[tokio::test]
 async fn catalogs_are_listed_with_priority_digest_and_counts() {
     let running = started().await;
-    running.store.expect("later");
+    running.store.announce("later");
     let answer = request(running.address, "GET", "/catalogs", "").await;
     let list: Value = serde_json::from_slice(&answer.body).unwrap();
     let [cat, later] = list["catalogs"].as_array().unwrap().as_slice() else {
