@@ -22,7 +22,7 @@ use crate::flight::Flights;
 use crate::layer::{Selection, Unpacker};
 use crate::limits::Limits;
 use crate::manifest::{Wanted, artifact_type, blob, choose_platform, layers, parse_manifest};
-use crate::policy::{Policy, Refusal};
+use crate::policy::{Policy, Refusal, Signed};
 use crate::reference::{Pinned, Reference};
 use crate::registries::{Endpoint, PlaceError, Registries};
 use crate::registry::{Patience, RegistryError, Session, Shared};
@@ -204,10 +204,7 @@ impl Images {
             return Ok(pinned);
         }
         // A scope of the policy may be a tag, which is not seen any more once the digest is all there is.
-        let signed = access
-            .policy
-            .admit(reference)
-            .map_err(|source| refused(reference, source))?;
+        let signed = admitted(access, reference)?;
         let tag = reference.tag().unwrap_or("latest");
         let asking = self.fetch(reference, access, "the digest", Wanted::Tag(tag));
         let late = |_| PullError::Time {
@@ -240,10 +237,7 @@ impl Images {
         limits: &Limits,
     ) -> Result<Image, PullError> {
         let reference = pinned.reference();
-        let signed = access
-            .policy
-            .admit(&reference)
-            .map_err(|source| refused(&reference, source))?;
+        let signed = admitted(access, &reference)?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
@@ -316,10 +310,7 @@ impl Images {
         let limits = Limits::bundle();
         let pinned = self.resolve(reference, access).await?;
         let reference = pinned.reference();
-        access
-            .policy
-            .admit(&reference)
-            .map_err(|source| refused(&reference, source))?;
+        admitted(access, &reference)?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
@@ -499,10 +490,7 @@ impl Images {
     ) -> Result<Bundle, PullError> {
         // What was let through once may be refused by the policy of today.
         let reference = pinned.reference();
-        let signed = access
-            .policy
-            .admit(&reference)
-            .map_err(|source| refused(&reference, source))?;
+        let signed = admitted(access, &reference)?;
         let checked = if signed.is_empty() {
             None
         } else {
@@ -592,6 +580,15 @@ impl Images {
             source: last,
         })
     }
+}
+
+/// What has to be signed for the policy to let the image through; nothing when it does so as it is.
+#[expect(clippy::result_large_err, reason = "the error of everything here")]
+fn admitted<'a>(access: &'a Access, reference: &Reference) -> Result<Vec<&'a Signed>, PullError> {
+    access
+        .policy
+        .admit(reference)
+        .map_err(|source| refused(reference, source))
 }
 
 fn refused(reference: &Reference, source: Refusal) -> PullError {

@@ -5,7 +5,6 @@ mod insecure;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fake::{Fault, Registry, Server};
 
 use crate::*;
@@ -43,6 +42,11 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+async fn push(server: &Server, image: &BuiltImage) -> Pinned {
+    let reference = server.reference("a/b:v1");
+    images().push(&reference, image, &server.access()).await.unwrap()
 }
 
 async fn pull(server: &Server, images: &Images) -> Result<Arc<Bundle>, String> {
@@ -101,10 +105,7 @@ async fn a_layer_on_disk_goes_up_in_pieces() {
     layer.bytes("manifests/noise", noise.clone(), 0o644).unwrap();
     let layer = layer.build_in(directory.path()).unwrap();
     let image = ImageBuilder::new(Platform::host()).layer(layer).build();
-    images()
-        .push(&server.reference("a/b:v1"), &image, &server.access())
-        .await
-        .unwrap();
+    push(&server, &image).await;
     assert_eq!(
         server
             .log()
@@ -139,10 +140,7 @@ async fn a_layer_on_disk_goes_up_in_pieces() {
 #[tokio::test]
 async fn broken_transfers_are_resumed_and_wrong_ones_refused() {
     let server = Server::start(Registry::default()).await;
-    images()
-        .push(&server.reference("a/b:v1"), &sample(), &server.access())
-        .await
-        .unwrap();
+    push(&server, &sample()).await;
     let whole = pull(&server, &images()).await.unwrap();
     for fault in [
         Fault::Cut { ranges: true },
@@ -196,10 +194,7 @@ async fn broken_transfers_are_resumed_and_wrong_ones_refused() {
 #[tokio::test]
 async fn tokens_of_a_pull_secret_open_the_registry() {
     let server = Server::start(Registry::default()).await;
-    images()
-        .push(&server.reference("a/b:v1"), &sample(), &server.access())
-        .await
-        .unwrap();
+    push(&server, &sample()).await;
     server.registry.lock().unwrap().user = Some(("user", "secret"));
     let check = async |credential: Credential, expected: Result<(), &str>| {
         let mut credentials = Credentials::default();
@@ -232,10 +227,7 @@ async fn tokens_of_a_pull_secret_open_the_registry() {
 #[tokio::test]
 async fn every_limit_of_a_pull_has_an_error_of_its_own() {
     let server = Server::start(Registry::default()).await;
-    let pushed = images()
-        .push(&server.reference("a/b:v1"), &sample(), &server.access())
-        .await
-        .unwrap();
+    let pushed = push(&server, &sample()).await;
     let check = async |name: &str, value: u64, expected: &str| {
         let limits = Limits::bundle().with([(name, value)]);
         let error = images()
@@ -279,10 +271,7 @@ async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
     );
     let image = sample();
     for server in [&home, &mirror] {
-        images()
-            .push(&server.reference("a/b:v1"), &image, &server.access())
-            .await
-            .unwrap();
+        push(server, &image).await;
     }
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = nobody.local_addr().unwrap().to_string();
@@ -402,10 +391,7 @@ async fn what_is_not_there_is_said_so() {
 #[tokio::test]
 async fn plain_http_is_spoken_only_where_it_is_allowed() {
     let server = Server::start(Registry::default()).await;
-    images()
-        .push(&server.reference("a/b:v1"), &sample(), &server.access())
-        .await
-        .unwrap();
+    push(&server, &sample()).await;
     let check = async |registries: Registries, expected: bool| {
         let access = Access {
             registries: Arc::new(registries),
@@ -430,10 +416,7 @@ async fn plain_http_is_spoken_only_where_it_is_allowed() {
 async fn an_index_leads_to_the_image_of_this_platform() {
     let server = Server::start(Registry::default()).await;
     let image = sample();
-    images()
-        .push(&server.reference("a/b:v1"), &image, &server.access())
-        .await
-        .unwrap();
+    push(&server, &image).await;
     let host = Platform::host();
     let check = async |platforms: &[(&str, &str)], expected: Result<&Digest, String>| {
         let entries: Vec<_> = platforms
@@ -458,15 +441,7 @@ async fn an_index_leads_to_the_image_of_this_platform() {
             "mediaType": "application/vnd.docker.distribution.manifest.list.v2+json",
             "manifests": entries,
         });
-        let index = Bytes::from(index.to_string());
-        let digest = Digest::of(&index);
-        server
-            .registry
-            .lock()
-            .unwrap()
-            .manifests
-            .insert(digest.to_string(), index);
-        let pinned = server.reference("a/b").pin(digest);
+        let pinned = server.hold(&index);
         let found = images().image(&pinned, &server.access(), &Limits::bundle()).await;
         let found = found.as_ref().map(Image::manifest).map_err(ToString::to_string);
         assert_eq!(
@@ -495,25 +470,14 @@ async fn an_index_leads_to_the_image_of_this_platform() {
 async fn what_is_no_container_image_says_what_it_is() {
     let server = Server::start(Registry::default()).await;
     let image = sample();
-    images()
-        .push(&server.reference("a/b:v1"), &image, &server.access())
-        .await
-        .unwrap();
+    push(&server, &image).await;
     let check = async |config: &str, named: Option<&str>, expected: Option<&str>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&image.manifest).unwrap();
         manifest["config"]["mediaType"] = config.into();
         if let Some(named) = named {
             manifest["artifactType"] = named.into();
         }
-        let manifest = Bytes::from(manifest.to_string());
-        let digest = Digest::of(&manifest);
-        server
-            .registry
-            .lock()
-            .unwrap()
-            .manifests
-            .insert(digest.to_string(), manifest);
-        let pinned = server.reference("a/b").pin(digest);
+        let pinned = server.hold(&manifest);
         let found = images()
             .bundle(&pinned, &server.access(), &Limits::bundle())
             .await;
