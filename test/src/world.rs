@@ -14,7 +14,7 @@ use olm_api::names;
 
 pub use self::lab::Lab;
 pub use self::manager::Manager;
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::Cluster;
 
 /// Kinds in the manifests that only Pods need; here the managers are processes.
 const ONLY_FOR_PODS: &[&str] = &["Deployment", "NetworkPolicy", "PodDisruptionBudget"];
@@ -55,11 +55,8 @@ impl World {
     /// # Errors
     /// When a part is missing or does not start.
     pub async fn start(options: Options) -> Result<Self> {
-        // Whichever test is first installs it.
-        olm_platform::crypto::install();
-        let lab = Lab::over(Cluster::start(Mode::Simulated).await?).await?;
         let manifests = Some(options.manifests).filter(|folder| !folder.is_empty());
-        apply_manifests(&lab.cluster, manifests.unwrap_or("manifests/base"))?;
+        let lab = Lab::with_manifests(manifests.unwrap_or("manifests/base")).await?;
         let content = free_address()?;
         let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
         let operator_controller =

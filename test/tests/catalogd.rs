@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -133,14 +133,7 @@ impl Replica {
 
     /// A question to this replica, trusting what it published.
     async fn request(&self, lab: &Lab, path: &str) -> Result<reqwest::RequestBuilder> {
-        let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
-        let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
-        let pem = map
-            .data
-            .unwrap_or_default()
-            .remove("ca.crt")
-            .context("no authority is published")?;
-        let authority = reqwest::Certificate::from_pem(pem.as_bytes())?;
+        let authority = lab.catalogd_authority().await?;
         let client = reqwest::Client::builder().tls_certs_only([authority]).build()?;
         Ok(client.get(format!("https://{}/catalogs/{path}", self.content)))
     }

@@ -5,21 +5,17 @@
 )]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
-use olm_test::world::{Lab, binary, eventually, free_address};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use olm_test::world::{Lab, Manager, eventually, free_address};
 use serde_json::{Value, json};
 
 /// The name that all replicas show a certificate for.
@@ -93,133 +89,33 @@ async fn settled(lab: &Lab, name: &str, reason: &str) -> Result<ClusterCatalog> 
     .await
 }
 
-/// catalogd as a process of its own.
-struct Process {
-    child: Option<Child>,
-    arguments: Vec<String>,
-    log: PathBuf,
+/// A replica of catalogd.
+struct Replica {
+    manager: Manager,
+    /// Where it serves.
     content: String,
-    health: String,
-    /// Where it sees a small file system.
-    disk: Option<PathBuf>,
 }
 
-impl Process {
-    fn prepare(lab: &Lab, name: &str, cache: &Path, more: &[&str]) -> Result<Self> {
-        let (content, health) = (free_address()?, free_address()?);
-        let mut arguments = vec![
-            format!("--kubeconfig={}", lab.cluster.kubeconfig().display()),
-            format!("--cache-dir={}", cache.display()),
-            format!("--catalogs-server-addr={content}"),
-            format!("--external-address={HOST}"),
-            format!("--health-probe-bind-address={health}"),
-            format!("--pull-cas-dir={}", lab.authorities().display()),
-            format!("--system-namespace={}", names::SYSTEM_NAMESPACE),
-            "--metrics-bind-address=0".to_owned(),
-            "--log-format=text".to_owned(),
-        ];
-        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        Ok(Self {
-            child: None,
-            arguments,
-            log: lab.folder().join(format!("{name}.log")),
-            content,
-            health,
-            disk: None,
-        })
+impl Replica {
+    async fn prepare(lab: &Lab, name: &str, more: &[&str]) -> Result<Self> {
+        let content = free_address()?;
+        let more = [format!("--external-address={HOST}")]
+            .into_iter()
+            .chain(more.iter().map(|&argument| argument.to_owned()))
+            .collect();
+        let manager = Manager::catalogd(lab, name, &content, more).await?;
+        Ok(Self { manager, content })
     }
 
-    /// Gives it a small file system of its own, in memory, which ends with it. Anybody may do that in a user namespace.
-    fn on_a_small_disk(mut self, disk: &Path) -> Result<Self> {
-        std::fs::create_dir_all(disk)?;
-        self.disk = Some(disk.to_owned());
-        Ok(self)
-    }
-
-    /// What this process sees at a path.
-    fn sees(&self, path: &Path) -> Result<PathBuf> {
-        let child = self.child.as_ref().context("it does not run")?;
-        let root = PathBuf::from(format!("/proc/{}/root", child.id()));
-        Ok(root.join(path.strip_prefix("/")?))
-    }
-
-    fn start(&mut self, lab: &Lab) -> Result<()> {
-        let log = File::options().create(true).append(true).open(&self.log)?;
-        let errors = log.try_clone()?;
-        let program = binary("catalogd")?;
-        let mut arguments = self.arguments.clone();
-        let mut first = program.clone();
-        if let Some(disk) = &self.disk {
-            let user: &[&str] = if geteuid().is_root() {
-                &[]
-            } else {
-                &["--user", "--map-root-user"]
-            };
-            let script = r#"mount -t tmpfs -o size=16m tmpfs "$0" && exec setpriv --pdeathsig KILL -- "$@""#;
-            let disk = disk.display().to_string();
-            let program = program.display().to_string();
-            let mount = ["--mount", "sh", "-c", script, &disk, &program];
-            let before = user.iter().chain(&mount).map(|&argument| argument.to_owned());
-            arguments.splice(..0, before);
-            first = "unshare".into();
-        }
-        let child = lab.cluster.spawn(first, |command| {
-            command
-                .args(arguments)
-                .stdout(log)
-                .stderr(errors)
-                .stdin(Stdio::null());
-        })?;
-        self.child = Some(child);
-        Ok(())
-    }
-
-    async fn ready(&self) -> Result<()> {
-        eventually("catalogd is ready", SOON, async || {
-            let answer = reqwest::get(format!("http://{}/readyz", self.health)).await?;
-            Ok(answer.status().is_success().then_some(()))
-        })
-        .await
-        .with_context(|| std::fs::read_to_string(&self.log).unwrap_or_default())
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may be gone already; either way nothing is left to do.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    async fn stop(&mut self) -> Result<()> {
-        let Some(mut child) = self.child.take() else {
-            return Ok(());
-        };
-        let pid = i32::try_from(child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("no process")?;
-        kill_process(pid, Signal::TERM)?;
-        eventually("catalogd ends", SOON, async || Ok(child.try_wait()?.map(drop))).await
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
+    async fn start(&mut self, lab: &Lab) -> Result<()> {
+        self.manager.start(&lab.cluster)?;
+        self.manager.ready().await
     }
 }
 
 /// A client that trusts what catalogd's replicas show.
 async fn client(lab: &Lab) -> Result<reqwest::Client> {
-    let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
-    let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
-    let pem = map
-        .data
-        .unwrap_or_default()
-        .remove("ca.crt")
-        .context("no authority")?;
-    let authority = reqwest::Certificate::from_pem(pem.as_bytes())?;
+    let authority = lab.catalogd_authority().await?;
     Ok(reqwest::Client::builder()
         .tls_certs_only([authority])
         .timeout(Duration::from_secs(20))
@@ -289,7 +185,7 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
 /// One cluster for all of it; each part takes its catalog away again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()> {
-    let lab = Lab::with_definitions().await?;
+    let lab = Lab::with_manifests("manifests/base").await?;
     killed_at_any_point(&lab).await?;
     replaced_under_load(&lab).await?;
     full_disk(&lab).await
@@ -307,26 +203,25 @@ async fn remove(lab: &Lab) -> Result<()> {
 
 /// Killed at any point, it serves something whole and leaves nothing behind.
 async fn killed_at_any_point(lab: &Lab) -> Result<()> {
-    let cache = lab.folder().join("cache");
-    let mut process = Process::prepare(lab, "killed", &cache, &[])?;
-    process.start(lab)?;
-    process.ready().await?;
+    let cache = lab.folder().join("killed");
+    let mut replica = Replica::prepare(lab, "killed", &[]).await?;
+    replica.start(lab).await?;
     let client = client(lab).await?;
     let reference = push(lab, "cat", 0, FILLER).await?;
     create(lab, "cat", &reference).await?;
     settled(lab, "cat", "Succeeded").await?;
-    let whole = served(&client, &process.content, "cat")
+    let whole = served(&client, &replica.content, "cat")
         .await?
         .context("nothing is served")?;
     for round in 1..=8 {
         push(lab, "cat", round, FILLER).await?;
         touch(lab, "cat", round).await?;
         tokio::time::sleep(Duration::from_millis(35 * round as u64)).await;
-        process.kill();
-        process.start(lab)?;
+        replica.manager.kill();
+        replica.manager.start(&lab.cluster)?;
         // What is on the disk is served before anything else happens: the round before, or this one.
         let first = eventually("something is served", SOON, async || {
-            served(&client, &process.content, "cat").await
+            served(&client, &replica.content, "cat").await
         })
         .await?;
         let possible = [format!("round-{}", round - 1), format!("round-{round}")];
@@ -336,20 +231,20 @@ async fn killed_at_any_point(lab: &Lab) -> Result<()> {
         );
         settled(lab, "cat", "Succeeded").await?;
         eventually("the new content is served", SOON, async || {
-            let now = served(&client, &process.content, "cat").await?;
+            let now = served(&client, &replica.content, "cat").await?;
             Ok(now.filter(|now| *now == (format!("round-{round}"), whole.1)))
         })
         .await?;
         tidy(&cache, "cat").await?;
     }
-    restart_with_a_warm_disk(lab, &mut process, &client).await?;
+    restart_with_a_warm_disk(lab, &mut replica, &client).await?;
     remove(lab).await?;
-    process.stop().await
+    replica.manager.stop().await.map(drop)
 }
 
 /// A restart serves what is on the disk at once, whether or not the API server is there, and asks the registry for nothing but what the tag means.
-async fn restart_with_a_warm_disk(lab: &Lab, process: &mut Process, client: &reqwest::Client) -> Result<()> {
-    process.stop().await?;
+async fn restart_with_a_warm_disk(lab: &Lab, replica: &mut Replica, client: &reqwest::Client) -> Result<()> {
+    replica.manager.stop().await?;
     let downloads = || -> Result<usize> {
         let log = lab
             .cluster
@@ -366,8 +261,8 @@ async fn restart_with_a_warm_disk(lab: &Lab, process: &mut Process, client: &req
     // Not even the API server is needed: the certificate is on the disk, too.
     lab.cluster.kill(Component::KubeApiserver)?;
     let begin = Instant::now();
-    process.start(lab)?;
-    let url = all(&process.content, "cat");
+    replica.manager.start(&lab.cluster)?;
+    let url = all(&replica.content, "cat");
     let took = loop {
         let answer = client
             .get(&url)
@@ -382,7 +277,7 @@ async fn restart_with_a_warm_disk(lab: &Lab, process: &mut Process, client: &req
         tokio::time::sleep(Duration::from_millis(2)).await;
     };
     lab.cluster.revive(Component::KubeApiserver)?;
-    process.ready().await?;
+    replica.manager.ready().await?;
     settled(lab, "cat", "Succeeded").await?;
     eprintln!(
         "a restart with a warm disk served its first byte after {} ms",
@@ -466,14 +361,15 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     let elected = ["--leader-elect"];
     let mut replicas = BTreeMap::new();
     for name in ["a", "b", "c", "d"] {
-        let cache = lab.folder().join(name);
-        replicas.insert(name, Process::prepare(lab, name, &cache, &elected)?);
+        replicas.insert(name, Replica::prepare(lab, name, &elected).await?);
     }
-    let place = |replicas: &BTreeMap<&str, Process>, name: &str| replicas[name].content.clone();
-    let start = async |replicas: &mut BTreeMap<&str, Process>, name: &'static str| -> Result<()> {
-        let process = replicas.get_mut(name).context("no such replica")?;
-        process.start(lab)?;
-        process.ready().await
+    let place = |replicas: &BTreeMap<&str, Replica>, name: &str| replicas[name].content.clone();
+    let start = async |replicas: &mut BTreeMap<&str, Replica>, name: &'static str| -> Result<()> {
+        replicas
+            .get_mut(name)
+            .context("no such replica")?
+            .start(lab)
+            .await
     };
     start(&mut replicas, "a").await?;
     let reference = push(lab, "cat", 0, 1 << 20).await?;
@@ -491,7 +387,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(1)).await;
 
     // The leader dies: whoever asked it asks the other one.
-    replicas.get_mut("a").context("a")?.kill();
+    replicas.get_mut("a").context("a")?.manager.kill();
     tokio::time::sleep(Duration::from_secs(1)).await;
     load.replace(&[&b]);
     start(&mut replicas, "a").await?;
@@ -500,11 +396,11 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     // A rolling upgrade: a new replica counts once it is ready, and only then an old one is told to go.
     start(&mut replicas, "c").await?;
     load.replace(&[&a, &b, &c]);
-    replicas.get_mut("b").context("b")?.stop().await?;
+    replicas.get_mut("b").context("b")?.manager.stop().await?;
     load.replace(&[&a, &c]);
     start(&mut replicas, "d").await?;
     load.replace(&[&a, &c, &d]);
-    replicas.get_mut("a").context("a")?.stop().await?;
+    replicas.get_mut("a").context("a")?.manager.stop().await?;
     load.replace(&[&c, &d]);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (answered, lost) = load.end().await?;
@@ -513,18 +409,18 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     ensure!(answered > 50, "only {answered} requests were made");
     drop(replicas);
     // The lease of the one that was killed has not run out, so nobody leads: this one does not ask who leads.
-    let mut last = Process::prepare(lab, "last", &lab.folder().join("last"), &[])?;
-    last.start(lab)?;
+    let mut last = Replica::prepare(lab, "last", &[]).await?;
+    last.manager.start(&lab.cluster)?;
     remove(lab).await?;
-    last.stop().await
+    last.manager.stop().await.map(drop)
 }
 
 /// A full disk costs the new content and nothing else.
 async fn full_disk(lab: &Lab) -> Result<()> {
     let disk = lab.folder().join("small");
-    let mut process = Process::prepare(lab, "small", &disk, &[])?.on_a_small_disk(&disk)?;
-    process.start(lab)?;
-    process.ready().await?;
+    let mut replica = Replica::prepare(lab, "small", &[]).await?;
+    replica.manager = replica.manager.on_a_small_disk(&disk)?;
+    replica.start(lab).await?;
     let client = client(lab).await?;
     let reference = push(lab, "cat", 0, 1 << 20).await?;
     create(lab, "cat", &reference).await?;
@@ -542,7 +438,7 @@ async fn full_disk(lab: &Lab) -> Result<()> {
                 .is_some_and(|message| message.contains("No space left on device")),
             "{message:?}"
         );
-        let now = served(&client, &process.content, "cat").await?;
+        let now = served(&client, &replica.content, "cat").await?;
         ensure!(
             now.is_some_and(|(round, _)| round == "round-0"),
             "the last good content is gone"
@@ -551,8 +447,8 @@ async fn full_disk(lab: &Lab) -> Result<()> {
     push(lab, "cat", 3, 1 << 20).await?;
     touch(lab, "cat", 3).await?;
     settled(lab, "cat", "Succeeded").await?;
-    let now = served(&client, &process.content, "cat").await?;
+    let now = served(&client, &replica.content, "cat").await?;
     ensure!(now.is_some_and(|(round, _)| round == "round-3"));
-    tidy(&process.sees(&disk)?, "cat").await?;
-    process.stop().await
+    tidy(&replica.manager.sees(&disk)?, "cat").await?;
+    replica.manager.stop().await.map(drop)
 }

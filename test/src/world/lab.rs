@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use kube::Client;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
 use olm_api::names;
 use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Pinned, Platform, Reference};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{kubectl, repository};
+use super::{apply_manifests, kubectl, repository};
 use crate::cluster::{Cluster, Mode};
 use crate::samples;
 
@@ -38,6 +39,18 @@ pub struct Lab {
 }
 
 impl Lab {
+    /// Starts a cluster that has everything in a folder of the repository that processes need: definitions, accounts, rights.
+    ///
+    /// # Errors
+    /// When a part is missing or does not start.
+    pub async fn with_manifests(folder: &str) -> Result<Self> {
+        // Whichever test is first installs it.
+        olm_platform::crypto::install();
+        let lab = Self::over(Cluster::start(Mode::Simulated).await?).await?;
+        apply_manifests(&lab.cluster, folder)?;
+        Ok(lab)
+    }
+
     /// Starts a cluster that has our CRDs and the namespace of the managers.
     ///
     /// # Errors
@@ -80,6 +93,18 @@ impl Lab {
     /// The directory with the registry's authority.
     pub fn authorities(&self) -> PathBuf {
         self.folder.path().join("registry-ca")
+    }
+
+    /// The authority that catalogd has published for its clients.
+    ///
+    /// # Errors
+    /// When none is published.
+    pub async fn catalogd_authority(&self) -> Result<reqwest::Certificate> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), names::SYSTEM_NAMESPACE);
+        let map = maps.get(names::certificate::CATALOGD_AUTHORITY).await?;
+        let pem = map.data.unwrap_or_default().remove("ca.crt");
+        let pem = pem.context("catalogd has published no authority")?;
+        Ok(reqwest::Certificate::from_pem(pem.as_bytes())?)
     }
 
     /// The registry (HTTPS) that images are pushed to, as `HOST:PORT`.

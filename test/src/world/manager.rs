@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use kube::api::PostParams;
 use olm_api::names;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::json;
 
 use super::{Lab, binary, free_address};
@@ -30,6 +30,8 @@ pub struct Manager {
     pub health: String,
     /// Its metrics port on this machine.
     pub metrics: String,
+    /// Where it sees a small file system.
+    disk: Option<PathBuf>,
 }
 
 impl Drop for Manager {
@@ -85,7 +87,27 @@ impl Manager {
             log: lab.folder().join(format!("{name}.log")),
             health,
             metrics,
+            disk: None,
         })
+    }
+
+    /// Gives it a file system of 16 MiB of its own, in memory, which ends with it. Anybody may do that in a user namespace.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn on_a_small_disk(mut self, disk: &Path) -> Result<Self> {
+        std::fs::create_dir_all(disk)?;
+        self.disk = Some(disk.to_owned());
+        Ok(self)
+    }
+
+    /// What the process sees at a path.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn sees(&self, path: &Path) -> Result<PathBuf> {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid().context("it does not run")?));
+        Ok(root.join(path.strip_prefix("/")?))
     }
 
     /// Starts the process when it does not run.
@@ -98,8 +120,13 @@ impl Manager {
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
         let errors = log.try_clone()?;
-        let arguments = self.arguments.clone();
-        let child = cluster.spawn(binary(self.program)?, |command| {
+        let mut arguments = self.arguments.clone();
+        let mut program = binary(self.program)?;
+        if let Some(disk) = &self.disk {
+            arguments.splice(..0, mounted(disk, &program));
+            program = "unshare".into();
+        }
+        let child = cluster.spawn(program, |command| {
             command
                 .args(arguments)
                 .stdout(log)
@@ -159,10 +186,10 @@ impl Manager {
     /// Waits until `/readyz` says so.
     ///
     /// # Errors
-    /// When it does not within 30 s, or the process ends.
+    /// When it does not within 60 s, or the process ends.
     pub async fn ready(&mut self) -> Result<()> {
         let url = format!("http://{}/readyz", self.health);
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             if let Ok(answer) = reqwest::get(&url).await
                 && answer.status().is_success()
@@ -190,6 +217,20 @@ impl Manager {
             .unwrap_or_default()
             .join("\n")
     }
+}
+
+/// The arguments of `unshare` that start a program beside a small file system.
+fn mounted(disk: &Path, program: &Path) -> Vec<String> {
+    let user: &[&str] = if geteuid().is_root() {
+        &[]
+    } else {
+        &["--user", "--map-root-user"]
+    };
+    let script = r#"mount -t tmpfs -o size=16m tmpfs "$0" && exec setpriv --pdeathsig KILL -- "$@""#;
+    let paths = [disk, program].map(|path| path.display().to_string());
+    let mount = ["--mount", "sh", "-c", script];
+    let arguments = user.iter().chain(&mount).map(|&argument| argument.to_owned());
+    arguments.chain(paths).collect()
 }
 
 /// A kubeconfig with the rights of a service account, for a day.
