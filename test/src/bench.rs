@@ -33,7 +33,7 @@ pub enum Catalogs {
 pub struct Plan {
     /// The catalogs. What is served is asked of the last of them, which stays beside the extensions.
     pub catalogs: Catalogs,
-    /// How many cores catalogd may use while it is asked, one measurement for each.
+    /// How many cores catalogd may use while it unpacks and while it is asked, one measurement for each.
     pub cores: Vec<usize>,
     /// How many extensions are applied at once.
     pub extensions: usize,
@@ -49,7 +49,7 @@ pub async fn run(plan: &Plan) -> Result<()> {
     let begin = Instant::now();
     let mut figures = Figures::new(&process::machine()?);
     dependencies::measure(&mut figures)?;
-    let world = World::start(Options::default()).await?;
+    let mut world = World::start(Options::default()).await?;
     let processes = [
         ("catalogd", &world.catalogd),
         ("operator-controller", &world.operator_controller),
@@ -66,13 +66,13 @@ pub async fn run(plan: &Plan) -> Result<()> {
         Catalogs::Given(path) => {
             let blobs =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            asked = Some(unpacked(&world, "given", &blobs, &mut figures).await?);
+            asked = Some(unpacked(&mut world, "given", &blobs, plan, &mut figures).await?);
         }
         Catalogs::Generated(megabytes) => {
             for size in megabytes {
                 let blobs = catalog::generate(&catalog::Shape::of_megabytes(*size));
                 let name = format!("generated-{size}");
-                asked = Some(unpacked(&world, &name, &blobs, &mut figures).await?);
+                asked = Some(unpacked(&mut world, &name, &blobs, plan, &mut figures).await?);
             }
         }
     }
@@ -95,9 +95,15 @@ struct Asked {
     package: String,
 }
 
-async fn unpacked(world: &World, name: &str, blobs: &str, figures: &mut Figures) -> Result<Asked> {
+async fn unpacked(
+    world: &mut World,
+    name: &str,
+    blobs: &str,
+    plan: &Plan,
+    figures: &mut Figures,
+) -> Result<Asked> {
     let package = catalog::a_package(blobs).context("the catalog holds no package with bundles")?;
-    unpack::measure(world, name, blobs, figures).await?;
+    unpack::measure(world, name, blobs, &plan.cores, figures).await?;
     Ok(Asked {
         catalog: name.to_owned(),
         package,

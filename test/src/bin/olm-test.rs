@@ -54,7 +54,7 @@ enum Verb {
         /// Sizes of the catalogs to generate, in megabytes.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100], conflicts_with = "catalog")]
         megabytes: Vec<u64>,
-        /// How many cores catalogd may use; everything that it serves is measured for each of them.
+        /// How many cores catalogd may use; how it unpacks and serves is measured for each of them.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
         cores: Vec<usize>,
         /// How many extensions are applied at once.
