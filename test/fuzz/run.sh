@@ -9,9 +9,10 @@ seconds=${1:-60}
 [ $# -gt 0 ] || set -- $(ls seeds)
 root=$(cd ../.. && pwd)
 out=$root/target/fuzz
-# Only our own crates are instrumented: what they depend on is compiled already, and its coverage is not ours.
+# Only our own crates are instrumented: what they depend on is compiled already, and its coverage is not ours. The whole
+# workspace is named so that it is compiled with the same features.
 (cd "$root" && RUSTC_WORKSPACE_WRAPPER=$PWD/test/fuzz/instrument \
-    cargo build --release -p olm-test --features fuzz --bin olm-fuzz)
+    cargo build --release --locked --workspace --features olm-test/fuzz --bin olm-fuzz)
 program=${CARGO_TARGET_DIR:-$root/target}/release/olm-fuzz
 data=${SHARED:-../shared}
 case $data in /*) ;; *) data=../../$data ;; esac
