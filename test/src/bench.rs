@@ -31,7 +31,7 @@ pub enum Catalogs {
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The catalogs. What is served is asked of the last of them, which stays beside the extensions.
+    /// The catalogs, one after another. What is served is asked of the last of them, which stays beside the extensions.
     pub catalogs: Catalogs,
     /// How many cores catalogd may use while it unpacks and while it is asked, one measurement for each.
     pub cores: Vec<usize>,
@@ -61,7 +61,7 @@ pub async fn run(plan: &Plan) -> Result<()> {
             &process::mebibytes(process::resident(pid)?),
         );
     }
-    let mut asked = None;
+    let mut asked: Option<Asked> = None;
     match &plan.catalogs {
         Catalogs::Given(path) => {
             let blobs =
@@ -72,6 +72,9 @@ pub async fn run(plan: &Plan) -> Result<()> {
             for size in megabytes {
                 let blobs = catalog::generate(&catalog::Shape::of_megabytes(*size));
                 let name = format!("generated-{size}");
+                if let Some(earlier) = asked.take() {
+                    unpack::remove(&world, &earlier.catalog).await?;
+                }
                 asked = Some(unpacked(&mut world, &name, &blobs, plan, &mut figures).await?);
             }
         }

@@ -30,7 +30,8 @@ pub(super) async fn measure(
     once(world, name, blobs, &reference, *last, figures).await
 }
 
-async fn remove(world: &World, name: &str) -> Result<()> {
+/// Takes the catalog away.
+pub(super) async fn remove(world: &World, name: &str) -> Result<()> {
     let catalogs = Api::<ClusterCatalog>::all(world.client.clone());
     catalogs.delete(name, &DeleteParams::default()).await?;
     eventually("the catalog is gone", LIMIT, async || {

@@ -51,8 +51,8 @@ enum Verb {
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
         catalog: Option<PathBuf>,
-        /// Sizes of the catalogs to generate, in megabytes.
-        #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100], conflicts_with = "catalog")]
+        /// Sizes of the catalogs to generate, in megabytes; what is served is asked of the last one.
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 500, 100], conflicts_with = "catalog")]
         megabytes: Vec<u64>,
         /// How many cores catalogd may use; how it unpacks and serves is measured for each of them.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
