@@ -40,6 +40,7 @@ mod requirements;
 
 pub use binaries::Binaries;
 pub use definitions::apply_definitions;
+pub use ports::free_address;
 
 /// Names the folder of a running cluster to whoever [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";

@@ -4,7 +4,6 @@
 mod lab;
 mod manager;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use olm_api::names;
 pub use self::lab::Lab;
 pub use self::manager::Manager;
 use crate::cluster::Cluster;
+pub use crate::cluster::free_address;
 
 /// Kinds in the manifests that only Pods need; here the managers are processes.
 const ONLY_FOR_PODS: &[&str] = &["Deployment", "NetworkPolicy", "PodDisruptionBudget"];
@@ -156,14 +156,6 @@ pub fn binary(name: &str) -> Result<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
         .with_context(|| format!("{name} is not built: run `cargo build --release -p {name}` first"))
-}
-
-/// An address on this machine that nobody listens on at the moment.
-///
-/// # Errors
-/// When there is none.
-pub fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 fn apply_manifests(cluster: &Cluster, folder: &str) -> Result<()> {

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
@@ -43,6 +44,19 @@ impl Port {
     pub(super) fn number(&self) -> u16 {
         self.number
     }
+}
+
+/// An address on this machine that nobody listens on, and that no other launcher takes before this process ends: what is
+/// killed and started again finds it free.
+///
+/// # Errors
+/// When there is none.
+pub fn free_address() -> Result<String> {
+    static CLAIMED: Mutex<Vec<Port>> = Mutex::new(Vec::new());
+    let port = Port::claim()?;
+    let address = format!("127.0.0.1:{}", port.number());
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).push(port);
+    Ok(address)
 }
 
 /// 127.N.0.0/16, for the services of one cluster: no other launcher on this machine takes it while this value lives.
