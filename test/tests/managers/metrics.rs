@@ -74,6 +74,9 @@ pub(crate) async fn metrics_tell_what_is_done(
         for name in ["total", "errors_total", "panics_total", "time_seconds_count"] {
             all.push(format!("controller_runtime_reconcile_{name}{label}"));
         }
+        all.push(format!(
+            "controller_runtime_terminal_reconcile_errors_total{label}"
+        ));
         all.push(format!("controller_runtime_active_workers{label}"));
         all.push(format!("controller_runtime_max_concurrent_reconciles{label}"));
         all

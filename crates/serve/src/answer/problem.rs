@@ -75,11 +75,6 @@ impl From<Refusal> for Response<Body> {
 
 /// Turns a refusal into a page for people, if that is what the client asks for.
 pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: Option<&str>) {
-    if response.extensions().get::<Refusal>().is_none() {
-        return;
-    }
-    let headers = response.headers_mut();
-    headers.append(VARY, HeaderValue::from_static("Accept"));
     if !accepts(request, "text/html") || accepts(request, PROBLEM) {
         return;
     }
@@ -95,6 +90,8 @@ pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: 
     *response.body_mut() = Body::from(page.into_string());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(site::HTML));
+    // Only here: what others get has the headers that clients of the reference implementation know.
+    headers.append(VARY, HeaderValue::from_static("Accept"));
     headers.remove(CONTENT_LENGTH);
     site::protect(headers);
 }
