@@ -198,9 +198,23 @@ fn definitions_keep_to_the_rules_of_the_api_server() {
     check(
         &format!("{{group: g.io, scope: Cluster, {names}, {versions}, conversion: {{strategy: Webhook}}}}"),
         &[
-            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook, but not allowed if \
-             strategy is set to None",
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
             "spec.conversion.conversionReviewVersions: Required value",
+        ],
+    );
+    let webhook = "{clientConfig: {service: {namespace: shed}}, conversionReviewVersions: [v1]}";
+    check(
+        &format!(
+            "{{group: g.io, scope: Cluster, {names}, {versions}, conversion: {{strategy: Webhook, webhook: {webhook}}}}}"
+        ),
+        &["spec.conversion.webhookClientConfig.service.name: Required value"],
+    );
+    check(
+        &format!("{{group: g.io, scope: Cluster, names: {{plural: ks}}, {versions}}}"),
+        &[
+            "spec.names.singular: Required value",
+            "spec.names.kind: Required value",
+            "spec.names.listKind: Required value",
         ],
     );
 }

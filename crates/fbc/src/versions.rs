@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use olm_version::{Release, Version, VersionRelease, VersionReleaseError, blang, quoted};
+use olm_version::{Release, ReleaseError, Version, VersionRelease, VersionReleaseError, blang, quoted};
 
 use crate::bundle::Bundle;
 use crate::decode::{ShapeError, decode, decode_object};
@@ -14,19 +14,47 @@ const SUBSTITUTES_FOR: &str = "olm.substitutesFor";
 /// Why the version of a bundle is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleVersionError {
-    /// The bundle has no or several properties that say it.
+    /// The bundle has no property that says it.
+    #[error("no \"olm.package\" property found for bundle {}", quoted(.0))]
+    Missing(String),
+    /// The bundle has several properties that say it.
     #[error("must be exactly one property of type \"olm.package\"")]
-    Property,
+    Several,
     /// The value of that property has the wrong shape.
-    #[error("parse property of type \"olm.package\": {0}")]
-    Shape(ShapeError),
-    /// The version is not semantic, or the release not one.
-    #[error("bundle {}: {error}", quoted(.bundle))]
-    Version {
+    #[error("unable to unmarshal \"olm.package\" property for bundle {}: {error}", quoted(.bundle))]
+    Shape {
         /// The bundle.
         bundle: String,
         /// What is wrong.
-        error: VersionReleaseError,
+        error: ShapeError,
+    },
+    /// The version is not semantic.
+    #[error("invalid semver version {} in \"olm.package\" property for bundle {}: {fault}", quoted(.text), quoted(.bundle))]
+    Version {
+        /// The bundle.
+        bundle: String,
+        /// The version.
+        text: String,
+        /// What is wrong.
+        fault: blang::VersionError,
+    },
+    /// The release is not one.
+    #[error("invalid release {} in \"olm.package\" property for bundle {}: {fault}", quoted(.text), quoted(.bundle))]
+    Release {
+        /// The bundle.
+        bundle: String,
+        /// The release.
+        text: String,
+        /// What is wrong.
+        fault: ReleaseError,
+    },
+    /// The build metadata has to be the release, and is not one.
+    #[error("unable to convert build metadata to release for bundle {}: {fault}", quoted(.bundle))]
+    BuildMetadata {
+        /// The bundle.
+        bundle: String,
+        /// What is wrong.
+        fault: ReleaseError,
     },
 }
 
@@ -39,26 +67,50 @@ impl Bundle {
     /// # Errors
     /// When the property is not there exactly once or cannot be read.
     pub fn version_release(&self) -> Result<VersionRelease, BundleVersionError> {
+        let bundle = || self.name.clone();
         let mut properties = self
             .properties
             .iter()
             .filter(|property| property.kind == TYPE_PACKAGE);
-        let (Some(property), None) = (properties.next(), properties.next()) else {
-            return Err(BundleVersionError::Property);
-        };
-        let property = property.package().map_err(BundleVersionError::Shape)?;
-        let (version, release) = self
-            .version_of(&property)
-            .map_err(|error| BundleVersionError::Version {
-                bundle: self.name.clone(),
-                error,
-            })?;
+        let property = properties
+            .next()
+            .ok_or_else(|| BundleVersionError::Missing(bundle()))?;
+        let property = property.package().map_err(|error| BundleVersionError::Shape {
+            bundle: bundle(),
+            error,
+        })?;
+        let (version, release) = self.version_of(&property).map_err(|error| match error {
+            VersionReleaseError::Version { text, fault } => BundleVersionError::Version {
+                bundle: bundle(),
+                text,
+                fault,
+            },
+            VersionReleaseError::Release { text, fault } => BundleVersionError::Release {
+                bundle: bundle(),
+                text,
+                fault,
+            },
+        })?;
+        if properties.next().is_some() {
+            return Err(BundleVersionError::Several);
+        }
+        if release.is_empty()
+            && !version.build.is_empty()
+            && self.substitutes()
+            && let Err(fault) = Release::parse(version.build.as_str())
+        {
+            return Err(BundleVersionError::BuildMetadata {
+                bundle: bundle(),
+                fault,
+            });
+        }
         Ok(VersionRelease {
             version,
             release: Some(release).filter(|release| !release.is_empty()),
         })
     }
 
+    /// The version and release that a property says. Build metadata that is no release stays in the version.
     pub(crate) fn version_of(
         &self,
         property: &PackageProperty,
@@ -194,9 +246,48 @@ mod tests {
     }
 
     #[test]
+    fn build_metadata_of_a_substitute_has_to_be_a_release() {
+        let substitute = (
+            "olm.csv.metadata",
+            r#"{"annotations":{"olm.substitutesFor":"a"}}"#,
+        );
+        check(
+            &[("olm.package", r#"{"version":"1.0.0+01"}"#), substitute],
+            Err(
+                "unable to convert build metadata to release for bundle \"b\": invalid release \"01\": segment 0: \
+                 Numeric PreRelease version must not contain leading zeroes \"01\"",
+            ),
+        );
+    }
+
+    #[test]
+    fn what_the_property_says_is_a_version_and_a_release() {
+        for (value, expected) in [
+            (
+                r#"{"version":"1.0"}"#,
+                "invalid semver version \"1.0\" in \"olm.package\" property for bundle \"b\": \
+                 No Major.Minor.Patch elements found",
+            ),
+            (
+                r#"{"version":"1.0.0","release":".a"}"#,
+                "invalid release \".a\" in \"olm.package\" property for bundle \"b\": \
+                 invalid release \".a\": segment 0: Prerelease is empty",
+            ),
+            (
+                "[]",
+                "unable to unmarshal \"olm.package\" property for bundle \"b\": must be an object, not a list",
+            ),
+        ] {
+            check(&[("olm.package", value)], Err(expected));
+        }
+    }
+
+    #[test]
     fn the_property_is_there_once() {
-        let message = "must be exactly one property of type \"olm.package\"";
-        check(&[], Err(message));
-        check(&[BUILD, BUILD], Err(message));
+        check(&[], Err("no \"olm.package\" property found for bundle \"b\""));
+        check(
+            &[BUILD, BUILD],
+            Err("must be exactly one property of type \"olm.package\""),
+        );
     }
 }

@@ -230,7 +230,7 @@ fn entry(entry: &ChannelEntry) -> String {
 pub(crate) fn bundle(bundle: &Bundle) -> String {
     Object::new()
         .string("schema", SCHEMA_BUNDLE)
-        .string("name", &bundle.name)
+        .string_if_any("name", &bundle.name)
         .string_if_any("package", &bundle.package)
         .string("image", &bundle.image)
         .list_if_any("properties", &bundle.properties, property)
@@ -354,6 +354,14 @@ mod tests {
         assert_eq!(
             again, expected,
             "the catalog rendered as YAML renders differently: {text}"
+        );
+    }
+
+    #[test]
+    fn a_bundle_without_a_name_stays_one() {
+        check_lines(
+            r#"{"schema":"olm.bundle","package":"b","image":"i"}"#,
+            "{\"image\":\"i\",\"package\":\"b\",\"schema\":\"olm.bundle\"}\n",
         );
     }
 

@@ -281,6 +281,29 @@ fn what_becomes_stricter_is_reported_where_it_is() {
         json!({"x-kubernetes-preserve-unknown-fields": false}),
         &["unhandled: unhandled changes found (XPreserveUnknownFields &true -> &false)"],
     );
+    check(
+        json!({"maximum": 3_000_000}),
+        json!({"maximum": 2_000_000.0}),
+        &["maximum: maximum decreased : 3e+06 -> 2e+06"],
+    );
+    check(
+        json!({"default": {"b": 1.0, "a": [2]}, "enum": [1.0, {"b": 1, "a": 2}]}),
+        json!({"default": {"a": [2.0], "b": 1}, "enum": [1, {"a": 2, "b": 1}]}),
+        &[],
+    );
+    // What is not anything excludes all, what is not said nothing.
+    check(
+        json!({}),
+        json!({"not": {}}),
+        &["unhandled: unhandled changes found (Not nil -> {})"],
+    );
+    check(json!({}), json!({"not": null}), &[]);
+    // The API server drops what no schema has.
+    check(
+        json!({"additionalProperties": {"type": "string"}}),
+        json!({"additionalProperties": {"type": "string", "x-colour": "red"}}),
+        &[],
+    );
     // What holds anyway is said now.
     check(
         json!({"type": "array"}),
@@ -307,6 +330,27 @@ fn fields_that_go_are_named_with_everything_below_them() {
             "v1: ^.spec.items.items: type: type changed : \"string\" -> \"\"",
         ],
     );
+}
+
+#[test]
+fn a_version_that_loses_its_schema_loses_its_fields() {
+    let old = one_version(json!({"type": "object"}));
+    let mut new = old.clone();
+    new["spec"]["versions"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("schema");
+    check(
+        &old,
+        &new,
+        &[
+            "existingFieldRemoval: removed field : v1.^",
+            "existingFieldRemoval: removed field : v1.^.spec",
+            "v1: ^: type: type changed : \"object\" -> \"\"",
+            "v1: ^.spec: type: type changed : \"object\" -> \"\"",
+        ],
+    );
+    check(&new, &old, &[]);
 }
 
 #[test]

@@ -18,16 +18,22 @@ pub enum ReleaseError {
     /// The text has more than [`Release::MAX_LENGTH`] characters.
     #[error("invalid release {}: exceeds maximum length of {} characters", quoted(.0), Release::MAX_LENGTH)]
     TooLong(String),
-    /// One of the identifiers breaks the rules.
-    #[error("invalid release {}: segment {segment}: {fault}", quoted(.text))]
-    Segment {
+    /// Identifiers break the rules.
+    #[error("invalid release {}: {}", quoted(.text), lines(.faults))]
+    Segments {
         /// The whole text.
         text: String,
-        /// Which identifier, counted from 0.
-        segment: usize,
-        /// What is wrong with it.
-        fault: blang::VersionError,
+        /// Which identifiers, counted from 0, and what is wrong with each.
+        faults: Vec<(usize, blang::VersionError)>,
     },
+}
+
+fn lines(faults: &[(usize, blang::VersionError)]) -> String {
+    let lines: Vec<String> = faults
+        .iter()
+        .map(|(segment, fault)| format!("segment {segment}: {fault}"))
+        .collect();
+    lines.join("\n")
 }
 
 impl Release {
@@ -42,12 +48,14 @@ impl Release {
         if text.len() > Self::MAX_LENGTH {
             return Err(ReleaseError::TooLong(text.chars().take(256).collect()));
         }
-        for (segment, identifier) in text.split('.').enumerate() {
-            blang::check_prerelease(identifier).map_err(|fault| ReleaseError::Segment {
-                text: text.to_owned(),
-                segment,
-                fault,
-            })?;
+        let faults: Vec<_> = text
+            .split('.')
+            .enumerate()
+            .filter_map(|(segment, identifier)| Some((segment, blang::check_prerelease(identifier).err()?)))
+            .collect();
+        if !faults.is_empty() {
+            let text = text.to_owned();
+            return Err(ReleaseError::Segments { text, faults });
         }
         // What was checked above is the grammar of pre-releases.
         Ok(Self(Prerelease::new(text).unwrap_or_default()))

@@ -85,6 +85,10 @@ fn what_is_no_release_is_refused() {
         ),
         ("1..2", "invalid release \"1..2\": segment 1: Prerelease is empty"),
         (
+            ".a_",
+            "invalid release \".a_\": segment 0: Prerelease is empty\nsegment 1: Invalid character(s) found in prerelease \"a_\"",
+        ),
+        (
             "123456789012345678901",
             "invalid release \"123456789012345678901\": exceeds maximum length of 20 characters",
         ),

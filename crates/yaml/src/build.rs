@@ -90,7 +90,60 @@ struct Builder<'a> {
     result: Option<Value>,
 }
 
+/// Bytes that are read again at most because lines of quoted scalars begin further left than their neighbours.
+const READ_AGAIN: usize = 16 << 20;
+
+/// Blanks before a further line of a quoted scalar mean nothing. Kubernetes tooling takes such a line wherever it begins,
+/// the parser only when it is indented: it gets its indentation then.
 fn read(text: &str, limits: &Limits) -> Result<Value, Error> {
+    let mut text = Cow::Borrowed(text);
+    let mut left = READ_AGAIN;
+    let mut blanks = None;
+    loop {
+        let error = match read_once(&text, limits) {
+            Ok(value) => return Ok(value),
+            Err(Failure::Other(error)) => return Err(error),
+            Err(Failure::Margin(error)) => error,
+        };
+        let blanks = blanks.get_or_insert_with(|| " ".repeat(1 + deepest_margin(&text)));
+        let indented = indented(&text, error.position.line, blanks);
+        let affordable = indented.and_then(|text| Some((left.checked_sub(text.len())?, text)));
+        let Some((rest, indented)) = affordable else {
+            return Err(error);
+        };
+        (left, text) = (rest, Cow::Owned(indented));
+    }
+}
+
+/// The largest number of blanks that a line begins with.
+fn deepest_margin(text: &str) -> usize {
+    let margin = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    text.split('\n').map(margin).max().unwrap_or_default()
+}
+
+/// The text with `blanks` before a line, counted from 1; nothing when there is no such line.
+fn indented(text: &str, line: usize, blanks: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len() + blanks.len());
+    let mut found = false;
+    for (number, line_text) in text.split_inclusive('\n').enumerate() {
+        if number + 1 == line {
+            out.push_str(blanks);
+            found = true;
+        }
+        out.push_str(line_text);
+    }
+    found.then_some(out)
+}
+
+/// Why a text could not be read.
+enum Failure {
+    /// A line of a quoted scalar begins too far left.
+    Margin(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+fn read_once(text: &str, limits: &Limits) -> Result<Value, Failure> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: limits.depth + 1,
@@ -107,23 +160,48 @@ fn read(text: &str, limits: &Limits) -> Result<Value, Error> {
     };
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|fault| {
-            Error::new(
+            let error = Error::new(
                 fault.marker().line(),
                 fault.marker().col() + 1,
                 ErrorKind::Syntax(fault.info()),
-            )
+            );
+            match fault.kind() {
+                granit_parser::ErrorKind::InvalidQuotedScalarIndent => Failure::Margin(error),
+                _ => Failure::Other(error),
+            }
         })?;
         if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
             break;
         }
+        if builder.is_outside() && is_indented_by_tab(text, span) {
+            return Err(Failure::Other(Error::new(
+                span.start.line(),
+                1,
+                ErrorKind::Syntax("found a tab where a line begins".to_owned()),
+            )));
+        }
         builder
             .take(event, span, text)
-            .map_err(|kind| Error::new(span.start.line(), span.start.col() + 1, kind))?;
+            .map_err(|kind| Failure::Other(Error::new(span.start.line(), span.start.col() + 1, kind)))?;
     }
     Ok(builder.result.unwrap_or(Value::Null))
 }
 
+/// Whether a tab stands between the beginning of the line and the place. The parser lets it pass before the first node.
+fn is_indented_by_tab(text: &str, span: Span) -> bool {
+    let before = span.start.byte_offset().and_then(|at| text.get(..at));
+    let line = before
+        .and_then(|before| before.rsplit('\n').next())
+        .unwrap_or_default();
+    line.contains('\t') && line.trim_start_matches([' ', '\t']).is_empty()
+}
+
 impl Builder<'_> {
+    /// Whether no node of the document was seen.
+    fn is_outside(&self) -> bool {
+        self.frames.is_empty() && self.result.is_none()
+    }
+
     fn take(&mut self, event: Event<'_>, span: Span, source: &str) -> Result<(), ErrorKind> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {

@@ -123,6 +123,10 @@ impl<R: BufRead> Documents<R> {
                 Step::Invalid(json_fault) => {
                     self.mode = Mode::Yaml;
                     self.skip_line_end();
+                    // A comment has a line of its own; behind a value it would be one of JSON, which has none.
+                    if read > 0 && self.is_inside_line() && self.rest().first() == Some(&b'#') {
+                        return Err(json_fault);
+                    }
                     // Neither reading fits: the one the stream began with is named.
                     self.yaml().map_err(|_| json_fault)
                 }
@@ -269,6 +273,14 @@ impl<R: BufRead> Documents<R> {
             blank
         };
         self.skip(bytes);
+    }
+
+    /// Whether something of the line was taken already.
+    fn is_inside_line(&self) -> bool {
+        self.start
+            .checked_sub(1)
+            .and_then(|before| self.pending.get(before))
+            .is_some_and(|before| *before != b'\n')
     }
 
     fn yaml(&mut self) -> Result<Option<Document>, Error> {

@@ -27,4 +27,4 @@ pub use documents::{Content, Document, Documents, documents};
 pub use emit::to_yaml;
 pub use error::{Error, ErrorKind, Position};
 pub use limits::{DuplicateKeys, Limits};
-pub use number::json_float;
+pub use number::{json_float, yaml_float};

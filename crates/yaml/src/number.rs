@@ -111,7 +111,7 @@ fn general_form(digits: &Digits) -> String {
 }
 
 /// A number as YAML text: the shortest digits, in exponent form from 1e+06 on and below 0.0001.
-pub(crate) fn yaml_float(value: f64) -> String {
+pub fn yaml_float(value: f64) -> String {
     general_form(&split(&format!("{value:e}")))
 }
 

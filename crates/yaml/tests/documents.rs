@@ -77,6 +77,14 @@ fn json_that_is_none_is_read_as_yaml() {
         ],
     );
     check(
+        "{\"a\": 1} # words\n",
+        &[
+            r#"1 json {"a": 1}"#,
+            "error line 1, column 1: not valid JSON: expected value at line 1 column 1",
+        ],
+    );
+    check("{\"a\": 1}\n# words\n", &[r#"1 json {"a": 1}"#, "2 yaml null"]);
+    check(
         "{\"a\": ",
         &["error line 1, column 6: not valid JSON: EOF while parsing a value at line 1 column 6"],
     );

@@ -244,11 +244,24 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
+fn further_lines_of_quoted_scalars_begin_anywhere() {
+    check("a: \"x\ny\"\nb: 1", r#"{"a":"x y","b":1}"#);
+    check("a:\n  b: 'x\n\n y\nz'\nc: 1", r#"{"a":{"b":"x\ny z"},"c":1}"#);
+    check("- \"x\n# y\"\n- 2", r#"["x # y",2]"#);
+    assert!(to_json("a: x\ny\nb: 1").is_err());
+}
+
+#[test]
 fn faults_name_their_place() {
     refused("a: 1\nb: [", "line 2, column 4: unclosed bracket '['");
     refused(
         "a:\n\tb: c",
         "line 2, column 2: tabs disallowed within this context (block indentation)",
+    );
+    refused("\ta: b", "line 1, column 1: found a tab where a line begins");
+    refused(
+        "---\n\ta: b\nc: d",
+        "line 2, column 1: found a tab where a line begins",
     );
     let fault = to_json(b"a: 1\nb: \xff\n").expect_err("encoding");
     assert_eq!(fault.to_string(), "line 2, column 1: the text is not valid UTF-8");

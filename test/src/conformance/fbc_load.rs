@@ -103,8 +103,8 @@ impl Line {
     }
 }
 
-/// `line` with every number replaced by the number of double precision next to it.
-fn double_precision(line: &str) -> String {
+/// A text with every number replaced by the number of double precision next to it.
+pub fn double_precision(line: &str) -> String {
     let mut out = String::new();
     let mut number = String::new();
     let (mut in_string, mut escaped) = (false, false);
@@ -115,8 +115,10 @@ fn double_precision(line: &str) -> String {
             number.push(letter);
             continue;
         }
-        if let Ok(value) = std::mem::take(&mut number).parse::<f64>() {
-            out.push_str(&olm_yaml::json_float(value));
+        let digits = std::mem::take(&mut number);
+        match digits.parse::<f64>() {
+            Ok(value) => out.push_str(&olm_yaml::json_float(value)),
+            Err(_) => out.push_str(&digits),
         }
         out.push(letter);
         match letter {

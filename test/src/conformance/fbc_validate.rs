@@ -190,8 +190,12 @@ impl Leaf {
             // One of ours may be about a bundle in all its channels.
             found.is_empty() || expected.as_deref().is_none_or(|expected| expected == found)
         };
+        // Ours shows the beginning only of a long object that has no schema.
+        let schemaless =
+            |text: &str| text.starts_with("object '") && text.ends_with("' is missing root schema field");
         let found = report.errors().any(|finding| {
-            finding.message.starts_with(message)
+            (finding.message.starts_with(message)
+                || (schemaless(&self.message) && schemaless(&finding.message)))
                 && same(&self.package, &finding.object.package)
                 && same(&self.channel, &finding.object.channel)
                 && self
@@ -217,6 +221,12 @@ impl Leaf {
             (Some(channel), None) => {
                 self.message == "channel must contain at least one bundle"
                     && says(Rule::DefaultChannelUnknown, &format!("{channel:?}"))
+            }
+            // Entries without bundles are shown as bundles of one and the same version.
+            (None, None) => {
+                self.message
+                    .starts_with("duplicate versions found in bundles: [{0.0.0: [")
+                    && says(Rule::EntryBundle, "")
             }
             // An entry without a bundle is shown as a bundle without content.
             (Some(_), Some(bundle)) => {

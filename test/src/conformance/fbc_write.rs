@@ -5,7 +5,7 @@ use olm_fbc::{Catalog, write};
 use serde_json::Value;
 
 use super::Outcome;
-use super::fbc_load::catalog_files;
+use super::fbc_load::{catalog_files, double_precision};
 
 /// Loads the files of the case and compares the rendered texts.
 pub fn run(case: &Value) -> Outcome {
@@ -39,16 +39,24 @@ pub fn run(case: &Value) -> Outcome {
             .deprecations
             .retain(|deprecations| !deprecations.package.is_empty());
     }
-    let text = |key: &str| expect.get(key).and_then(Value::as_str).map(str::to_owned);
+    let digits_kept = expect.get("digits").and_then(Value::as_str) == Some("kept");
+    let comparable = |text: &str| {
+        if digits_kept {
+            double_precision(text)
+        } else {
+            text.to_owned()
+        }
+    };
+    let text = |key: &str| expect.get(key).and_then(Value::as_str).map(comparable);
     outcome
         .and(|| {
             text("json").map_or(Outcome::Pass, |json| {
-                Outcome::compare("JSON", &json, &write::json(&catalog))
+                Outcome::compare("JSON", &json, &comparable(&write::json(&catalog)))
             })
         })
         .and(|| {
             text("yaml").map_or(Outcome::Pass, |yaml| {
-                Outcome::compare("YAML", &yaml, &write::yaml(&catalog))
+                Outcome::compare("YAML", &yaml, &comparable(&write::yaml(&catalog)))
             })
         })
 }

@@ -43,7 +43,7 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
         let versions = list(definition, "/spec/versions").iter();
         let mut versions: Vec<&str> = versions.map(|version| text(version, "/name")).collect();
         // Only definitions of v1beta1 have a version of their own.
-        if versions.is_empty() {
+        if versions.is_empty() && text(definition, "/apiVersion").ends_with("/v1beta1") {
             versions.push(text(definition, "/spec/version"));
         }
         for version in versions {

@@ -154,8 +154,10 @@ fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Problem> {
         unparsed(Some(shown), "invalid example")
     })?;
     let undecodable = |fault: &str| unparsed(Some(fault.to_owned()), "error decoding example CustomResource");
-    let Value::Array(examples) = value else {
-        return Err(undecodable("the examples are not a list"));
+    let examples = match value {
+        Value::Null => return Ok(BTreeSet::new()),
+        Value::Array(examples) => examples,
+        _ => return Err(undecodable("the examples are not a list")),
     };
     let api = |example: &Value| {
         let version = text(example, "/apiVersion");

@@ -292,12 +292,11 @@ fn names(definition: &Value, faults: &mut Faults) {
         ("kind", &kind),
         ("listKind", &list_kind),
     ];
-    for (field, _) in all.iter().filter(|(_, name)| name.is_empty()) {
-        faults.required(&format!("spec.names.{field}"), "");
-    }
     for (field, name) in all {
         let field = format!("spec.names.{field}");
-        if field.to_lowercase().ends_with("kind") {
+        if name.is_empty() {
+            faults.required(&field, "");
+        } else if field.to_lowercase().ends_with("kind") {
             let wrong = label_faults(&name.to_lowercase());
             if !wrong.is_empty() {
                 let why = format!(
@@ -375,10 +374,7 @@ fn conversion(definition: &Value, is_beta: bool, keeps: bool, faults: &mut Fault
         return;
     }
     match client {
-        None => faults.required(
-            client_field,
-            "required when strategy is set to Webhook, but not allowed if strategy is set to None",
-        ),
+        None => faults.required(client_field, "required when strategy is set to Webhook"),
         Some(client) => client_config(client_field, client, faults),
     }
     let assumed = is_beta && webhook.get("conversionReviewVersions").is_none_or(Value::is_null);
@@ -393,10 +389,7 @@ fn client_config(field: &str, client: &Value, faults: &mut Faults) {
         ("", Some(service)) => {
             for (pointer, name) in [("/name", "name"), ("/namespace", "namespace")] {
                 if text(service, pointer).is_empty() {
-                    faults.required(
-                        &format!("{field}.service.{name}"),
-                        &format!("service {name} is required"),
-                    );
+                    faults.required(&format!("{field}.service.{name}"), "");
                 }
             }
             let path = text(service, "/path");

@@ -47,6 +47,8 @@ impl<'a> Checker<'a> {
                 arguments,
             } => {
                 let types = self.types_of(arguments)?;
+                let dynamic = |type_| if type_ == Type::Any { Type::Dyn } else { type_ };
+                let types: Vec<Type> = types.into_iter().map(dynamic).collect();
                 calls::result(name, *is_member, &types).map_err(wrong)
             }
             Kind::List(elements) => {
@@ -133,7 +135,7 @@ impl<'a> Checker<'a> {
 
     fn boolean(&mut self, node: &'a Node) -> Result<(), Problem> {
         match self.type_of(node)? {
-            Type::Bool | Type::Dyn => Ok(()),
+            Type::Bool | Type::Dyn | Type::Any => Ok(()),
             other => Err(Problem::new(
                 node.at,
                 format!("expected type 'bool' but found '{}'", other.name()),
@@ -171,7 +173,7 @@ fn literal(value: &Value) -> Type {
 
 fn field_of(operand: &Type, field: &str) -> Result<Type, String> {
     match operand {
-        Type::Dyn => Ok(Type::Dyn),
+        Type::Dyn | Type::Any => Ok(Type::Dyn),
         Type::Map(_, value) => Ok((**value).clone()),
         Type::Timestamp | Type::Duration => Err(format!("undefined field '{field}'")),
         other => Err(format!(

@@ -108,7 +108,11 @@ impl<'a> Machine<'a> {
             }
             Kind::Has { operand, field } => {
                 let operand = self.value(operand)?;
-                Ok(Value::Bool(self.field(&operand, field)?.is_some()))
+                match operand {
+                    Value::Map(_) | Value::List(_) => Ok(Value::Bool(self.field(&operand, field)?.is_some())),
+                    // What has no fields at all has not this one.
+                    _ => Ok(Value::Bool(false)),
+                }
             }
             Kind::Call { name, arguments, .. } => {
                 let mut values = Vec::with_capacity(arguments.len());

@@ -6,6 +6,8 @@ use std::rc::Rc;
 pub(super) enum Type {
     /// Known only when evaluated.
     Dyn,
+    /// The value of a property: known only when evaluated, and nothing that a macro goes over.
+    Any,
     Null,
     Bool,
     Int,
@@ -37,13 +39,14 @@ impl Type {
 
     /// The type of `properties`.
     pub(super) fn properties() -> Self {
-        Self::list(Self::map(Self::String, Self::Dyn))
+        Self::list(Self::map(Self::String, Self::Any))
     }
 
     /// The type that both are of; none when a value cannot be of both.
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => Some(Self::Dyn),
+            (Self::Any, _) | (_, Self::Any) => Some(Self::Any),
             (Self::Null, time @ (Self::Timestamp | Self::Duration))
             | (time @ (Self::Timestamp | Self::Duration), Self::Null) => Some(time.clone()),
             (Self::List(one), Self::List(two)) => Some(Self::list(one.join(two)?)),
@@ -57,6 +60,7 @@ impl Type {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
+            Self::Any => "any".to_owned(),
             Self::Null => "null".to_owned(),
             Self::Bool => "bool".to_owned(),
             Self::Int => "int".to_owned(),

@@ -260,6 +260,30 @@ fn properties_are_maps_of_type_and_value_whose_numbers_are_doubles() {
             "true",
         ),
         ("properties.filter(p, p.type == 'ok').size() == 1", "true"),
+        (
+            "properties.exists(p, p.type == 'count' && has(p.value.version))",
+            "false",
+        ),
+    ]);
+}
+
+#[test]
+fn macros_go_over_values_of_properties_only_when_these_are_called_dynamic() {
+    check(&[
+        ("properties.exists(p, p.value.exists(x, x == 3))", "refused"),
+        ("properties.exists(p, p['value'].exists(x, x == 3))", "refused"),
+        (
+            "properties.map(p, p.value).exists(v, v.exists(x, x == 3))",
+            "refused",
+        ),
+        (
+            "properties.exists(p, p.type == 'sizes' && dyn(p.value).exists(x, x == 3))",
+            "true",
+        ),
+        (
+            "properties.exists(p, p.type == 'sizes' && p.value.size() > 1)",
+            "true",
+        ),
     ]);
 }
 

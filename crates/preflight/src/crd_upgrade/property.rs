@@ -1,7 +1,7 @@
 //! What becomes stricter, or other, in one node of a schema.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -76,6 +76,26 @@ fn list<'a>(schema: &'a Value, field: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
+/// A value as JSON text that is the same for every spelling of it. The depth is bounded by the reader of the value.
+fn json_text(value: &Value) -> String {
+    match value {
+        Value::Number(number) if number.is_f64() => olm_yaml::json_float(number.as_f64().unwrap_or_default()),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(json_text).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::Object(map) => {
+            let members: BTreeMap<&String, &Value> = map.iter().collect();
+            let members: Vec<String> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), json_text(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
 fn change(before: bool, after: bool) -> Change {
     match (before, after) {
         (false, true) => Change::Addition,
@@ -97,19 +117,19 @@ fn types(old: &Value, new: &Value) -> Option<Found> {
 }
 
 fn defaults(old: &Value, new: &Value) -> Option<Found> {
-    let shown = |value: &Value| format!("{:?}", value.to_string());
-    let (change, message) = match (present(old, "default"), present(new, "default")) {
+    let (before, after) = (
+        present(old, "default").map(json_text),
+        present(new, "default").map(json_text),
+    );
+    let (change, message) = match (before, after) {
         (None, Some(after)) => (
             Change::Addition,
-            format!("default added when there was none previously : {}", shown(after)),
+            format!("default added when there was none previously : {after:?}"),
         ),
-        (Some(before), None) => (
-            Change::Removal,
-            format!("default value removed : {}", shown(before)),
-        ),
+        (Some(before), None) => (Change::Removal, format!("default value removed : {before:?}")),
         (Some(before), Some(after)) if before != after => (
             Change::Other,
-            format!("default value changed : {} -> {}", shown(before), shown(after)),
+            format!("default value changed : {before:?} -> {after:?}"),
         ),
         _ => return None,
     };
@@ -120,7 +140,7 @@ fn enums(old: &Value, new: &Value) -> Option<Found> {
     let values = |schema: &Value| {
         list(schema, "enum")
             .iter()
-            .map(Value::to_string)
+            .map(json_text)
             .collect::<BTreeSet<String>>()
     };
     let shown = |values: Vec<&String>| {
@@ -190,8 +210,16 @@ fn limit(
     moved: &str,
 ) -> Option<Found> {
     let (before, after) = (present(old, field), present(new, field)?);
+    // Bounds of numbers are floating point, counts are not.
+    let shown = |limit: &Value| match limit.as_f64() {
+        Some(float) if field == word => olm_yaml::yaml_float(float),
+        _ => limit.to_string(),
+    };
     let Some(before) = before else {
-        let message = format!("{word} constraint added when there was none previously : {after}");
+        let message = format!(
+            "{word} constraint added when there was none previously : {}",
+            shown(after)
+        );
         return Some((check, Change::Addition, message));
     };
     let order = after.as_f64()?.partial_cmp(&before.as_f64()?)?;
@@ -199,7 +227,7 @@ fn limit(
         (
             check,
             Change::Other,
-            format!("{word} {moved} : {before} -> {after}"),
+            format!("{word} {moved} : {} -> {}", shown(before), shown(after)),
         )
     })
 }

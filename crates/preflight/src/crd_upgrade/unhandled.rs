@@ -108,13 +108,15 @@ fn value(schema: &Value, field: &str) -> Value {
         }
         // Here false is a value of its own.
         "x-kubernetes-preserve-unknown-fields" | "additionalProperties" | "additionalItems" => {
-            canonical_at(value, MAX_DEPTH)
+            inner(field, value, MAX_DEPTH)
         }
         // What holds when nothing is said.
         "x-kubernetes-list-type" if value == "atomic" => Value::Null,
         "x-kubernetes-map-type" if value == "granular" => Value::Null,
+        // Nothing at all is what is not anything.
+        "not" => inner(field, value, MAX_DEPTH),
         _ if says_nothing(value) => Value::Null,
-        _ => canonical_at(value, MAX_DEPTH),
+        _ => inner(field, value, MAX_DEPTH),
     }
 }
 
@@ -128,8 +130,8 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// A schema without descriptions, titles, examples and what says nothing, its keys sorted, so that equal meaning is
-/// equal text.
+/// A schema without descriptions, titles, examples, what says nothing and fields that schemas do not have, its keys
+/// sorted, so that equal meaning is equal text.
 pub(super) fn canonical(schema: &Value) -> Value {
     let mut schema = canonical_at(schema, MAX_DEPTH);
     if let Some(map) = schema.as_object_mut() {
@@ -140,23 +142,23 @@ pub(super) fn canonical(schema: &Value) -> Value {
     schema
 }
 
+/// A schema, a list of schemas, or what stands in place of one.
 fn canonical_at(value: &Value, depth: usize) -> Value {
     if depth == 0 {
         return Value::Null;
     }
     match value {
         Value::Object(map) => {
+            let known = HANDLED.iter().chain(&UNHANDLED).map(|(field, ..)| *field);
             let mut kept = Map::new();
-            for (key, value) in map {
-                // A mapping of names to schemas may have a property called description.
-                let prose = key == "description" && value.is_string();
-                // What users store is not ours to simplify.
-                let value = match key.as_str() {
-                    "default" | "enum" | "example" => value.clone(),
-                    _ => canonical_at(value, depth - 1),
+            for field in known {
+                let Some(value) = map.get(field) else {
+                    continue;
                 };
-                if !prose && (!says_nothing(&value) || key.starts_with("additional")) {
-                    kept.insert(key.clone(), value);
+                let value = inner(field, value, depth - 1);
+                let counts = field == "not" || field.starts_with("additional");
+                if !says_nothing(&value) || (counts && !value.is_null()) {
+                    kept.insert(field.to_owned(), value);
                 }
             }
             kept.sort_keys();
@@ -164,6 +166,26 @@ fn canonical_at(value: &Value, depth: usize) -> Value {
         }
         Value::Array(items) => items.iter().map(|item| canonical_at(item, depth - 1)).collect(),
         scalar => scalar.clone(),
+    }
+}
+
+/// The value of a schema's field.
+fn inner(field: &str, value: &Value, depth: usize) -> Value {
+    match (field, value) {
+        ("properties" | "patternProperties" | "definitions" | "dependencies", Value::Object(map)) => {
+            let mut named: Map<String, Value> = map
+                .iter()
+                .map(|(name, value)| (name.clone(), canonical_at(value, depth)))
+                .collect();
+            named.sort_keys();
+            Value::Object(named)
+        }
+        (
+            "items" | "not" | "allOf" | "anyOf" | "oneOf" | "additionalProperties" | "additionalItems",
+            value,
+        ) => canonical_at(value, depth),
+        // What users store is not ours to simplify, and the rest has no schemas in it.
+        (_, value) => value.clone(),
     }
 }
 

@@ -59,10 +59,12 @@ pub(super) fn is_converted(definition: &Value) -> bool {
         == Some("Webhook")
 }
 
-/// The versions that have a schema, in the order of the definition.
+/// The versions with their schemas, in the order of the definition. No schema is one that says nothing.
 pub(super) fn schemas(definition: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    versions(definition)
-        .filter_map(|version| Some((name(version), version.pointer("/schema/openAPIV3Schema")?)))
+    versions(definition).map(|version| {
+        let schema = version.pointer("/schema/openAPIV3Schema");
+        (name(version), schema.unwrap_or(&Value::Null))
+    })
 }
 
 /// The schema of a version.
@@ -72,7 +74,7 @@ pub(super) fn schema<'a>(definition: &'a Value, wanted: &str) -> Option<&'a Valu
         .map(|(_, schema)| schema)
 }
 
-/// The served versions that have a schema, oldest first.
+/// The served versions, oldest first.
 pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
     let served: BTreeSet<&str> = served_names(definition).collect();
     let mut found: Vec<(&str, &Value)> = schemas(definition)

@@ -47,6 +47,8 @@ pub fn contract(text: &str) -> &str {
         "json: ",
         "illegal base64 data",
         "unexpected end of JSON input",
+        "unexpected EOF",
+        "invalid Yaml document separator",
         "parse property at index",
         "invalid character ",
         "Could not parse Range",
