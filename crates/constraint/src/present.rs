@@ -1,6 +1,6 @@
 //! What there is, and whether it satisfies a requirement.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
@@ -76,6 +76,8 @@ pub struct Present<'a> {
     /// The bundle that is looked at as if it were there, too.
     candidate: Option<&'a Subject>,
     budget: Cell<Budget>,
+    /// The first of the bundles that satisfies a rule, by the rule's text: versions of one package ask by the same rules.
+    by_rule: RefCell<HashMap<String, Option<&'a Subject>>>,
 }
 
 impl<'a> Present<'a> {
@@ -92,6 +94,7 @@ impl<'a> Present<'a> {
             served,
             candidate: None,
             budget: Cell::new(budget),
+            by_rule: RefCell::default(),
         };
         for subject in &present.subjects {
             for api in &subject.apis {
@@ -121,10 +124,6 @@ impl<'a> Present<'a> {
     /// Gives what is judged next a budget of its own.
     pub fn renew(&self, budget: Budget) {
         self.budget.set(budget);
-    }
-
-    pub(crate) fn subjects(&self) -> impl Iterator<Item = &'a Subject> {
-        self.subjects.iter().copied().chain(self.candidate)
     }
 
     /// Those of a package.
@@ -163,15 +162,34 @@ impl<'a> Present<'a> {
                     .and_then(|subjects| subjects.first().copied());
                 Ok(others.or(candidate))
             }
-            Wanted::Cel { .. } => {
-                for subject in self.subjects() {
-                    if self.satisfies(subject, wanted)? {
-                        return Ok(Some(subject));
-                    }
+            Wanted::Cel { text, .. } => {
+                let known = self.by_rule.borrow().get(text).copied();
+                let found = if let Some(found) = known {
+                    found
+                } else {
+                    let found = self.first_of(self.subjects.iter().copied(), wanted)?;
+                    self.by_rule.borrow_mut().insert(text.clone(), found);
+                    found
+                };
+                match found {
+                    Some(found) => Ok(Some(found)),
+                    None => self.first_of(self.candidate, wanted),
                 }
-                Ok(None)
             }
         }
+    }
+
+    fn first_of(
+        &self,
+        subjects: impl IntoIterator<Item = &'a Subject>,
+        wanted: &Wanted,
+    ) -> Result<Option<&'a Subject>, Undecided> {
+        for subject in subjects {
+            if self.satisfies(subject, wanted)? {
+                return Ok(Some(subject));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether a rule that cannot be evaluated over a bundle is not satisfied by it.

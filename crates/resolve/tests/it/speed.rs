@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{Shelf, catalogs, shelf};
-use olm_resolve::{Facts, Ground, Installed, ReleaseField, Request, resolve, resolve_in};
+use olm_constraint::Subject;
+use olm_fbc::Property;
+use olm_resolve::{Facts, Ground, Installed, Neighbour, ReleaseField, Request, resolve, resolve_in};
+use semver::Version;
 use serde_json::json;
 
 fn large() -> Shelf {
@@ -61,14 +64,17 @@ fn five_thousand_bundles_take_less_than_ten_milliseconds() {
     println!("one of 5,000 bundles resolved in {took:?}");
 }
 
-/// Every version asks for one of a hundred APIs and packages and for a rule; only the oldest can have them.
+/// Every version asks for one of a hundred APIs, for a package or for one of ten rules; only the oldest can be there.
 fn demanding() -> Shelf {
     let mut shelf = shelf("a");
     for number in 0..5000 {
         let options: Vec<_> = (0..3)
             .map(|option| json!({"gvk": {"group": "example.com", "version": format!("v{}", number % 100), "kind": format!("K{option}")}}))
             .collect();
-        let rule = format!("properties.exists(p, p.type == 'certified' && p.value == {number})");
+        let rule = format!(
+            "properties.exists(p, p.type == 'certified' && p.value == {})",
+            number % 10
+        );
         let any = json!({"any": {"constraints": [options[0], options[1], options[2],
             {"package": {"packageName": format!("p{number}"), "versionRange": ">=1.0.0 <2.0.0"}}, {"cel": {"rule": rule}}]}});
         let mut properties = vec![
@@ -82,12 +88,31 @@ fn demanding() -> Shelf {
     shelf
 }
 
+/// Extensions that are there, none of which provides what is asked for.
+fn crowd() -> Vec<Neighbour> {
+    (0..50)
+        .map(|number| {
+            let mut properties: Vec<Property> = (0..20)
+                .map(|index| Property::new(format!("example.{index}"), number.to_string()))
+                .collect();
+            let api = json!({"group": "crowd.example.com", "version": "v1", "kind": format!("K{number}")});
+            properties.push(Property::new("olm.gvk", api.to_string()));
+            let name = format!("crowd-{number}");
+            Neighbour {
+                subject: Subject::new(name.clone(), name, Some(Version::new(1, 0, 0)), properties),
+                requirements: Vec::new(),
+            }
+        })
+        .collect()
+}
+
 #[test]
 fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds() {
     let shelves = [demanding()];
     let served = std::collections::HashSet::new();
+    let neighbours = crowd();
     let facts = Facts {
-        neighbours: &[],
+        neighbours: &neighbours,
         own: None,
         served: &served,
         ground: Ground::default(),
