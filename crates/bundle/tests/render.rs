@@ -420,6 +420,46 @@ fn an_operator_is_told_the_name_of_its_condition() {
     assert_eq!(render(None), vec![Vec::<Value>::new(); 2]);
 }
 
+/// The pod of a deployment whose operator is told of a condition.
+fn told(files: &BundleFiles, deployment: &str, config: Option<&Value>) -> Value {
+    let request = Request {
+        operator_condition: Some("condition"),
+        certificates: Some(CertificateProvider::SelfSigned),
+        config,
+        ..Request::new("kitchen")
+    };
+    let prepared = prepare(files, &BTreeMap::new(), &request).expect("a sound bundle");
+    find(prepared.rendered.objects(), "Deployment", deployment)["spec"]["template"]["spec"].clone()
+}
+
+#[test]
+fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
+    let config = json!({"deploymentConfig": {
+        "env": [{"name": "TEA", "value": "green"}],
+        "resources": {"limits": {"cpu": "1"}},
+    }});
+    let pod = told(&fixture("kettle"), "kettle.operator", Some(&config));
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        let environment = container["env"].as_array().expect("variables");
+        assert!(
+            environment.contains(&json!({"name": "TEA", "value": "green"})),
+            "{container}"
+        );
+        assert_eq!(container["resources"], json!({"limits": {"cpu": "1"}}));
+    }
+    let pod = told(&fixture("sieve"), "sieve", None);
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
+        for name in ["webhook-cert", "apiservice-cert"] {
+            assert_eq!(
+                mounts.iter().filter(|mount| mount["name"] == name).count(),
+                1,
+                "{container}"
+            );
+        }
+    }
+}
+
 #[test]
 fn services_have_names_that_services_can_have() {
     use olm_bundle::render::webhooks::service_name;

@@ -7,6 +7,7 @@ use olm_api::names::annotation;
 use serde_json::{Map, Value, json};
 
 use super::Options;
+use super::deployments::containers_mut;
 use super::manifests::child;
 use super::webhooks::service_name;
 use crate::bundle::Bundle;
@@ -117,10 +118,10 @@ pub(super) fn annotate_service(provider: CertificateProvider, service: &mut Valu
     }
 }
 
-/// Puts the certificate's Secret into a pod that serves webhooks or aggregated APIs, in place of whatever the bundle put
-/// there.
-pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str) {
-    let replaced = replaced_volumes(pod);
+/// Puts the certificate's Secret into a pod that serves webhooks or aggregated APIs, and mounts it into the containers in
+/// these lists, in place of whatever the bundle put there.
+pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str, lists: &[&str]) {
+    let replaced = replaced_volumes(pod, lists);
     let secret = certificate_name(deployment);
     let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
     if let Some(volumes) = volumes.as_array_mut() {
@@ -132,14 +133,16 @@ pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str)
             ["apiserver.crt", "apiserver.key"],
         ));
     }
-    for container in containers_mut(pod, "containers") {
-        let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
-        let Some(mounts) = mounts.as_array_mut() else {
-            continue;
-        };
-        mounts.retain(|mount| !named_one_of(mount, &replaced));
-        for (name, path) in [WEBHOOK_VOLUME, APISERVER_VOLUME] {
-            mounts.push(json!({"name": name, "mountPath": path}));
+    for list in lists {
+        for container in containers_mut(pod, list) {
+            let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
+            let Some(mounts) = mounts.as_array_mut() else {
+                continue;
+            };
+            mounts.retain(|mount| !named_one_of(mount, &replaced));
+            for (name, path) in [WEBHOOK_VOLUME, APISERVER_VOLUME] {
+                mounts.push(json!({"name": name, "mountPath": path}));
+            }
         }
     }
     // A mount of a volume that is gone would make the pod invalid. At the paths of certificates there are certificates.
@@ -164,24 +167,13 @@ pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str)
     }
 }
 
-fn containers_mut<'a>(
-    pod: &'a mut Map<String, Value>,
-    list: &str,
-) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
-    pod.get_mut(list)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
-}
-
 fn named_one_of(value: &Value, names: &[String]) -> bool {
     let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
     names.iter().any(|candidate| candidate == name)
 }
 
-/// The two volumes by name, and every volume that a container mounts where one of the two belongs.
-fn replaced_volumes(pod: &Map<String, Value>) -> Vec<String> {
+/// The two volumes by name, and every volume that a container in these lists mounts where one of the two belongs.
+fn replaced_volumes(pod: &Map<String, Value>, lists: &[&str]) -> Vec<String> {
     let text = |mount: &Value, field: &str| {
         mount
             .get(field)
@@ -190,12 +182,9 @@ fn replaced_volumes(pod: &Map<String, Value>) -> Vec<String> {
             .to_owned()
     };
     let mut names: Vec<String> = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0].map(str::to_owned).to_vec();
-    let containers = pod
-        .get("containers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let containers = lists.iter().filter_map(|list| pod.get(*list)?.as_array());
     let mounts = containers
+        .flatten()
         .filter_map(|container| container.get("volumeMounts").and_then(Value::as_array))
         .flatten();
     for mount in mounts {

@@ -1,9 +1,10 @@
 //! What a user changes about the operator's Deployments: `spec.config.inline.deploymentConfig`.
 //!
-//! It applies to every Deployment of the bundle and, where it concerns containers, to each of its regular ones.
+//! It applies to every Deployment of the bundle and, where it concerns containers, to all of its containers.
 
 use serde_json::{Map, Value, json};
 
+use super::deployments::containers_mut;
 use super::manifests::child;
 
 /// The part of an affinity that may be replaced by itself.
@@ -73,8 +74,8 @@ impl DeploymentConfig {
             .unwrap_or_default()
     }
 
-    /// Changes a Deployment accordingly.
-    pub(super) fn apply(&self, deployment: &mut Value) {
+    /// Changes a Deployment and the containers in these lists accordingly.
+    pub(super) fn apply(&self, deployment: &mut Value, lists: &[&str]) {
         self.annotate(deployment);
         let Some(template) = deployment.pointer_mut("/spec/template") else {
             return;
@@ -91,23 +92,20 @@ impl DeploymentConfig {
         if let Some(Value::Object(affinity)) = self.0.get("affinity") {
             set_affinity(pod, affinity);
         }
-        let containers = pod
-            .get_mut("containers")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten();
-        for container in containers.filter_map(Value::as_object_mut) {
-            merge(container, "env", self.list("env"), Merge::ByName);
-            merge(container, "envFrom", self.list("envFrom"), Merge::Distinct);
-            merge(
-                container,
-                "volumeMounts",
-                self.list("volumeMounts"),
-                Merge::ByLastName,
-            );
-            if let Some(resources @ Value::Object(_)) = self.0.get("resources") {
-                container.insert("resources".to_owned(), resources.clone());
+        for list in lists {
+            for container in containers_mut(pod, list) {
+                self.change(container);
             }
+        }
+    }
+
+    fn change(&self, container: &mut Map<String, Value>) {
+        merge(container, "env", self.list("env"), Merge::ByName);
+        merge(container, "envFrom", self.list("envFrom"), Merge::Distinct);
+        let mounts = self.list("volumeMounts");
+        merge(container, "volumeMounts", mounts, Merge::ByLastName);
+        if let Some(resources @ Value::Object(_)) = self.0.get("resources") {
+            container.insert("resources".to_owned(), resources.clone());
         }
     }
 

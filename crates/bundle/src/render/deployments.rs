@@ -14,6 +14,9 @@ const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 /// The annotation that tells an operator where it runs.
 const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
 
+/// The lists of containers in a pod.
+const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
+
 /// A Deployment for each deployment of the install strategy.
 #[must_use]
 pub fn deployments(bundle: &Bundle, options: &Options) -> Vec<Value> {
@@ -35,6 +38,12 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
     {
         metadata.insert("labels".to_owned(), json!(strategy.labels));
     }
+    // Content that is taken over from the reference stays as that made it, which leaves init containers out; its operator
+    // is told no condition either.
+    let lists: &[&str] = match options.operator_condition {
+        Some(_) => &CONTAINERS,
+        None => &["containers"],
+    };
     let mut deployment = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -53,7 +62,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
             drop_nulls(pod);
             complete_containers(pod);
             if options.certificates.is_some() && bundle.csv.is_called(&strategy.name) {
-                mount_certificates(pod, &strategy.name);
+                mount_certificates(pod, &strategy.name, lists);
             }
             if let Some(name) = &options.operator_condition {
                 tell_condition(pod, name);
@@ -61,7 +70,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         }
     }
     if let Some(config) = &options.deployment_config {
-        config.apply(&mut deployment);
+        config.apply(&mut deployment, lists);
     }
     deployment
 }
@@ -93,8 +102,7 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
 
 /// Tells the operator the name of its OperatorCondition (requirement 8.01).
 fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
-    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+    for container in containers_mut(pod, "containers") {
         let environment = container.entry("env").or_insert_with(|| json!([]));
         let Some(environment) = environment.as_array_mut() else {
             continue;
@@ -125,14 +133,21 @@ fn drop_nulls(pod: &mut Map<String, Value>) {
 /// Writes the empty resource requirements that every container has in the reference's objects, so that the objects
 /// of a cluster that moves over stay the same to the byte.
 fn complete_containers(pod: &mut Map<String, Value>) {
-    for list in ["initContainers", "containers"] {
-        let containers = pod
-            .get_mut(list)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten();
-        for container in containers.filter_map(Value::as_object_mut) {
+    for list in CONTAINERS {
+        for container in containers_mut(pod, list) {
             container.entry("resources").or_insert_with(|| json!({}));
         }
     }
+}
+
+/// The containers in a list of a pod.
+pub(super) fn containers_mut<'a>(
+    pod: &'a mut Map<String, Value>,
+    list: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
+    pod.get_mut(list)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
 }
