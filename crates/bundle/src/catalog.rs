@@ -6,10 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE};
-use olm_fbc::{
-    Catalog, Channel, ChannelEntry, Gvk, Icon, Package, PackageProperty, PackageRequired, RelatedImage,
-    canonical,
-};
+use olm_fbc::{Catalog, Channel, ChannelEntry, Gvk, Icon, Package, PackageProperty, RelatedImage, canonical};
 use olm_version::VersionRelease;
 use serde_json::Value;
 
@@ -334,11 +331,10 @@ fn bundle_properties(
         match dependency.kind.as_str() {
             TYPE_GVK => required.extend(property.gvk().ok()),
             TYPE_PACKAGE => {
-                let needed = property.package().unwrap_or_default();
-                found.push(olm_fbc::Property::for_package_required(&PackageRequired {
-                    package_name: needed.package_name,
-                    version_range: needed.version,
-                }));
+                let needed = property.package_required_in_any_spelling();
+                found.push(olm_fbc::Property::for_package_required(
+                    &needed.unwrap_or_default(),
+                ));
             }
             _ => found.push(property),
         }

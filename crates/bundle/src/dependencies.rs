@@ -43,34 +43,42 @@ impl Dependency {
         }
     }
 
-    /// The value of that property.
+    /// The value of that property; a package in the spelling of catalogs, however the file spells it (requirement 3.62).
     #[must_use]
     pub fn property_value(&self) -> Value {
-        let text = |key: &str| self.value.get(key).and_then(Value::as_str);
-        match (self.kind.as_str(), text("packageName"), text("version")) {
+        match (self.kind.as_str(), self.package(), self.range()) {
             ("olm.package", Some(package), Some(range)) => {
                 serde_json::json!({"packageName": package, "versionRange": range})
             }
             _ => self.value.clone(),
         }
     }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    fn package(&self) -> Option<&str> {
+        self.text("packageName").or_else(|| self.text("name"))
+    }
+
+    fn range(&self) -> Option<&str> {
+        self.text("versionRange").or_else(|| self.text("version"))
+    }
 }
 
 impl fmt::Display for Dependency {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |key: &str| self.value.get(key).and_then(Value::as_str);
-        if let Some(message) = text("failureMessage") {
+        if let Some(message) = self.text("failureMessage") {
             return write!(formatter, "{message}");
         }
-        if let Some(package) = text("packageName").or_else(|| text("name")) {
-            let range = text("versionRange")
-                .or_else(|| text("version"))
-                .unwrap_or("any version");
+        if let Some(package) = self.package() {
+            let range = self.range().unwrap_or("any version");
             return write!(formatter, "package {package} ({range})");
         }
-        match (text("kind"), text("version")) {
+        match (self.text("kind"), self.text("version")) {
             (Some(kind), Some(version)) => {
-                let group = text("group").filter(|group| !group.is_empty());
+                let group = self.text("group").filter(|group| !group.is_empty());
                 write!(
                     formatter,
                     "API {kind} {}{}{version}",
@@ -96,7 +104,12 @@ pub enum DependencyError {
 
 /// The entries of a parsed `metadata/dependencies.yaml`.
 pub(crate) fn from_file(document: &Value) -> Result<Vec<Dependency>, DependencyError> {
-    let entries = match document.get("dependencies") {
+    let list = match document {
+        Value::Null => return Ok(Vec::new()),
+        Value::Object(fields) => fields.get("dependencies"),
+        _ => return Err(DependencyError::NotAList),
+    };
+    let entries = match list {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(DependencyError::NotAList),

@@ -137,7 +137,12 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
     let from_file = match read_optional(files, PROPERTIES).map_err(ParseError::Properties)? {
         None => Vec::new(),
         Some(document) => {
-            let list = document.get("properties").unwrap_or(&Value::Null);
+            let list = match &document {
+                Value::Object(fields) => fields.get("properties").unwrap_or(&Value::Null),
+                Value::Null => &Value::Null,
+                // A list that is not called `properties` must not be lost.
+                _ => return Err(ParseError::PropertiesContent(PropertyError::NotAList)),
+            };
             properties::read_list(list).map_err(ParseError::PropertiesContent)?
         }
     };

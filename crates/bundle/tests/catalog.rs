@@ -286,6 +286,24 @@ fn t_3f_01_dependencies_become_required_properties() {
     );
 }
 
+/// Requirement 3.62.
+#[test]
+fn a_package_is_required_in_the_spelling_of_catalogs() {
+    for value in [
+        "{packageName: prometheus, version: '>0.27.0'}",
+        "{name: prometheus, versionRange: '>0.27.0'}",
+        "{packageName: prometheus, versionRange: '>0.27.0'}",
+    ] {
+        let file = format!("dependencies: [{{type: olm.package, value: {value}}}]");
+        let found = properties(&[("metadata/dependencies.yaml", &file)]);
+        let required = r#"olm.package.required {"packageName":"prometheus","versionRange":">0.27.0"}"#;
+        assert!(
+            found.iter().any(|property| property == required),
+            "{value}: {found:?}"
+        );
+    }
+}
+
 #[test]
 fn bundles_become_a_catalog_with_their_channels_and_edges() {
     let entries = [("1.0.0", ""), ("1.1.0", "  replaces: etcd.v1.0.0\n")].map(|(version, rest)| {

@@ -167,6 +167,20 @@ fn files_that_cannot_be_read_are_named() {
         "failed to unmarshal metadata/properties.yaml: property 1 has no type",
     );
     check(
+        &plus(kettle(), "metadata/properties.yaml", "- {type: a, value: 1}"),
+        "properties-unreadable",
+        "failed to unmarshal metadata/properties.yaml: the properties are not a list",
+    );
+    check(
+        &plus(
+            kettle(),
+            "metadata/dependencies.yaml",
+            "- {type: olm.package, value: {packageName: a, version: 1.0.0}}",
+        ),
+        "dependencies-unreadable",
+        "metadata/dependencies.yaml cannot be read: the dependencies are not a list",
+    );
+    check(
         &with(
             kettle(),
             CSV,
