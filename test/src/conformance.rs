@@ -265,10 +265,10 @@ fn run_file(dir: &Path, file: &str, deviations: &Deviations) -> anyhow::Result<T
             .collect();
         return Ok(tally);
     };
-    for case in suite.cases {
+    for mut case in suite.cases {
         let name = id(&case);
-        let mut case = deviations.rewrite(file.trim_end_matches(".json"), case);
         attach_bundle(dir, &mut case)?;
+        let case = deviations.rewrite(file.trim_end_matches(".json"), case);
         let outcome = catch_unwind(AssertUnwindSafe(|| (known.run)(&case)))
             .unwrap_or_else(|_| Outcome::Fail("panicked".to_owned()));
         match outcome {
