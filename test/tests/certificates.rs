@@ -82,7 +82,7 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_version(&world, "greeter", "1.1.0").await?;
 
-    upgrade_waits_for_the_operator(&world).await?;
+    t_8_01_an_upgrade_waits_for_the_operator(&world).await?;
     certificates_are_kept(&mut world).await?;
     the_provider_stays_with_the_extension(&mut world).await?;
 
@@ -102,8 +102,8 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
     others_provide_certificates_where_they_are(&mut world, extension).await
 }
 
-/// T-8-01, with the operator's part played by hand.
-async fn upgrade_waits_for_the_operator(world: &World) -> Result<()> {
+/// The operator's part is played by hand.
+async fn t_8_01_an_upgrade_waits_for_the_operator(world: &World) -> Result<()> {
     let deployment = Api::<Deployment>::namespaced(world.client.clone(), "greeter")
         .get("greeter-operator")
         .await?;
