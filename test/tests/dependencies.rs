@@ -24,10 +24,20 @@ fn bundle(package: &str, kind: &str, version: &str) -> BTreeMap<String, Vec<u8>>
             .replace("greeter", package)
             .replace("samples.olm.example", &format!("{package}.olm.example"))
     };
-    samples::bundle(version, samples::OPERATOR_IMAGE)
+    let mut files: BTreeMap<String, Vec<u8>> = samples::bundle(version, samples::OPERATOR_IMAGE)
         .into_iter()
         .map(|(path, content)| (path, rename(&String::from_utf8_lossy(&content)).into_bytes()))
-        .collect()
+        .collect();
+    if package == "toaster" {
+        let needs = json!({ "dependencies": [
+            { "type": "olm.package", "value": { "packageName": "stove", "version": ">=1.0.0" } },
+        ] });
+        files.insert(
+            "metadata/dependencies.yaml".to_owned(),
+            needs.to_string().into_bytes(),
+        );
+    }
+    files
 }
 
 fn api(package: &str, kind: &str) -> Value {
@@ -35,7 +45,8 @@ fn api(package: &str, kind: &str) -> Value {
 }
 
 /// Package `stove` in two versions, and package `kettle`, which requires the first of them. Packages `pot` and `lid` need
-/// each other's version (T-5D-02).
+/// each other's version, and so do `knife`, `fork` and `spoon` in a circle (T-5D-02). That `toaster` requires package `stove`
+/// is only written in its bundle.
 async fn publish(world: &World) -> Result<String> {
     let mut blobs = Vec::new();
     let needs = |package: &str, range: &str| json!({ "type": "olm.package.required", "value": { "packageName": package, "versionRange": range } });
@@ -48,8 +59,12 @@ async fn publish(world: &World) -> Result<String> {
     let packages = [
         ("stove", "Stove", &["1.0.0", "2.0.0"][..], none()),
         ("kettle", "Kettle", &["1.0.0"][..], vec![for_kettle.to_vec()]),
+        ("toaster", "Toaster", &["1.0.0"][..], none()),
         ("pot", "Pot", &["1.0.0", "2.0.0"][..], both("lid")),
         ("lid", "Lid", &["1.0.0", "2.0.0"][..], both("pot")),
+        ("knife", "Knife", &["1.0.0", "2.0.0"][..], both("fork")),
+        ("fork", "Fork", &["1.0.0", "2.0.0"][..], both("spoon")),
+        ("spoon", "Spoon", &["1.0.0", "2.0.0"][..], both("knife")),
     ];
     for (package, kind, versions, required) in packages {
         blobs.push(json!({ "schema": "olm.package", "name": package, "defaultChannel": "stable" }));
@@ -87,6 +102,17 @@ async fn allow(world: &World, name: &str, value: Option<&str>) -> Result<()> {
     merge(world, name, json!({ "metadata": { "annotations": annotations } })).await
 }
 
+/// An account that may do everything.
+fn account(name: &str) -> [Value; 2] {
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": name, "namespace": NAMESPACE } });
+    let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }] });
+    [account, binding]
+}
+
 fn extension(package: &str, version: Option<&str>) -> Value {
     let mut catalog = json!({ "packageName": package });
     if let Some(version) = version {
@@ -107,14 +133,10 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
         "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": { "name": "appliances" },
         "spec": { "source": { "type": "Image", "image": { "ref": reference } } },
     });
-    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": { "name": "cook", "namespace": NAMESPACE } });
-    let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": "cook" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "cook", "namespace": NAMESPACE }] });
+    let [account, binding] = account("cook");
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    world.apply(&[namespace, account, binding, catalog, extension("kettle", None)])?;
+    let [kettle, toaster] = ["kettle", "toaster"].map(|package| extension(package, None));
+    world.apply(&[namespace, account, binding, catalog, kettle, toaster])?;
 
     // What is missing, who has it, and the object to apply.
     let retrying = conditions::reason::RETRYING;
@@ -127,6 +149,9 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     ] {
         assert!(message.contains(part), "{part:?} in {message}");
     }
+    let told = await_progressing(&world, "toaster", retrying, "kind: ClusterExtension").await?;
+    let help = "install stove.v2.0.0 of package stove from channel stable of catalog appliances";
+    assert!(told.contains(help), "{told}");
     assert!(
         extensions(&world).get_opt("stove").await?.is_none(),
         "nothing is installed unasked"
@@ -138,7 +163,9 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     std::fs::write(&path, manifest.context("the message holds an object")?)?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_version(&world, "stove", "1.0.0").await?;
-    await_version(&world, "kettle", "1.0.0").await?;
+    for dependent in ["kettle", "toaster"] {
+        await_version(&world, dependent, "1.0.0").await?;
+    }
 
     // The next version is held, since it would break the dependent; the user may say otherwise.
     patch_source(&world, "stove", json!({ "version": "2.0.0" })).await?;
@@ -187,7 +214,8 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     allow(&world, "stove", Some("true")).await?;
     await_gone(&world, "stove").await?;
 
-    t_5d_02_what_needs_each_other_moves_together(&world).await
+    t_5d_02_what_needs_each_other_moves_together(&world).await?;
+    t_5d_02_nobody_of_a_circle_moves_while_one_may_not(&world).await
 }
 
 async fn t_5d_02_what_needs_each_other_moves_together(world: &World) -> Result<()> {
@@ -205,6 +233,42 @@ async fn t_5d_02_what_needs_each_other_moves_together(world: &World) -> Result<(
     await_progressing(world, "pot", succeeded, held).await?;
     patch_source(world, "lid", json!({ "version": ">=1.0.0" })).await?;
     for package in ["pot", "lid"] {
+        await_version(world, package, "2.0.0").await?;
+    }
+    Ok(())
+}
+
+async fn t_5d_02_nobody_of_a_circle_moves_while_one_may_not(world: &World) -> Result<()> {
+    let circle = ["knife", "fork", "spoon"];
+    let [guest, binding] = account("guest");
+    let mut spoon = extension("spoon", Some("1.0.0"));
+    spoon["spec"]["serviceAccount"]["name"] = json!("guest");
+    let [knife, fork] = ["knife", "fork"].map(|package| extension(package, Some("1.0.0")));
+    world.apply(&[guest, binding.clone(), knife, fork, spoon])?;
+    for package in circle {
+        await_version(world, package, "1.0.0").await?;
+    }
+    world.kubectl(&["delete", "clusterrolebinding", "guest"])?;
+    for package in circle {
+        patch_source(world, package, json!({ "version": ">=1.0.0" })).await?;
+    }
+    await_progressing(
+        world,
+        "spoon",
+        conditions::reason::RETRYING,
+        "resolved bundle \"spoon.v2.0.0\"",
+    )
+    .await?;
+    for package in ["knife", "fork"] {
+        let who = "goes together with spoon.v2.0.0 of ClusterExtension spoon, which cannot go: ";
+        await_progressing(world, package, conditions::reason::SUCCEEDED, who).await?;
+    }
+    for package in circle {
+        let found = extensions(world).get(package).await?;
+        assert_eq!(installed_version(&found), Some("1.0.0"), "{package}");
+    }
+    world.apply(&[binding])?;
+    for package in circle {
         await_version(world, package, "2.0.0").await?;
     }
     Ok(())

@@ -61,11 +61,11 @@ pub(crate) fn no_choice(
 pub(crate) fn held(mut held: Vec<Held<'_>>) -> Refusal {
     held.sort_by(|left, right| rank(right.bundle, left.bundle).then_with(|| left.catalog.cmp(right.catalog)));
     let highest = held.first();
-    let mut refusal = Refusal::new(Reason::Held {
-        bundle: highest.map(|held| held.bundle.name.clone()).unwrap_or_default(),
-        catalog: highest.map(|held| held.catalog.to_owned()).unwrap_or_default(),
-        why: highest.map(|held| listed(&held.hindrances)).unwrap_or_default(),
-    });
+    let mut refusal = hindered(
+        highest.map(|held| held.bundle.name.as_str()).unwrap_or_default(),
+        highest.map(|held| held.catalog).unwrap_or_default(),
+        highest.map(|held| held.hindrances.as_slice()).unwrap_or_default(),
+    );
     for held in held.iter().skip(1) {
         refusal.add(format!(
             "{} of catalog {}: {}",
@@ -74,20 +74,41 @@ pub(crate) fn held(mut held: Vec<Held<'_>>) -> Refusal {
             listed(&held.hindrances)
         ));
     }
-    let all = || held.iter().flat_map(|held| &held.hindrances);
-    for hindrance in highest.iter().flat_map(|held| &held.hindrances) {
+    ways_out(&mut refusal, held.iter().flat_map(|held| &held.hindrances));
+    refusal
+}
+
+/// The refusal of one bundle because of what its own files ask for.
+pub fn refuse(bundle: &str, catalog: &str, hindrances: &[Hindrance]) -> Refusal {
+    let mut refusal = hindered(bundle, catalog, hindrances);
+    ways_out(&mut refusal, hindrances.iter());
+    refusal
+}
+
+fn hindered(bundle: &str, catalog: &str, hindrances: &[Hindrance]) -> Refusal {
+    let mut refusal = Refusal::new(Reason::Held {
+        bundle: bundle.to_owned(),
+        catalog: catalog.to_owned(),
+        why: listed(hindrances),
+    });
+    for hindrance in hindrances {
         refusal.wants(hindrance.wanted());
     }
-    if all().any(|hindrance| matches!(hindrance, Hindrance::Missing { .. })) {
+    refusal
+}
+
+fn ways_out<'h>(refusal: &mut Refusal, hindrances: impl Iterator<Item = &'h Hindrance> + Clone) {
+    let mut missing = hindrances.clone();
+    if missing.any(|hindrance| matches!(hindrance, Hindrance::Missing { .. })) {
         refusal.hint("it is installed by itself as soon as what is missing is there");
     }
-    if all().any(|hindrance| matches!(hindrance, Hindrance::Dependent { .. })) {
+    let mut dependents = hindrances;
+    if dependents.any(|hindrance| matches!(hindrance, Hindrance::Dependent { .. })) {
         refusal.hint(
             "update or uninstall the ClusterExtensions that depend on it first, or allow that they break by the \
              annotation olm.operatorframework.io/allow-break-dependents: \"true\"",
         );
     }
-    refusal
 }
 
 fn ambiguous(refusal: &mut Refusal, contenders: &[Choice<'_>]) {

@@ -40,6 +40,7 @@ mod successors;
 use olm_fbc::Deprecations;
 
 pub use catalog::{Availability, Catalog, Content};
+pub use explain::refuse;
 pub use hindrance::{Held, Hindrance};
 pub use judge::{Dependents, Facts, Neighbour, broken_by_removal, recorded_version, unmet};
 pub use package::{Candidate, Declared, Package, ReleaseField, VersionFault};

@@ -16,6 +16,10 @@ use crate::{Resolution, fitting, resolution};
 
 /// How many bundles of one extension are tried.
 const TRIED: usize = 5;
+/// How many extensions move along with one.
+const MOST_MOVED: usize = 20;
+/// How many sets of bundles are looked at before it is given up.
+const LOOKED_AT: usize = 2_000;
 
 /// An extension that may be updated along, or installed.
 #[derive(Clone, Debug)]
@@ -61,24 +65,100 @@ pub fn options<'a>(
 type Moved<'a> = BTreeMap<&'a str, &'a Candidate>;
 
 /// The best update of an extension that goes when others are updated along, and which those are; `None` when there is
-/// none. Everybody whose update is part of it comes to the same answer.
+/// none. Everybody whose update is part of it comes to the same answer: that of the first of them by name.
 pub fn together<'a>(
     own: &Mover<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
 ) -> Option<(Resolution<'a>, Moved<'a>)> {
+    let (mut chosen, mut moved) = alone(own, others, facts)?;
+    let mut seen_from = own.extension;
+    // Names only get smaller.
+    while let Some(first) = moved.keys().next().copied().filter(|first| *first < seen_from) {
+        let Some((bundle, along)) = seen_by(first, own, others, facts) else {
+            break;
+        };
+        let option = along.get(own.extension).and_then(|bundle| {
+            own.options
+                .iter()
+                .find(|option| option.bundle.name == bundle.name)
+        });
+        let Some(option) = option else { break };
+        chosen = option.clone();
+        moved = along;
+        moved.remove(own.extension);
+        moved.insert(first, bundle);
+        seen_from = first;
+    }
+    Some((chosen, moved))
+}
+
+/// What another extension comes to.
+fn seen_by<'a>(
+    viewer: &str,
+    own: &Mover<'a>,
+    others: &[Mover<'a>],
+    facts: &Facts<'_>,
+) -> Option<(&'a Candidate, Moved<'a>)> {
+    let mover = others.iter().find(|other| other.extension == viewer)?;
+    let is_viewer = |neighbour: &&Neighbour| neighbour.subject.name == viewer;
+    let neighbours = facts.neighbours.iter().filter(|other| !is_viewer(other));
+    let mut neighbours: Vec<Neighbour> = neighbours.cloned().collect();
+    neighbours.extend(facts.own.cloned().map(|mut neighbour| {
+        own.extension.clone_into(&mut neighbour.subject.name);
+        neighbour
+    }));
+    let facts = Facts {
+        neighbours: &neighbours,
+        own: facts.neighbours.iter().find(is_viewer),
+        dependents: Dependents::Protected,
+        ..*facts
+    };
+    let mut rest: Vec<Mover<'a>> = others
+        .iter()
+        .filter(|other| other.extension != viewer)
+        .cloned()
+        .collect();
+    rest.push(own.clone());
+    rest.sort_unstable_by_key(|other| other.extension);
+    alone(mover, &rest, &facts).map(|(found, along)| (found.bundle, along))
+}
+
+/// The best update of an extension that goes when others are updated along, whatever these come to.
+fn alone<'a>(
+    own: &Mover<'a>,
+    others: &[Mover<'a>],
+    facts: &Facts<'_>,
+) -> Option<(Resolution<'a>, Moved<'a>)> {
+    let mut left = LOOKED_AT;
     own.options.iter().find_map(|option| {
-        let mut moved = Moved::new();
-        // Every round moves one more.
-        for _ in 0..=others.len() {
-            let Some(problem) = problem(option.bundle, &moved, facts) else {
-                return Some((option.clone(), moved));
-            };
-            let (extension, bundle) = solution(&problem, option.bundle, &moved, others, facts)?;
-            moved.insert(extension, bundle);
-        }
-        None
+        let moved = search(option.bundle, Moved::new(), others, facts, &mut left)?;
+        Some((option.clone(), moved))
     })
+}
+
+/// Those that have to move along beside those that do. It calls itself once for each extension that moves, and looks at
+/// so many sets as are `left`.
+fn search<'a>(
+    own: &'a Candidate,
+    moved: Moved<'a>,
+    others: &[Mover<'a>],
+    facts: &Facts<'_>,
+    left: &mut usize,
+) -> Option<Moved<'a>> {
+    let Some(problem) = problem(own, &moved, facts) else {
+        return Some(moved);
+    };
+    if moved.len() == MOST_MOVED {
+        return None;
+    }
+    solutions(&problem, own, &moved, others, facts, left)
+        .into_iter()
+        .find_map(|(extension, bundle)| {
+            let mut next = moved.clone();
+            next.insert(extension, bundle);
+            search(own, next, others, facts, left)
+        })
 }
 
 /// Why a set of bundles cannot be there.
@@ -160,36 +240,47 @@ fn problem(own: &Candidate, moved: &Moved<'_>, facts: &Facts<'_>) -> Option<Prob
     Some(Problem::Broken(broken.subject.name.clone()))
 }
 
-/// One more extension that moves, so that the problem is none.
-fn solution<'a>(
+/// What one more extension may move to, so that the problem is none; what lacks nothing itself first.
+fn solutions<'a>(
     problem: &Problem,
     own: &'a Candidate,
     moved: &Moved<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-) -> Option<(&'a str, &'a Candidate)> {
-    let solves = |extension: &'a str, candidate: &'a Candidate| {
-        let mut moved = moved.clone();
-        moved.insert(extension, candidate);
-        let served = served(&moved, facts);
-        let present = Present::new(subjects(own, &moved, facts), &served, Budget::default());
-        match problem {
-            Problem::Unsound => false,
-            Problem::Lack(requirement) => requirement.holds(&present) == Ok(true),
-            Problem::Broken(_) => candidate.requirements.iter().all(|declared| {
-                declared
-                    .read()
-                    .is_ok_and(|requirement| requirement.holds(&present) == Ok(true))
-            }),
-        }
-    };
+    left: &mut usize,
+) -> Vec<(&'a str, &'a Candidate)> {
     let may_move = |mover: &&Mover<'a>| match problem {
+        Problem::Unsound => false,
         Problem::Broken(extension) => mover.extension == extension,
-        _ => !moved.contains_key(mover.extension),
+        Problem::Lack(_) => !moved.contains_key(mover.extension),
     };
-    others.iter().filter(may_move).find_map(|mover| {
-        let mut options = mover.options.iter();
-        let option = options.find(|option| solves(mover.extension, option.bundle))?;
-        Some((mover.extension, option.bundle))
-    })
+    let mut found = Vec::new();
+    for mover in others.iter().filter(may_move) {
+        for option in &mover.options {
+            let Some(rest) = left.checked_sub(1) else {
+                return Vec::new();
+            };
+            *left = rest;
+            let mut next = moved.clone();
+            next.insert(mover.extension, option.bundle);
+            let served = served(&next, facts);
+            let present = Present::new(subjects(own, &next, facts), &served, Budget::default());
+            let helps = match problem {
+                Problem::Lack(requirement) => requirement.holds(&present) == Ok(true),
+                Problem::Unsound | Problem::Broken(_) => true,
+            };
+            let is_whole = option.bundle.requirements.iter().all(|declared| {
+                let read = declared.read();
+                read.is_ok_and(|requirement| requirement.holds(&present) == Ok(true))
+            });
+            if helps {
+                found.push((is_whole, mover.extension, option.bundle));
+            }
+        }
+    }
+    found.sort_by_key(|(is_whole, ..)| !is_whole);
+    found
+        .into_iter()
+        .map(|(_, extension, bundle)| (extension, bundle))
+        .collect()
 }

@@ -84,7 +84,9 @@ pub async fn hold(
         resolution.target = Ok(Target {
             bundle: newest.map_or(installed, BundleIdentity::of),
             origin: Origin::Installed,
+            catalog: String::new(),
             declared: newest.map(facts::declared).unwrap_or_default(),
+            companions: Vec::new(),
         });
         resolution.problem = Some(Failure::from(error));
     }

@@ -96,6 +96,10 @@ pub struct Memory {
     pub losses: Option<String>,
     /// Whether a change of another extension may lead to another outcome.
     pub awaits_others: bool,
+    /// The bundle that could be installed now if those were ready that go along.
+    pub ready: Option<String>,
+    /// What kept the last run from installing a bundle that others may go along with; one line.
+    pub kept: Option<String>,
 }
 
 impl Context {

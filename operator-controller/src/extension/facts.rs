@@ -17,8 +17,8 @@ use olm_fbc::Property;
 use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE, TYPE_PACKAGE_REQUIRED};
 use olm_resolve::hindrance::listed;
 use olm_resolve::{
-    Dependents, Facts, Ground, Hindrance, Neighbour, Package, Platform, broken_by_removal, recorded_version,
-    unmet,
+    Dependents, Facts, Ground, Hindrance, Neighbour, Package, Platform, Refusal, broken_by_removal,
+    recorded_version, refuse, unmet,
 };
 use olm_version::blang::parse_tolerant;
 use semver::Version;
@@ -28,6 +28,7 @@ use tokio::sync::Mutex;
 
 use super::context::Context;
 use super::failure::{Severity, StageError};
+use super::proposals;
 use super::resolve::Target;
 use super::revisions::{BundleIdentity, Revisions};
 use crate::object_set::policy::Uninstall;
@@ -65,8 +66,8 @@ pub enum FactsError {
         fault: Box<RequirementError>,
     },
     /// The bundle's own files require what its catalog does not tell, and that is not there.
-    #[error("the bundle cannot be installed: {0}")]
-    Held(String),
+    #[error(transparent)]
+    Held(Refusal),
 }
 
 impl StageError for FactsError {
@@ -405,10 +406,11 @@ pub async fn admit(
     found.retain(Hindrance::forbids);
     found.extend(unmet(&requirements, &subject, &facts));
     if found.is_empty() {
-        Ok(())
-    } else {
-        Err(FactsError::Held(listed(&found)))
+        return Ok(());
     }
+    let mut refusal = refuse(bundle.name(), &target.catalog, &found);
+    proposals::propose(context, extension, &mut refusal, &gathered).await;
+    Err(FactsError::Held(refusal))
 }
 
 /// What a bundle's own files ask of the cluster itself; nothing when they ask for nothing.

@@ -15,9 +15,10 @@ use olm_resolve::together::{Mover, options, together as solve};
 use olm_resolve::{Candidate, Catalog, Installed, Package, Reason, Refusal, Request, Resolution};
 
 use super::context::Context;
-use super::facts::Gathered;
+use super::facts::{self, Gathered};
+use super::failure::{Severity, StageError};
 use super::resolve::{Asked, as_installed, ask, place, request, selector};
-use super::revisions::BundleIdentity;
+use super::revisions::{BundleIdentity, Revisions};
 
 /// How many missing things proposals are made for.
 const MOST_WANTED: usize = 3;
@@ -26,23 +27,36 @@ const MOST_PROPOSALS: usize = 3;
 /// How many other extensions are asked whether they move along.
 const MOST_MOVERS: usize = 50;
 
+/// Another extension that is installed or updated along, and the bundle that it gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Companion {
+    /// The ClusterExtension.
+    pub extension: String,
+    /// The bundle.
+    pub bundle: String,
+}
+
+/// What comes of looking for others that move along.
+pub(super) enum Together<'a> {
+    /// This bundle, when these move along.
+    Goes(Box<Resolution<'a>>, Vec<Companion>),
+    /// It would go, if somebody were not kept from it: who.
+    Kept(String),
+    /// Nothing.
+    No,
+}
+
 /// The bundle to update to when others are updated along; each of them comes to the same answer (requirement 5.41).
 pub(super) async fn together<'a>(
     context: &Context,
     extension: &ClusterExtension,
-    catalogs: &[Catalog<'a>],
-    asked: &Request<'_>,
+    revisions: &Revisions,
+    asked: &'a [Asked],
+    request: &Request<'_>,
     installed: Option<&Installed<'_>>,
-    gathered: &Gathered,
-) -> Option<Resolution<'a>> {
-    let facts = gathered.facts();
-    let updates = options(catalogs, asked, installed, &facts).ok()?;
-    let own = Mover {
-        extension: extension.name(),
-        options: updates.clone(),
-    };
+) -> Together<'a> {
     let mut others = context.extensions.state();
-    others.retain(|other| other.name() != extension.name() && may_move(other, asked.package));
+    others.retain(|other| other.name() != extension.name() && may_move(other, request.package));
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
     let mut answers = Vec::new();
     for other in others {
@@ -55,43 +69,122 @@ pub(super) async fn together<'a>(
             answers.extend(Other::ask(context, other, present).await);
         }
     }
-    let mut movers = Vec::new();
-    for other in &answers {
-        let views: Vec<Catalog<'_>> = other.asked.iter().map(Asked::view).collect();
-        let filter = other.extension.spec.source.catalog.as_ref()?;
-        let selector = filter.selector.as_ref().map(selector);
-        let asked = request(filter, selector.as_ref());
-        let present = other.present.as_ref().map(as_installed);
-        if let Ok(options) = options(&views, &asked, present.as_ref(), &facts) {
-            movers.push(Mover {
-                extension: other.extension.name(),
-                options,
-            });
+    // What the others would get asks about the cluster, too.
+    let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
+    let gathered = facts::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
+    let Ok(gathered) = gathered else {
+        return Together::No;
+    };
+    let facts = gathered.facts();
+    let catalogs: Vec<Catalog<'a>> = asked.iter().map(Asked::view).collect();
+    let Ok(updates) = options(&catalogs, request, installed, &facts) else {
+        return Together::No;
+    };
+    let own = Mover {
+        extension: extension.name(),
+        options: updates.clone(),
+    };
+    let movers: Vec<(Mover<'_>, Option<String>)> = answers
+        .iter()
+        .filter_map(|other| Some((other.mover(&facts)?, kept(context, &other.extension))))
+        .collect();
+    let free = movers.iter().filter(|(_, kept)| kept.is_none());
+    let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
+    if let Some((found, along)) = solve(&own, &free, &facts) {
+        if along.is_empty() {
+            // It goes by itself, which is known already, and with it what is held back.
+            return Together::No;
         }
-    }
-    let name = solve(&own, &movers, &facts).map(|(found, along)| {
-        let along: Vec<String> = along
+        let name = found.bundle.name.clone();
+        let along: Vec<Companion> = along
             .iter()
-            .map(|(extension, bundle)| format!("{extension} to {}", bundle.name))
+            .map(|(extension, bundle)| Companion {
+                extension: (*extension).to_owned(),
+                bundle: bundle.name.clone(),
+            })
             .collect();
-        tracing::info!(
-            extension = extension.name(),
-            bundle = found.bundle.name,
-            along = along.join(", "),
-            "updates that go together"
-        );
-        found.bundle.name.clone()
-    })?;
-    updates.into_iter().find(|option| option.bundle.name == name)
+        let found = updates.into_iter().find(|option| option.bundle.name == name);
+        return found.map_or(Together::No, |found| Together::Goes(Box::new(found), along));
+    }
+    if free.len() == movers.len() {
+        return Together::No;
+    }
+    let all: Vec<Mover<'_>> = movers.iter().map(|(mover, _)| mover.clone()).collect();
+    let Some((found, along)) = solve(&own, &all, &facts) else {
+        return Together::No;
+    };
+    let who = movers.iter().filter_map(|(mover, kept)| {
+        let (bundle, why) = (along.get(mover.extension)?, kept.as_ref()?);
+        Some(format!(
+            "{} of ClusterExtension {}, which {why}",
+            bundle.name, mover.extension
+        ))
+    });
+    let who: Vec<String> = who.collect();
+    Together::Kept(format!(
+        "{} goes together with {}",
+        found.bundle.name,
+        who.join(" and with ")
+    ))
 }
 
-/// Whether another extension may be updated, or installed, along with one of a package.
+/// Whether another extension may be updated, or installed, along with one of a package, if nothing keeps it from that.
 fn may_move(other: &ClusterExtension, package: &str) -> bool {
     let theirs = other.spec.source.catalog.as_ref();
     let is_rival = theirs.is_none_or(|catalog| catalog.package_name == package);
+    !other.is_deleting() && !is_rival
+}
+
+/// What keeps an extension from being installed or updated until somebody changes something.
+fn kept(context: &Context, extension: &ClusterExtension) -> Option<String> {
     let is_blocked =
-        find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
-    !other.is_deleting() && !is_rival && !is_blocked && other.annotation(user::PAUSED) != Some("true")
+        find(extension.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
+    if extension.annotation(user::PAUSED) == Some("true") {
+        Some("is paused".to_owned())
+    } else if let Some(why) = context.remember(extension.name()).kept {
+        Some(format!("cannot go: {why}"))
+    } else {
+        is_blocked.then(|| "is blocked".to_owned())
+    }
+}
+
+/// Some of those that go along with a bundle cannot go yet.
+#[derive(Debug, thiserror::Error)]
+#[error("it goes together with {}; nobody goes before all can", .0.join(" and "))]
+pub struct NotReady(Vec<String>);
+
+impl StageError for NotReady {
+    fn severity(&self) -> Severity {
+        Severity::Waiting
+    }
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
+    }
+}
+
+/// Whether everybody who goes along has been let through as far as this extension, or has gone already: nobody is to be
+/// left behind with what then lacks what it requires.
+///
+/// # Errors
+/// When somebody has not.
+pub(super) fn all_ready(context: &Context, companions: &[Companion]) -> Result<(), NotReady> {
+    let is_ready = |companion: &Companion| {
+        let revisions = context.revisions(&companion.extension);
+        let newest = revisions.newest_active().map(BundleIdentity::of);
+        newest.is_some_and(|newest| newest.metadata.name == companion.bundle)
+            || context.remember(&companion.extension).ready.as_ref() == Some(&companion.bundle)
+    };
+    let missing: Vec<String> = companions
+        .iter()
+        .filter(|companion| !is_ready(companion))
+        .map(|companion| format!("{} of ClusterExtension {}", companion.bundle, companion.extension))
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(NotReady(missing))
+    }
 }
 
 /// Another extension, and what the catalogs say about its package.
@@ -114,6 +207,19 @@ impl Other {
             extension,
             present,
             asked,
+        })
+    }
+
+    /// The bundles that it may get; nothing when its catalogs do not tell.
+    fn mover(&self, facts: &olm_resolve::Facts<'_>) -> Option<Mover<'_>> {
+        let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
+        let filter = self.extension.spec.source.catalog.as_ref()?;
+        let selector = filter.selector.as_ref().map(selector);
+        let asked = request(filter, selector.as_ref());
+        let present = self.present.as_ref().map(as_installed);
+        Some(Mover {
+            extension: self.extension.name(),
+            options: options(&views, &asked, present.as_ref(), facts).ok()?,
         })
     }
 }
@@ -161,18 +267,20 @@ pub(super) async fn propose(
                 .neighbours()
                 .iter()
                 .find(|neighbour| neighbour.subject.package == proposal.package);
-            let how = match there {
-                Some(neighbour) => format!("update ClusterExtension {} to", neighbour.subject.name),
-                None => "install".to_owned(),
-            };
+            let on_its_way = asks_for(context, extension, proposal.package).filter(|_| there.is_none());
             let alternative = if index == 0 { "" } else { "or " };
+            let how = match (there, &on_its_way) {
+                (Some(neighbour), _) => format!("update ClusterExtension {} to", neighbour.subject.name),
+                (None, Some(other)) => format!("ClusterExtension {} has to come as far as", other.name()),
+                (None, None) => "install".to_owned(),
+            };
             refusal.hint(format!(
                 "{alternative}{how} {} of package {} from channel {} of catalog {}: it provides {wanted}",
                 proposal.bundle.name, proposal.package, proposal.channel, proposal.catalog
             ));
             if index == 0 {
                 let is_known = proposed.iter().any(|bundle| bundle.package == proposal.package);
-                if there.is_none() && !is_known {
+                if there.is_none() && on_its_way.is_none() && !is_known {
                     attachments.push(manifest(extension, proposal));
                 }
                 proposed.push(proposal.bundle.clone());
@@ -182,6 +290,17 @@ pub(super) async fn propose(
     if !attachments.is_empty() {
         refusal.attach(attachments.join("---\n"));
     }
+}
+
+/// Another extension that asks for a package.
+fn asks_for(context: &Context, extension: &ClusterExtension, package: &str) -> Option<Arc<ClusterExtension>> {
+    let asks = |other: &ClusterExtension| {
+        let theirs = other.spec.source.catalog.as_ref();
+        other.name() != extension.name()
+            && !other.is_deleting()
+            && theirs.is_some_and(|catalog| catalog.package_name == package)
+    };
+    context.extensions.state().into_iter().find(|other| asks(other))
 }
 
 async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {

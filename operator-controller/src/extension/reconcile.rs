@@ -25,7 +25,7 @@ use super::revisions::{Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, draft, events, facts, finalizers, migrate, render, uninstall, write};
+use super::{account, draft, events, facts, finalizers, migrate, proposals, render, uninstall, write};
 use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
 use crate::conditions::hold;
@@ -34,6 +34,8 @@ use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
 const LONGEST_WAIT: u32 = 60;
+/// Characters of what keeps an extension that others are told.
+const SHOWN: usize = 200;
 /// How long until it is looked again whether a newer bundle is still held back.
 const HELD: Duration = Duration::from_mins(5);
 
@@ -166,15 +168,22 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
             "cannot remove OperatorConditions of former bundles"
         );
     }
+    let (mut ready, mut kept) = (None, None);
     let written = match resolution.target {
         _ if asked.wishes.writes == Writes::Paused => Err(pause(context, extension, revisions).await),
-        Ok(target) => revise(context, extension, revisions, &asked, &target)
-            .await
-            .map_err(|failure| {
-                failure.with_bundle(&target.bundle.metadata.name, &target.bundle.metadata.version)
-            }),
+        Ok(target) => {
+            let written = revise(context, extension, revisions, &asked, &target, &mut ready).await;
+            let is_kept = target.origin == Origin::Catalog && ready.is_none();
+            kept = written.as_ref().err().filter(|_| is_kept).map(first_line);
+            let bundle = &target.bundle.metadata;
+            written.map_err(|failure| failure.with_bundle(&bundle.name, &bundle.version))
+        }
         Err(failure) => Err(failure),
     };
+    context.memorise(extension.name(), |memory| {
+        memory.ready = ready;
+        memory.kept = kept;
+    });
     let progress = match (written, resolution.problem) {
         (Err(failure), _) | (Ok(_), Some(failure)) => Progress::Failed(failure),
         (Ok(started), None) => Progress::Applied { started },
@@ -184,6 +193,11 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         deprecations: resolution.deprecations,
         progress,
     }
+}
+
+fn first_line(failure: &Failure) -> String {
+    let line = failure.message.lines().next().unwrap_or_default();
+    line.chars().take(SHOWN).collect()
 }
 
 /// Under whom, and how.
@@ -231,13 +245,15 @@ async fn pause(context: &Context, extension: &ClusterExtension, revisions: &Revi
     }
 }
 
-/// From a bundle to a written revision. Gives the version of a revision that was just made.
+/// From a bundle to a written revision. Gives the version of a revision that was just made. `ready` becomes the bundle
+/// that may be installed as far as it alone is concerned.
 async fn revise(
     context: &Context,
     extension: &Arc<ClusterExtension>,
     revisions: &Revisions,
     asked: &Asked,
     target: &Target,
+    ready: &mut Option<String>,
 ) -> Result<Option<Started>, Failure> {
     let certificates = render::certificates(context, revisions).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
@@ -268,7 +284,14 @@ async fn revise(
     };
     let mut drawn = draft::draft(context, work, &image, (certificates, condition.clone())).await?;
     let told = match &drawn.plan {
-        Plan::Create { .. } => draft::examine(context, work, &drawn).await?,
+        Plan::Create { .. } => {
+            let told = draft::examine(context, work, &drawn).await?;
+            if !target.companions.is_empty() {
+                *ready = Some(target.bundle.metadata.name.clone());
+                proposals::all_ready(context, &target.companions)?;
+            }
+            told
+        }
         Plan::Keep { .. } | Plan::Patch { .. } => Told::default(),
     };
     // Only now is anything written.

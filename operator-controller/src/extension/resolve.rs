@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::context::{Context, Gates};
 use super::failure::{Failure, Severity, StageError};
+use super::proposals::{Companion, Together};
 use super::revisions::{BundleIdentity, Revisions};
 use super::{facts, proposals};
 use crate::catalogs::Place;
@@ -33,8 +34,12 @@ pub struct Target {
     pub bundle: BundleIdentity,
     /// Why this one.
     pub origin: Origin,
+    /// The catalog that offers it; empty when none was asked.
+    pub catalog: String,
     /// What the catalog says that the bundle requires: the types and values of properties.
     pub declared: Vec<(String, Value)>,
+    /// Others without whose own installation or update this one must not happen.
+    pub companions: Vec<Companion>,
 }
 
 /// Why a bundle is to be there.
@@ -139,22 +144,32 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
     };
     let facts = gathered.facts();
     let mut outcome = olm_resolve::resolve_in(&catalogs, &request, current.as_ref(), &facts);
-    if is_held(&outcome)
-        && let Some(moving) = proposals::together(
-            context,
-            extension,
-            &catalogs,
-            &request,
-            current.as_ref(),
-            &gathered,
-        )
-        .await
-    {
-        outcome = Ok(moving);
+    let (mut companions, mut kept) = (Vec::new(), None);
+    if is_held(&outcome) {
+        match proposals::together(context, extension, revisions, &asked, &request, current.as_ref()).await {
+            Together::Goes(moving, along) => {
+                outcome = Ok(*moving);
+                companions = along;
+            }
+            Together::Kept(who) => kept = Some(who),
+            Together::No => {}
+        }
     }
     match outcome {
-        Ok(found) => chosen(context, filter, &found, present),
+        Ok(found) => {
+            let mut resolution = chosen(context, filter, &found, present);
+            if let Ok(target) = &mut resolution.target {
+                target.companions = companions;
+            }
+            if let (Some(held), Some(who)) = (&mut resolution.held, kept) {
+                *held = format!("{held}; {who}");
+            }
+            resolution
+        }
         Err(mut refusal) => {
+            if let Some(who) = kept {
+                refusal.hint(who);
+            }
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             proposals::propose(context, extension, &mut refusal, &gathered).await;
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
@@ -173,7 +188,9 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                     let target = Ok(Target {
                         bundle,
                         origin: Origin::Installed,
+                        catalog: String::new(),
                         declared: declared_before,
+                        companions: Vec::new(),
                     });
                     Resolution {
                         target,
@@ -216,7 +233,9 @@ fn chosen(
     let target = Ok(Target {
         bundle: there.unwrap_or(bundle),
         origin,
+        catalog: found.catalog.to_owned(),
         declared,
+        companions: Vec::new(),
     });
     Resolution {
         target,
@@ -358,7 +377,7 @@ pub(super) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
 }
 
 impl Asked {
-    fn package(&self) -> Option<&Package> {
+    pub(super) fn package(&self) -> Option<&Package> {
         match &self.answer {
             Answer::Package(package) => Some(package),
             _ => None,

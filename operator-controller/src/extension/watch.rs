@@ -11,8 +11,8 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::conditions::{SERVING, SUCCEEDED, is_true};
-use olm_api::names::{CLUSTER_EXTENSION, annotation, label};
+use olm_api::conditions::{PROGRESSING, SERVING, SUCCEEDED, find, is_true};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_platform::queue::Queue;
 use serde::de::DeserializeOwned;
@@ -43,8 +43,14 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            for told in followed.take(&event, |_| ()) {
-                queue.add(told.name);
+            for Told { name, before, now } in followed.take(&event, |extension| standing(&context, extension))
+            {
+                if before.is_some() && before != now {
+                    for waiting in context.awaiting_others() {
+                        queue.add_after(waiting, GATHER);
+                    }
+                }
+                queue.add(name);
             }
         }
     };
@@ -125,6 +131,17 @@ fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) ->
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
     })
+}
+
+/// Differs when others may move along with the extension that could not, or the other way round.
+fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let progressing = find(extension.conditions(), PROGRESSING);
+    progressing.map(|condition| &condition.reason).hash(&mut hasher);
+    extension.annotation(user::PAUSED).hash(&mut hasher);
+    let memory = context.remember(extension.name());
+    (memory.ready, memory.kept).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The extension that a revision belongs to.

@@ -6,7 +6,6 @@ use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Blob;
 use olm_resolve::platform::Ground;
 use olm_resolve::providers::{Offer, providers};
-use olm_resolve::together::{Mover, options, together};
 use olm_resolve::{
     Availability, Catalog, Content, Dependents, Facts, Installed, Neighbour, Package, Reason, Refusal,
     ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
@@ -62,7 +61,7 @@ impl Book {
     }
 }
 
-fn gvk(kind: &str, version: &str) -> Gvk {
+pub(crate) fn gvk(kind: &str, version: &str) -> Gvk {
     Gvk {
         group: "example.com".to_owned(),
         version: version.to_owned(),
@@ -74,15 +73,15 @@ fn api(kind: &str, version: &str) -> Value {
     json!({"group": "example.com", "version": version, "kind": kind})
 }
 
-fn provides(kind: &str, version: &str) -> Value {
+pub(crate) fn provides(kind: &str, version: &str) -> Value {
     json!({"type": "olm.gvk", "value": api(kind, version)})
 }
 
-fn requires(kind: &str, version: &str) -> Value {
+pub(crate) fn requires(kind: &str, version: &str) -> Value {
     json!({"type": "olm.gvk.required", "value": api(kind, version)})
 }
 
-fn requires_package(name: &str, range: &str) -> Value {
+pub(crate) fn requires_package(name: &str, range: &str) -> Value {
     json!({"type": "olm.package.required", "value": {"packageName": name, "versionRange": range}})
 }
 
@@ -91,7 +90,7 @@ fn constraint(value: &Value) -> Value {
 }
 
 /// ClusterExtension `my-NAME` with a bundle of a package installed.
-fn installed(package: &Package, name: &str, version: &str) -> Neighbour {
+pub(crate) fn installed(package: &Package, name: &str, version: &str) -> Neighbour {
     let bundle = format!("{name}.v{version}");
     let candidate = package
         .candidates()
@@ -113,17 +112,17 @@ fn installed(package: &Package, name: &str, version: &str) -> Neighbour {
 
 /// A cluster being described.
 #[derive(Default)]
-struct Cluster {
+pub(crate) struct Cluster {
     neighbours: Vec<Neighbour>,
     own: Option<Neighbour>,
-    served: HashSet<Gvk>,
+    pub(crate) served: HashSet<Gvk>,
     kubernetes: Option<semver::Version>,
     architectures: Vec<String>,
     dependents: Dependents,
 }
 
 impl Cluster {
-    fn facts(&self) -> Facts<'_> {
+    pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             neighbours: &self.neighbours,
             own: self.own.as_ref(),
@@ -136,12 +135,12 @@ impl Cluster {
         }
     }
 
-    fn with(mut self, neighbour: Neighbour) -> Self {
+    pub(crate) fn with(mut self, neighbour: Neighbour) -> Self {
         self.neighbours.push(neighbour);
         self
     }
 
-    fn owning(mut self, own: Neighbour) -> Self {
+    pub(crate) fn owning(mut self, own: Neighbour) -> Self {
         self.own = Some(own);
         self
     }
@@ -189,13 +188,13 @@ impl Cluster {
     }
 
     #[track_caller]
-    fn gives(&self, package: &Package, name: &str, at: Option<&str>, expected: &str) {
+    pub(crate) fn gives(&self, package: &Package, name: &str, at: Option<&str>, expected: &str) {
         let found = self.outcome(package, name, at);
         assert_eq!(found.as_deref().map_err(ToString::to_string), Ok(expected));
     }
 }
 
-fn catalog<'a>(package: &'a Package, labels: &'a BTreeMap<String, String>) -> Catalog<'a> {
+pub(crate) fn catalog<'a>(package: &'a Package, labels: &'a BTreeMap<String, String>) -> Catalog<'a> {
     Catalog {
         name: "a",
         priority: 0,
@@ -393,82 +392,6 @@ fn a_new_bundle_may_not_be_what_another_excludes() {
         "green",
         &["ClusterExtension my-red would be broken", "must not be there"],
     );
-}
-
-/// Two packages whose versions need each other's version.
-fn deadlocked() -> (Package, Package) {
-    let package = |name: &'static str, other: &str| {
-        book(name)
-            .bundle("1.0.0", &[provides(name, "v1"), requires(other, "v1")])
-            .bundle("2.0.0", &[provides(name, "v2"), requires(other, "v2")])
-            .channel("stable", &["2.0.0", "1.0.0"])
-            .package()
-    };
-    (package("a", "b"), package("b", "a"))
-}
-
-#[test]
-fn t_5d_02_two_extensions_that_must_move_together_do() {
-    let (a, b) = deadlocked();
-    let labels = BTreeMap::new();
-    let mover = |package, name: &'static str, extension, cluster: &Cluster| Mover {
-        extension,
-        options: options(
-            &[catalog(package, &labels)],
-            &Request {
-                package: name,
-                ..Request::default()
-            },
-            Some(&Installed {
-                name: &format!("{name}.v1.0.0"),
-                version: "1.0.0",
-                release: None,
-            }),
-            &cluster.facts(),
-        )
-        .unwrap(),
-    };
-    for (own, other) in [("a", "b"), ("b", "a")] {
-        let [own_package, other_package] = if own == "a" { [&a, &b] } else { [&b, &a] };
-        let cluster = Cluster::default()
-            .with(installed(other_package, other, "1.0.0"))
-            .owning(installed(own_package, own, "1.0.0"));
-        // Alone neither can move.
-        cluster.gives(own_package, own, Some("1.0.0"), &format!("{own}.v1.0.0"));
-        let other_name = if other == "a" { "my-a" } else { "my-b" };
-        let movers = [mover(other_package, other, other_name, &cluster)];
-        let own_mover = mover(own_package, own, "own", &cluster);
-        let (found, along) = together(&own_mover, &movers, &cluster.facts()).unwrap();
-        assert_eq!(found.bundle.name, format!("{own}.v2.0.0"));
-        assert_eq!(along.get(other_name).unwrap().name, format!("{other}.v2.0.0"));
-        // When the other may not move, neither may this one.
-        assert!(together(&own_mover, &[], &cluster.facts()).is_none());
-    }
-}
-
-#[test]
-fn extensions_that_need_each_other_are_installed_together() {
-    let (a, b) = deadlocked();
-    let labels = BTreeMap::new();
-    let nothing = Cluster::default();
-    let mover = |package, name: &'static str| Mover {
-        extension: name,
-        options: options(
-            &[catalog(package, &labels)],
-            &Request {
-                package: name,
-                ..Request::default()
-            },
-            None,
-            &nothing.facts(),
-        )
-        .unwrap(),
-    };
-    let own = mover(&a, "a");
-    let (found, along) = together(&own, &[mover(&b, "b")], &nothing.facts()).unwrap();
-    assert_eq!(found.bundle.name, "a.v2.0.0");
-    assert_eq!(along.get("b").unwrap().name, "b.v2.0.0");
-    assert!(together(&own, &[], &nothing.facts()).is_none());
 }
 
 #[test]

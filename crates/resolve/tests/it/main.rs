@@ -12,4 +12,5 @@ mod common;
 mod dependencies;
 mod explanations;
 mod speed;
+mod together;
 mod update_paths;

@@ -1,0 +1,206 @@
+//! Extensions that only move together (requirement 5.41).
+
+use std::collections::BTreeMap;
+
+use olm_resolve::together::{Mover, options, together};
+use olm_resolve::{Installed, Package, Request};
+
+use crate::dependencies::{Cluster, book, catalog, gvk, installed, provides, requires, requires_package};
+
+/// Packages, each with the version of it that ClusterExtension `my-NAME` has installed, if any.
+type World<'a> = &'a [(&'static str, &'a Package, Option<&'a str>)];
+
+/// The cluster as the extension of one of the packages sees it.
+fn cluster(world: World<'_>, own: &str) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (name, package, version) in world {
+        let Some(version) = version else { continue };
+        let there = installed(package, name, version);
+        cluster = if *name == own {
+            cluster.owning(there)
+        } else {
+            cluster.with(there)
+        };
+    }
+    cluster
+}
+
+/// What the extension of a package moves to, and with whom, as `NAME VERSION` each; nothing when it stays.
+fn plan(world: World<'_>, own: &str, served: &[(&str, &str)]) -> Vec<String> {
+    let mut cluster = cluster(world, own);
+    cluster
+        .served
+        .extend(served.iter().map(|(kind, version)| gvk(kind, version)));
+    let labels = BTreeMap::new();
+    let names: BTreeMap<&str, String> = world
+        .iter()
+        .map(|(name, ..)| (*name, format!("my-{name}")))
+        .collect();
+    let movers: Vec<Mover<'_>> = world
+        .iter()
+        .map(|(name, package, version)| {
+            let bundle = version.map(|version| format!("{name}.v{version}"));
+            let installed = version.zip(bundle.as_deref()).map(|(version, name)| Installed {
+                name,
+                version,
+                release: None,
+            });
+            let request = Request {
+                package: name,
+                ..Request::default()
+            };
+            Mover {
+                extension: &names[name],
+                options: options(
+                    &[catalog(package, &labels)],
+                    &request,
+                    installed.as_ref(),
+                    &cluster.facts(),
+                )
+                .unwrap(),
+            }
+        })
+        .collect();
+    let (mine, others): (Vec<_>, Vec<_>) = movers
+        .into_iter()
+        .partition(|mover| mover.extension == names[own]);
+    let Some((found, along)) = together(&mine[0], &others, &cluster.facts()) else {
+        return Vec::new();
+    };
+    let mut plan: Vec<String> = along.values().map(|bundle| bundle.name.clone()).collect();
+    plan.push(found.bundle.name.clone());
+    plan.sort();
+    plan
+}
+
+/// What everybody comes to, who is part of it.
+#[track_caller]
+fn check(world: World<'_>, expected: &[(&str, &[&str])]) {
+    for (own, moves) in expected {
+        assert_eq!(plan(world, own, &[]), *moves, "seen from {own}");
+    }
+}
+
+/// A package whose versions need the same versions of others.
+fn tied(name: &'static str, others: &[&str]) -> Package {
+    let properties = |version: &str| {
+        let mut all = vec![provides(name, version)];
+        all.extend(others.iter().map(|other| requires(other, version)));
+        all
+    };
+    book(name)
+        .bundle("1.0.0", &properties("v1"))
+        .bundle("2.0.0", &properties("v2"))
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package()
+}
+
+#[test]
+fn t_5d_02_two_extensions_that_must_move_together_do() {
+    let (a, b) = (tied("a", &["b"]), tied("b", &["a"]));
+    let at = Some("1.0.0");
+    for own in ["a", "b"] {
+        let package = if own == "a" { &a } else { &b };
+        // Alone neither can move, nor when the other may not.
+        let cluster = cluster(&[("a", &a, at), ("b", &b, at)], own);
+        cluster.gives(package, own, at, &format!("{own}.v1.0.0"));
+        assert_eq!(plan(&[(own, package, at)], own, &[]), [""; 0]);
+    }
+    let both: &[&str] = &["a.v2.0.0", "b.v2.0.0"];
+    check(&[("a", &a, at), ("b", &b, at)], &[("a", both), ("b", both)]);
+}
+
+#[test]
+fn extensions_that_need_each_other_are_installed_together() {
+    let (a, b) = (tied("a", &["b"]), tied("b", &["a"]));
+    let both: &[&str] = &["a.v2.0.0", "b.v2.0.0"];
+    check(&[("a", &a, None), ("b", &b, None)], &[("a", both), ("b", both)]);
+}
+
+#[test]
+fn any_number_of_extensions_may_go_round_in_a_circle() {
+    let (a, b, c, d) = (
+        tied("a", &["b"]),
+        tied("b", &["c"]),
+        tied("c", &["d"]),
+        tied("d", &["a"]),
+    );
+    let all: &[&str] = &["a.v2.0.0", "b.v2.0.0", "c.v2.0.0", "d.v2.0.0"];
+    for at in [Some("1.0.0"), None] {
+        let world = [("a", &a, at), ("b", &b, at), ("c", &c, at), ("d", &d, at)];
+        check(&world, &[("a", all), ("b", all), ("c", all), ("d", all)]);
+        // One of them that may not move holds all.
+        check(&world[..3], &[("a", &[]), ("b", &[]), ("c", &[])]);
+    }
+}
+
+#[test]
+fn one_that_would_be_broken_may_need_a_third_one() {
+    // The new a requires nothing and breaks b, whose new version needs the new c.
+    let a = book("a")
+        .bundle("1.0.0", &[provides("a", "v1")])
+        .bundle("2.0.0", &[provides("a", "v2")])
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package();
+    let (b, c) = (tied("b", &["a", "c"]), tied("c", &["b"]));
+    let at = Some("1.0.0");
+    let all: &[&str] = &["a.v2.0.0", "b.v2.0.0", "c.v2.0.0"];
+    check(
+        &[("a", &a, at), ("b", &b, at), ("c", &c, at)],
+        &[("a", all), ("b", all), ("c", all)],
+    );
+}
+
+#[test]
+fn all_come_to_the_same_answer_where_there_are_several() {
+    // The newest a goes with an older b and the newest b with an older a.
+    let package = |name: &'static str, other: &'static str| {
+        book(name)
+            .bundle("1.0.0", &[requires_package(other, "1.0.0")])
+            .bundle("2.0.0", &[requires_package(other, "3.0.0")])
+            .bundle("3.0.0", &[requires_package(other, "2.0.0")])
+            .channel("stable", &["3.0.0", "2.0.0", "1.0.0"])
+            .channel("leap", &["3.0.0", "1.0.0"])
+            .package()
+    };
+    let (a, b) = (package("a", "b"), package("b", "a"));
+    let at = Some("1.0.0");
+    let both: &[&str] = &["a.v3.0.0", "b.v2.0.0"];
+    check(&[("a", &a, at), ("b", &b, at)], &[("a", both), ("b", both)]);
+}
+
+#[test]
+fn a_choice_that_leads_nowhere_is_given_up_for_another() {
+    // Both versions of b provide what the new a needs; the newer one needs what nobody has.
+    let a = book("a")
+        .bundle("1.0.0", &[requires("b", "v1")])
+        .bundle("2.0.0", &[requires("b", "v2")])
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package();
+    let b = book("b")
+        .bundle("1.0.0", &[provides("b", "v1")])
+        .bundle("2.0.0", &[provides("b", "v2")])
+        .bundle("3.0.0", &[provides("b", "v2"), requires("c", "v9")])
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .channel("next", &["3.0.0", "1.0.0"])
+        .package();
+    let at = Some("1.0.0");
+    let both: &[&str] = &["a.v2.0.0", "b.v2.0.0"];
+    check(&[("a", &a, at), ("b", &b, at)], &[("a", both), ("b", both)]);
+}
+
+#[test]
+fn what_others_need_of_the_cluster_itself_counts() {
+    let a = tied("a", &["b"]);
+    let b = book("b")
+        .bundle("1.0.0", &[provides("b", "v1"), requires("a", "v1")])
+        .bundle(
+            "2.0.0",
+            &[provides("b", "v2"), requires("a", "v2"), requires("native", "v1")],
+        )
+        .channel("stable", &["2.0.0", "1.0.0"])
+        .package();
+    let world = [("a", &a, Some("1.0.0")), ("b", &b, Some("1.0.0"))];
+    assert_eq!(plan(&world, "a", &[("native", "v1")]), ["a.v2.0.0", "b.v2.0.0"]);
+    assert_eq!(plan(&world, "a", &[]), [""; 0]);
+}
