@@ -424,14 +424,24 @@ fn bundle(bytes: &[u8]) {
     }
 }
 
-/// A custom resource definition and what replaces it, divided by a line `--- NEW`.
+/// A custom resource definition and what replaces it, divided by a line `--- NEW`, and after a line `--- OBJECT` an object
+/// of its kind.
 fn definitions(bytes: &[u8]) {
     let text = text(bytes);
-    let (old, new) = text.split_once("--- NEW\n").unwrap_or((&text, &text));
+    let (definitions, object) = text.split_once("--- OBJECT\n").unwrap_or((&text, ""));
+    let (old, new) = definitions
+        .split_once("--- NEW\n")
+        .unwrap_or((definitions, definitions));
+    let object = olm_yaml::to_json(object).unwrap_or_default();
     if let (Ok(old), Ok(new)) = (olm_yaml::to_json(old), olm_yaml::to_json(new)) {
         let policy = crd_upgrade::Policy::everything();
         for (old, new) in [(&old, &new), (&new, &old)] {
             drop(crd_upgrade::compare(old, new, &policy));
+            let mut asked = crd_upgrade::existing::questions(old, new);
+            for version in asked.versions() {
+                asked.look(&version, &object);
+            }
+            drop((asked.findings(), asked.unlooked()));
         }
     }
 }

@@ -9,6 +9,7 @@
 //! only a CEL rule asks several things of one (requirements 3.64 and 3.66).
 
 pub mod cel;
+pub mod pattern;
 
 mod constraint;
 mod explain;

@@ -11,6 +11,7 @@
 //! the objects that are there against the new schemas; [`migration`] says how versions in which objects were stored may
 //! go; [`reversal`] says whether definitions may go back to what they were.
 
+mod effort;
 pub mod existing;
 mod fit;
 pub mod migration;

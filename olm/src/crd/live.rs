@@ -60,13 +60,11 @@ impl Cluster {
         };
         let mut asked = questions(old, new);
         let mut looked = Looked::default();
-        let mut versions: Vec<&str> = asked.iter().map(|question| question.listed_by).collect();
-        versions.dedup();
-        for version in versions {
+        for version in asked.versions() {
             let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
             let resource = ApiResource {
                 api_version: format!("{group}/{version}"),
-                version: version.to_owned(),
+                version: version.clone(),
                 kind: text("/spec/names/kind"),
                 group,
                 plural,
@@ -88,9 +86,7 @@ impl Cluster {
                 };
                 for object in list.items {
                     let object = serde_json::to_value(object)?;
-                    for question in asked.iter_mut().filter(|question| question.listed_by == version) {
-                        question.look(&object);
-                    }
+                    asked.look(&version, &object);
                 }
                 match list.metadata.continue_.filter(|next| !next.is_empty()) {
                     Some(next) => page = page.continue_token(&next),
@@ -98,10 +94,8 @@ impl Cluster {
                 }
             }
         }
-        for question in &asked {
-            looked.findings.extend(question.findings());
-            looked.notes.extend(question.unlooked());
-        }
+        looked.findings = asked.findings();
+        looked.notes.extend(asked.unlooked());
         Ok(looked)
     }
 }

@@ -1,15 +1,14 @@
 //! What an expression comes to. Every step is paid for.
 
 mod functions;
-mod pattern;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use self::pattern::Pattern;
 use super::ast::{Kind, Logic, Macro, Node, type_name};
 use super::check::PROPERTIES;
 use super::value::Value;
+use crate::pattern::Pattern;
 
 /// The most that one evaluation may spend, whatever the budget still holds.
 const MOST_STEPS: u64 = 1_000_000;

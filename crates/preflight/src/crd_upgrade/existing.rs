@@ -1,14 +1,16 @@
 //! Whether the objects that the cluster has fit the schemas of a new definition (requirement 5.30).
 //!
-//! [`questions`] says which objects are to be looked at; whoever has a cluster shows them to each [`Question`] one by
-//! one; [`Question::findings`] are what came of it. What an object has that the old schema refused already is not
+//! [`questions`] says which objects are to be looked at; whoever has a cluster shows them to the [`Questions`] one by
+//! one; [`Questions::findings`] are what came of it. What an object has that the old schema refused already is not
 //! reported.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fit::{Patterns, faults};
+use super::effort::{Effort, Exhausted, Patterns};
+use super::fit::{Fault, faults};
 use super::schema::{flatten, is_comparable};
 use super::unhandled::canonical;
 use super::{Check, Finding, Place, version};
@@ -18,19 +20,27 @@ const MAX_FAULTS: usize = 50;
 /// Objects that are named for each fault.
 const NAMED: usize = 3;
 
+/// Everything that is asked of the objects of one definition.
+#[derive(Debug, Default)]
+pub struct Questions {
+    all: Vec<Question>,
+    patterns: Patterns,
+}
+
 /// Objects as one version shows them, and the schema that they are to fit.
 #[derive(Debug)]
-pub struct Question<'a> {
+struct Question {
     /// The served version of the definition on the cluster by which the objects are to be listed.
-    pub listed_by: &'a str,
+    listed_by: String,
     /// The version whose schema they are to fit, or `OLD -> NEW`.
     label: String,
-    before: &'a Value,
-    after: &'a Value,
+    before: Arc<Value>,
+    after: Value,
     seen: usize,
     hits: BTreeMap<(String, String), Hits>,
     more: usize,
-    patterns: Patterns,
+    /// Objects that take too much to be looked at.
+    beyond: Hits,
 }
 
 #[derive(Debug, Default)]
@@ -44,83 +54,117 @@ struct Hits {
 /// Those are the versions that stay served and whose schema changes; and the versions that come to be served, as which
 /// the API server will show the same objects unless a webhook converts them.
 #[must_use]
-pub fn questions<'a>(old: &'a Value, new: &'a Value) -> Vec<Question<'a>> {
+pub fn questions(old: &Value, new: &Value) -> Questions {
     let before = version::served_ascending(old);
-    let mut found = Vec::new();
+    let mut found = Questions::default();
     for (name, schema) in &before {
         if let Some(after) = version::schema(new, name).filter(|after| canonical(after) != canonical(schema))
         {
-            found.push(Question::new(name, (*name).to_owned(), schema, after));
+            let schema = Arc::new((*schema).clone());
+            found.ask(name, (*name).to_owned(), &schema, after);
         }
     }
     let Some((newest, schema)) = before.last().filter(|_| !version::is_converted(new)) else {
         return found;
     };
+    let shared = Arc::new((*schema).clone());
     for (name, after) in version::served_ascending(new) {
         let is_new = !before.iter().any(|(known, _)| *known == name);
         if is_new && canonical(after) != canonical(schema) {
-            found.push(Question::new(
-                newest,
-                format!("{newest} -> {name}"),
-                schema,
-                after,
-            ));
+            found.ask(newest, format!("{newest} -> {name}"), &shared, after);
         }
     }
     found
 }
 
-impl<'a> Question<'a> {
-    fn new(listed_by: &'a str, label: String, before: &'a Value, after: &'a Value) -> Self {
-        Self {
-            listed_by,
+impl Questions {
+    fn ask(&mut self, listed_by: &str, label: String, before: &Arc<Value>, after: &Value) {
+        self.all.push(Question {
+            listed_by: listed_by.to_owned(),
             label,
-            before,
-            after,
+            before: Arc::clone(before),
+            after: after.clone(),
             seen: 0,
             hits: BTreeMap::new(),
             more: 0,
-            patterns: Patterns::default(),
+            beyond: Hits::default(),
+        });
+    }
+
+    /// The served versions of the definition on the cluster by which objects are to be listed. None when nothing is asked.
+    #[must_use]
+    pub fn versions(&self) -> Vec<String> {
+        let mut versions: Vec<String> = self
+            .all
+            .iter()
+            .map(|question| question.listed_by.clone())
+            .collect();
+        versions.dedup();
+        versions
+    }
+
+    /// Looks at one object as that version shows it. What this takes is bounded.
+    pub fn look(&mut self, listed_by: &str, object: &Value) {
+        let mut effort = Effort::of_one_object();
+        let asked = self.all.iter_mut().filter(|one| one.listed_by == listed_by);
+        for question in asked {
+            question.look(object, &mut self.patterns, &mut effort);
         }
     }
 
-    /// Looks at one object.
-    pub fn look(&mut self, object: &Value) {
+    /// What the objects have that the schemas refuse.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        self.all.iter().flat_map(Question::findings).collect()
+    }
+
+    /// What could not be held against the objects.
+    #[must_use]
+    pub fn unlooked(&self) -> Vec<String> {
+        let rules = self.all.iter().filter_map(Question::rules);
+        rules
+            .chain(self.all.iter().filter_map(Question::beyond))
+            .collect()
+    }
+}
+
+impl Question {
+    fn look(&mut self, object: &Value, patterns: &mut Patterns, effort: &mut Effort) {
         self.seen += 1;
-        let found = faults(object, self.after, &mut self.patterns);
-        if found.is_empty() {
-            return;
-        }
-        let known: BTreeSet<(String, &str)> = faults(object, self.before, &mut self.patterns)
-            .into_iter()
-            .map(|fault| (fault.instance, fault.keyword))
-            .collect();
-        let new = found
-            .into_iter()
-            .filter(|fault| !known.contains(&(fault.instance.clone(), fault.keyword)));
-        let told: BTreeSet<(String, String)> = new.map(|fault| (fault.path, fault.message)).collect();
+        let Ok(told) = self.faults(object, patterns, effort) else {
+            return self.beyond.add(object);
+        };
         for fault in told {
             if self.hits.len() >= MAX_FAULTS && !self.hits.contains_key(&fault) {
                 self.more += 1;
                 continue;
             }
-            let hits = self.hits.entry(fault).or_default();
-            hits.count += 1;
-            if hits.names.len() < NAMED {
-                hits.names.push(name(object));
-            }
+            self.hits.entry(fault).or_default().add(object);
         }
     }
 
-    /// How many objects were looked at.
-    #[must_use]
-    pub fn seen(&self) -> usize {
-        self.seen
+    /// The paths and messages of what is refused and was not before.
+    fn faults(
+        &self,
+        object: &Value,
+        patterns: &mut Patterns,
+        effort: &mut Effort,
+    ) -> Result<BTreeSet<(String, String)>, Exhausted> {
+        let found = faults(object, &self.after, patterns, effort)?;
+        if found.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let known: BTreeSet<(String, &str)> = faults(object, &self.before, patterns, effort)?
+            .into_iter()
+            .map(|fault| (fault.instance, fault.keyword))
+            .collect();
+        let is_new = |fault: &Fault| !known.contains(&(fault.instance.clone(), fault.keyword));
+        let new = found.into_iter().filter(is_new);
+        Ok(new.map(|fault| (fault.path, fault.message)).collect())
     }
 
     /// What the objects have that the schema refuses.
-    #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<Finding> {
         let finding = |path: &str, message: String| Finding {
             place: Place::Property {
                 version: self.label.clone(),
@@ -141,9 +185,8 @@ impl<'a> Question<'a> {
     }
 
     /// What of the schema is new and cannot be held against objects here: formats and rules in CEL.
-    #[must_use]
-    pub fn unlooked(&self) -> Option<String> {
-        if !is_comparable([self.before, self.after].into_iter()) {
+    fn rules(&self) -> Option<String> {
+        if !is_comparable([&*self.before, &self.after].into_iter()) {
             return Some(format!(
                 "{}: the schemas are too large to be compared",
                 self.label
@@ -158,7 +201,7 @@ impl<'a> Question<'a> {
             });
             rules.collect()
         };
-        let (before, after) = (rules(self.before), rules(self.after));
+        let (before, after) = (rules(&self.before), rules(&self.after));
         let mut paths: Vec<&str> = after.difference(&before).map(|(path, _)| path.as_str()).collect();
         paths.dedup();
         (self.seen > 0 && !paths.is_empty()).then(|| {
@@ -174,17 +217,40 @@ impl<'a> Question<'a> {
             )
         })
     }
+
+    fn beyond(&self) -> Option<String> {
+        (self.beyond.count > 0).then(|| {
+            format!(
+                "{}: objects that take too much were not held against the schema: {}",
+                self.label,
+                self.beyond.named()
+            )
+        })
+    }
+}
+
+impl Hits {
+    fn add(&mut self, object: &Value) {
+        self.count += 1;
+        if self.names.len() < NAMED {
+            self.names.push(name(object));
+        }
+    }
+
+    fn named(&self) -> String {
+        let names = self.names.join(", ");
+        match self.count.saturating_sub(self.names.len()) {
+            0 => names,
+            more => format!("{names} and {more} more"),
+        }
+    }
 }
 
 fn describe(message: &str, hits: &Hits) -> String {
-    let more = match hits.count.saturating_sub(hits.names.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let names = hits.names.join(", ");
     format!(
-        "{} existing object(s) would be invalid, since the value {message}: {names}{more}",
-        hits.count
+        "{} existing object(s) would be invalid, since the value {message}: {}",
+        hits.count,
+        hits.named()
     )
 }
 

@@ -2,17 +2,18 @@
 //! defaults are filled in, then every constraint of a structural schema is looked at. Fields that the schema lacks are
 //! no fault, since the API server drops them. Formats and rules in CEL are not evaluated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
+
+use super::effort::{Effort, Exhausted, Patterns, STEP_BYTES};
 
 /// Levels of values or schemas within one another below which nothing is looked at. Readers of JSON stop earlier.
 const MAX_DEPTH: usize = 128;
 /// Faults of one object beyond which no more are looked for.
 const MAX_FAULTS: usize = 100;
-/// The largest compiled pattern, in bytes.
-const PATTERN_SIZE: usize = 256 << 10;
+/// The longest path or pattern that is told, in bytes.
+const MAX_TEXT: usize = 512;
 
 /// What of an object a schema refuses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,40 +28,29 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// Patterns of a schema, each compiled once; none for what is no pattern here.
-#[derive(Debug, Default)]
-pub(super) struct Patterns(BTreeMap<String, Option<Regex>>);
-
-impl Patterns {
-    fn matches(&mut self, pattern: &str, text: &str) -> bool {
-        let compiled = self.0.entry(pattern.to_owned()).or_insert_with(|| {
-            RegexBuilder::new(pattern)
-                .size_limit(PATTERN_SIZE)
-                .dfa_size_limit(PATTERN_SIZE)
-                .nest_limit(50)
-                .build()
-                .ok()
-        });
-        // The API server has its own reading of a pattern that is none here; nothing is said against the object.
-        compiled.as_ref().is_none_or(|compiled| compiled.is_match(text))
-    }
-}
-
 /// Everything of an object that the schema refuses, in the order of the schema.
-pub(super) fn faults(object: &Value, schema: &Value, patterns: &mut Patterns) -> Vec<Fault> {
+///
+/// # Errors
+/// Finding it out takes too much.
+pub(super) fn faults(
+    object: &Value,
+    schema: &Value,
+    patterns: &mut Patterns,
+    effort: &mut Effort,
+) -> Result<Vec<Fault>, Exhausted> {
+    effort.read(object)?;
     let mut object = object.clone();
-    fill(&mut object, schema, MAX_DEPTH);
+    fill(&mut object, schema, MAX_DEPTH, effort)?;
     let mut look = Look {
         patterns,
-        faults: Vec::new(),
+        effort,
+        telling: Telling::Faults(Vec::new()),
     };
-    let place = Place {
-        path: "^".to_owned(),
-        instance: String::new(),
-        depth: MAX_DEPTH,
-    };
-    look.at(&object, schema, &place);
-    look.faults
+    look.at(&object, schema, &Place::ROOT)?;
+    Ok(match look.telling {
+        Telling::Faults(faults) => faults,
+        Telling::Whether { .. } => Vec::new(),
+    })
 }
 
 fn flag(schema: &Value, keyword: &str) -> bool {
@@ -75,14 +65,6 @@ fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-fn fields<'a>(schema: &'a Value, keyword: &str) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
-    schema
-        .get(keyword)
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-}
-
 /// The schema of a field: its own, else that of all others.
 fn of_field<'a>(schema: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
     let own = schema.get("properties").and_then(|all| all.get(name));
@@ -93,32 +75,39 @@ fn of_field<'a>(schema: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
 }
 
 /// Drops nulls that may not be and fills defaults in, as the API server does whenever it reads an object.
-fn fill(value: &mut Value, schema: &Value, depth: usize) {
+fn fill(value: &mut Value, schema: &Value, depth: usize, effort: &mut Effort) -> Result<(), Exhausted> {
     let Some(depth) = depth.checked_sub(1) else {
-        return;
+        return Ok(());
     };
+    effort.steps(1)?;
     match value {
         Value::Object(map) => {
-            fill_fields(map, schema);
+            fill_fields(map, schema, effort)?;
+            effort.names(map.keys().map(String::as_str))?;
             for (name, inner) in map.iter_mut() {
                 if let Some((schema, _)) = of_field(schema, name) {
-                    fill(inner, schema, depth);
+                    fill(inner, schema, depth, effort)?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for item in items {
-                    fill(item, schema, depth);
+                    fill(item, schema, depth, effort)?;
                 }
             }
         }
         _ => {}
     }
+    Ok(())
 }
 
-fn fill_fields(map: &mut Map<String, Value>, schema: &Value) {
-    for (name, inner) in fields(schema, "properties") {
+fn fill_fields(map: &mut Map<String, Value>, schema: &Value, effort: &mut Effort) -> Result<(), Exhausted> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return Ok(());
+    };
+    effort.names(properties.keys().map(String::as_str))?;
+    for (name, inner) in properties {
         let Some(default) = inner.get("default").filter(|default| !default.is_null()) else {
             continue;
         };
@@ -126,209 +115,319 @@ fn fill_fields(map: &mut Map<String, Value>, schema: &Value) {
             .get(name)
             .is_none_or(|present| present.is_null() && !flag(inner, "nullable"));
         if is_dropped {
-            map.insert(name.clone(), default.clone());
+            effort.bytes(name.len())?;
+            map.insert(name.clone(), effort.copy(default)?);
         }
     }
+    Ok(())
 }
 
-#[derive(Debug, Clone)]
-struct Place {
-    path: String,
-    instance: String,
+/// Where in the object and the schema. Told only when something is wrong there.
+struct Place<'a> {
+    above: Option<&'a Self>,
+    step: Step<'a>,
     depth: usize,
 }
 
-impl Place {
-    fn below(&self, step: &str, instance: &str) -> Option<Self> {
-        Some(Self {
-            path: format!("{}.{step}", self.path),
-            instance: format!("{}/{instance}", self.instance),
+/// The way from the place above.
+enum Step<'a> {
+    Root,
+    Item(usize),
+    Field(&'a str),
+    OtherField(&'a str),
+    Within(&'static str),
+    WithinOne(&'static str, usize),
+}
+
+impl Place<'_> {
+    const ROOT: Place<'static> = Place {
+        above: None,
+        step: Step::Root,
+        depth: MAX_DEPTH,
+    };
+
+    fn step<'a>(&'a self, step: Step<'a>) -> Option<Place<'a>> {
+        Some(Place {
+            above: Some(self),
+            step,
             depth: self.depth.checked_sub(1)?,
         })
     }
 
-    fn within(&self, step: &str) -> Option<Self> {
-        Some(Self {
-            path: format!("{}.{step}", self.path),
-            instance: self.instance.clone(),
-            depth: self.depth.checked_sub(1)?,
-        })
+    /// Where in the schema, and where in the object.
+    fn told(&self, effort: &mut Effort) -> Result<(String, String), Exhausted> {
+        let (mut path, mut instance) = ("^".to_owned(), String::new());
+        let steps: Vec<&Step<'_>> = std::iter::successors(Some(self), |place| place.above)
+            .map(|place| &place.step)
+            .collect();
+        for step in steps.into_iter().rev() {
+            let (way, at) = match step {
+                Step::Root => continue,
+                Step::Item(index) => ("items".to_owned(), Some(index.to_string())),
+                Step::Field(name) => ((*name).to_owned(), Some((*name).to_owned())),
+                Step::OtherField(name) => ("additionalProperties".to_owned(), Some((*name).to_owned())),
+                Step::Within(keyword) => ((*keyword).to_owned(), None),
+                Step::WithinOne(keyword, index) => (format!("{keyword}[{index}]"), None),
+            };
+            effort.bytes(2 * (way.len() + 2))?;
+            path.push('.');
+            path.push_str(&way);
+            if let Some(at) = at {
+                instance.push('/');
+                instance.push_str(&at);
+            }
+        }
+        Ok((shortened(path), instance))
     }
+}
+
+/// As much of a text as is told.
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.push('…');
+    }
+    text
+}
+
+/// What is wanted of a look.
+enum Telling {
+    /// Every fault.
+    Faults(Vec<Fault>),
+    /// Whether there is any.
+    Whether { is_fault: bool },
 }
 
 struct Look<'p> {
     patterns: &'p mut Patterns,
-    faults: Vec<Fault>,
+    effort: &'p mut Effort,
+    telling: Telling,
 }
 
 impl Look<'_> {
-    fn say(&mut self, place: &Place, keyword: &'static str, message: String) {
-        if self.faults.len() < MAX_FAULTS {
-            self.faults.push(Fault {
-                path: place.path.clone(),
-                instance: place.instance.clone(),
-                keyword,
-                message,
-            });
+    fn say(
+        &mut self,
+        place: &Place<'_>,
+        keyword: &'static str,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Exhausted> {
+        match &mut self.telling {
+            Telling::Whether { is_fault } => *is_fault = true,
+            Telling::Faults(faults) if faults.len() >= MAX_FAULTS => {}
+            Telling::Faults(faults) => {
+                let (path, instance) = place.told(self.effort)?;
+                let message = message();
+                faults.push(Fault {
+                    path,
+                    instance,
+                    keyword,
+                    message,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing more is to be found out.
+    fn is_over(&self) -> bool {
+        match &self.telling {
+            Telling::Whether { is_fault } => *is_fault,
+            Telling::Faults(faults) => faults.len() >= MAX_FAULTS,
         }
     }
 
     /// Whether a value fits a schema by itself.
-    fn fits(&mut self, value: &Value, schema: &Value, place: &Place) -> bool {
+    fn fits(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<bool, Exhausted> {
         let mut look = Look {
             patterns: &mut *self.patterns,
-            faults: Vec::new(),
+            effort: &mut *self.effort,
+            telling: Telling::Whether { is_fault: false },
         };
-        look.at(value, schema, place);
-        look.faults.is_empty()
+        look.at(value, schema, place)?;
+        Ok(!look.is_over())
     }
 
-    fn at(&mut self, value: &Value, schema: &Value, place: &Place) {
+    fn at(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+        self.effort.steps(1)?;
+        if self.is_over() {
+            return Ok(());
+        }
         if value.is_null() && flag(schema, "nullable") {
             return self.among(value, schema, place);
         }
-        if !self.kind(value, schema, place) {
-            return;
+        if !self.kind(value, schema, place)? {
+            return Ok(());
         }
-        self.among(value, schema, place);
+        self.among(value, schema, place)?;
         match value {
-            Value::String(text) => self.text(text, schema, place),
-            Value::Number(number) => self.number(number.as_f64(), schema, place),
-            Value::Array(items) => self.items(items, schema, place),
-            Value::Object(map) => self.map(map, schema, place),
+            Value::String(text) => self.text(text, schema, place)?,
+            Value::Number(number) => self.number(number.as_f64(), schema, place)?,
+            Value::Array(items) => self.items(items, schema, place)?,
+            Value::Object(map) => self.map(map, schema, place)?,
             Value::Null | Value::Bool(_) => {}
         }
-        self.junctions(value, schema, place);
+        self.junctions(value, schema, place)
     }
 
     /// Whether the value has the right type; else nothing more is said of it.
-    fn kind(&mut self, value: &Value, schema: &Value, place: &Place) -> bool {
+    fn kind(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<bool, Exhausted> {
         let found = kind_of(value);
         if flag(schema, "x-kubernetes-int-or-string") {
-            if !matches!(found, "integer" | "string") {
-                self.say(
-                    place,
-                    "type",
-                    format!("is of type {found}, not integer or string"),
-                );
+            let fits = matches!(found, "integer" | "string");
+            if !fits {
+                self.say(place, "type", || {
+                    format!("is of type {found}, not integer or string")
+                })?;
             }
-            return matches!(found, "integer" | "string");
+            return Ok(fits);
         }
         let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
         let fits = wanted.is_empty() || wanted == found || (wanted == "number" && found == "integer");
         if !fits {
-            self.say(place, "type", format!("is of type {found}, not {wanted}"));
+            self.say(place, "type", || {
+                shortened(format!("is of type {found}, not {wanted}"))
+            })?;
         }
-        fits
+        Ok(fits)
     }
 
-    fn among(&mut self, value: &Value, schema: &Value, place: &Place) {
+    fn among(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
         let allowed = list(schema, "enum");
-        if !allowed.is_empty() && !allowed.iter().any(|one| same(one, value)) {
-            self.say(place, "enum", "is none of the values that are allowed".to_owned());
+        if allowed.is_empty() {
+            return Ok(());
         }
+        self.effort.steps(allowed.len())?;
+        if value.is_array() || value.is_object() {
+            for one in allowed {
+                self.effort.read(one)?;
+            }
+        }
+        if allowed.iter().any(|one| same(one, value)) {
+            return Ok(());
+        }
+        self.say(place, "enum", || {
+            "is none of the values that are allowed".to_owned()
+        })
     }
 
-    fn text(&mut self, text: &str, schema: &Value, place: &Place) {
+    fn text(&mut self, text: &str, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
         let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
-        if !pattern.is_empty() && !self.patterns.matches(pattern, text) {
-            self.say(place, "pattern", format!("does not match {pattern:?}"));
+        if !pattern.is_empty() && !self.patterns.matches(pattern, text, self.effort)? {
+            self.say(place, "pattern", || {
+                shortened(format!("does not match {pattern:?}"))
+            })?;
         }
-        let length = text.chars().count();
-        self.size(length, "minLength", "maxLength", "character", schema, place);
+        let limits = ["minLength", "maxLength"];
+        if limits.iter().all(|limit| schema.get(limit).is_none()) {
+            return Ok(());
+        }
+        self.effort.steps(text.len() / STEP_BYTES)?;
+        self.size(text.chars().count(), limits, "character", schema, place)
     }
 
     fn size(
         &mut self,
         size: usize,
-        least: &'static str,
-        most: &'static str,
+        [least, most]: [&'static str; 2],
         what: &str,
         schema: &Value,
-        place: &Place,
-    ) {
+        place: &Place<'_>,
+    ) -> Result<(), Exhausted> {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
         if let Some(limit) = limit(least).filter(|limit| size < *limit) {
-            self.say(place, least, format!("has fewer than {limit} {what}(s)"));
+            self.say(place, least, || format!("has fewer than {limit} {what}(s)"))?;
         }
         if let Some(limit) = limit(most).filter(|limit| size > *limit) {
-            self.say(place, most, format!("has more than {limit} {what}(s)"));
+            self.say(place, most, || format!("has more than {limit} {what}(s)"))?;
         }
+        Ok(())
     }
 
-    fn number(&mut self, number: Option<f64>, schema: &Value, place: &Place) {
+    fn number(&mut self, number: Option<f64>, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-        let Some(number) = number else { return };
+        let Some(number) = number else { return Ok(()) };
         if let Some(limit) = limit("minimum") {
             let exclusive = flag(schema, "exclusiveMinimum");
             if number < limit || (exclusive && number <= limit) {
                 let or = if exclusive { " or equal to it" } else { "" };
-                self.say(place, "minimum", format!("is less than {limit}{or}"));
+                self.say(place, "minimum", || format!("is less than {limit}{or}"))?;
             }
         }
         if let Some(limit) = limit("maximum") {
             let exclusive = flag(schema, "exclusiveMaximum");
             if number > limit || (exclusive && number >= limit) {
                 let or = if exclusive { " or equal to it" } else { "" };
-                self.say(place, "maximum", format!("is more than {limit}{or}"));
+                self.say(place, "maximum", || format!("is more than {limit}{or}"))?;
             }
         }
         if let Some(factor) = limit("multipleOf").filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > 1e-9 {
-                self.say(place, "multipleOf", format!("is no multiple of {factor}"));
+                self.say(place, "multipleOf", || format!("is no multiple of {factor}"))?;
             }
         }
+        Ok(())
     }
 
-    fn items(&mut self, items: &[Value], schema: &Value, place: &Place) {
-        self.size(items.len(), "minItems", "maxItems", "item", schema, place);
+    fn items(&mut self, items: &[Value], schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+        self.size(items.len(), ["minItems", "maxItems"], "item", schema, place)?;
         let keys = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => Some(&[][..]),
             Some("map") => Some(list(schema, "x-kubernetes-list-map-keys")),
             _ => None,
         };
-        if let Some(keys) = keys {
-            let identity = |item: &Value| match keys {
-                [] => item.to_string(),
-                keys => keys
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(|key| item.get(key).unwrap_or(&Value::Null).to_string())
-                    .collect::<Vec<_>>()
-                    .join(","),
-            };
-            let mut seen = BTreeSet::new();
-            if !items.iter().all(|item| seen.insert(identity(item))) {
-                self.say(
-                    place,
-                    "x-kubernetes-list-type",
-                    "holds the same item twice".to_owned(),
-                );
-            }
+        if let Some(keys) = keys
+            && self.holds_twice(items, keys)?
+        {
+            self.say(place, "x-kubernetes-list-type", || {
+                "holds the same item twice".to_owned()
+            })?;
         }
         if let Some(schema) = schema.get("items").filter(|schema| schema.is_object()) {
             for (index, item) in items.iter().enumerate() {
-                if let Some(place) = place.below("items", &index.to_string()) {
-                    self.at(item, schema, &place);
+                if let Some(place) = place.step(Step::Item(index)) {
+                    self.at(item, schema, &place)?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn map(&mut self, map: &Map<String, Value>, schema: &Value, place: &Place) {
-        self.size(
-            map.len(),
-            "minProperties",
-            "maxProperties",
-            "field",
-            schema,
-            place,
-        );
-        for name in list(schema, "required").iter().filter_map(Value::as_str) {
+    /// Whether two items agree in these fields, or, without any, wholly.
+    fn holds_twice(&mut self, items: &[Value], keys: &[Value]) -> Result<bool, Exhausted> {
+        let mut seen = BTreeSet::new();
+        for item in items {
+            let mut identity = String::new();
+            if keys.is_empty() {
+                self.effort.read(item)?;
+                identity = item.to_string();
+            }
+            for key in keys.iter().filter_map(Value::as_str) {
+                let value = item.get(key).unwrap_or(&Value::Null);
+                self.effort.names(std::iter::once(key))?;
+                self.effort.read(value)?;
+                identity.push_str(&value.to_string());
+                identity.push(',');
+            }
+            if !seen.insert(identity) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn map(&mut self, map: &Map<String, Value>, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+        let limits = ["minProperties", "maxProperties"];
+        self.size(map.len(), limits, "field", schema, place)?;
+        let required = list(schema, "required");
+        self.effort.names(required.iter().filter_map(Value::as_str))?;
+        self.effort.names(map.keys().map(String::as_str))?;
+        for name in required.iter().filter_map(Value::as_str) {
             if !map.contains_key(name) {
-                self.say(place, "required", format!("lacks the required field {name:?}"));
+                self.say(place, "required", || {
+                    shortened(format!("lacks the required field {name:?}"))
+                })?;
             }
         }
         for (name, value) in map {
@@ -336,43 +435,47 @@ impl Look<'_> {
                 continue;
             };
             let step = if named {
-                name.as_str()
+                Step::Field(name)
             } else {
-                "additionalProperties"
+                Step::OtherField(name)
             };
-            if let Some(place) = place.below(step, name) {
-                self.at(value, schema, &place);
+            if let Some(place) = place.step(step) {
+                self.at(value, schema, &place)?;
             }
         }
+        Ok(())
     }
 
-    fn junctions(&mut self, value: &Value, schema: &Value, place: &Place) {
+    fn junctions(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
         for (index, one) in list(schema, "allOf").iter().enumerate() {
-            if let Some(place) = place.within(&format!("allOf[{index}]")) {
-                self.at(value, one, &place);
+            if let Some(place) = place.step(Step::WithinOne("allOf", index)) {
+                self.at(value, one, &place)?;
             }
         }
-        for (keyword, exact) in [("anyOf", false), ("oneOf", true)] {
+        for (keyword, enough) in [("anyOf", 1), ("oneOf", 2)] {
             let all = list(schema, keyword);
-            let Some(inner) = place.within(keyword).filter(|_| !all.is_empty()) else {
+            let Some(inner) = place.step(Step::Within(keyword)).filter(|_| !all.is_empty()) else {
                 continue;
             };
-            let fitting = all.iter().filter(|one| self.fits(value, one, &inner)).count();
-            if fitting == 0 || (exact && fitting > 1) {
+            let mut fitting = 0;
+            for one in all {
+                fitting += usize::from(self.fits(value, one, &inner)?);
+                if fitting == enough {
+                    break;
+                }
+            }
+            if fitting != 1 {
                 let how = if fitting == 0 { "none" } else { "several" };
-                self.say(
-                    place,
-                    if exact { "oneOf" } else { "anyOf" },
-                    format!("fits {how} of {keyword}"),
-                );
+                self.say(place, keyword, || format!("fits {how} of {keyword}"))?;
             }
         }
-        if let (Some(not), Some(inner)) = (schema.get("not"), place.within("not"))
+        if let (Some(not), Some(inner)) = (schema.get("not"), place.step(Step::Within("not")))
             && not.is_object()
-            && self.fits(value, not, &inner)
+            && self.fits(value, not, &inner)?
         {
-            self.say(place, "not", "is what is excluded".to_owned());
+            self.say(place, "not", || "is what is excluded".to_owned())?;
         }
+        Ok(())
     }
 }
 
@@ -405,9 +508,18 @@ mod tests {
 
     use super::*;
 
+    fn found(object: &Value, schema: &Value) -> Result<Vec<Fault>, Exhausted> {
+        faults(
+            object,
+            schema,
+            &mut Patterns::default(),
+            &mut Effort::of_one_object(),
+        )
+    }
+
     fn check(schema: &Value, value: &Value, expected: &[&str]) {
         let schema = json!({"type": "object", "properties": {"f": schema}});
-        let found = faults(&json!({ "f": value }), &schema, &mut Patterns::default());
+        let found = found(&json!({ "f": value }), &schema).unwrap();
         let texts: Vec<String> = found
             .iter()
             .map(|fault| format!("{} {}", fault.path, fault.message))
@@ -526,6 +638,82 @@ mod tests {
             schema = json!({"items": schema, "not": {"not": {}}});
             value = json!([value]);
         }
-        assert!(faults(&value, &schema, &mut Patterns::default()).len() <= MAX_FAULTS);
+        assert!(found(&value, &schema).unwrap().len() <= MAX_FAULTS);
+    }
+
+    #[test]
+    fn what_takes_too_much_is_given_up() {
+        let many = |count: usize, value: Value| json!({"list": vec![value; count]});
+        let schema = |items: Value| json!({"properties": {"list": {"items": items}}});
+        let large = "x".repeat(100_000);
+        let of_all = |keyword: &str, one: Value, last: Value| {
+            let mut all = vec![one; 1000];
+            all.push(last);
+            schema(json!({ keyword: all }))
+        };
+        for (object, schema) in [
+            // Defaults that are filled into every item.
+            (
+                many(100_000, json!({})),
+                schema(json!({"properties": {"a": {"default": large}}})),
+            ),
+            (
+                many(100_000, json!({})),
+                schema(json!({"properties": {"a": {"default": vec![0; 100]}}})),
+            ),
+            // Every item against every schema of a list.
+            (
+                many(100_000, json!(1)),
+                of_all("anyOf", json!({"type": "string"}), json!({})),
+            ),
+            (
+                many(100_000, json!(1)),
+                of_all("allOf", json!({"type": "integer"}), json!({})),
+            ),
+            (many(100_000, json!(1)), of_all("enum", json!("a"), json!(1))),
+            (
+                many(100, json!([1])),
+                of_all("enum", json!(vec![2; 1000]), json!([1])),
+            ),
+            (
+                many(100_000, json!({"a": 1})),
+                of_all("required", json!("a"), json!("a")),
+            ),
+            // The same key again and again.
+            (
+                many(1000, json!({"a": large})),
+                json!({"properties": {"list": {
+                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": vec!["a"; 1000],
+                }}}),
+            ),
+            // A pattern with many states, and much text.
+            (
+                many(1000, json!("a".repeat(1000))),
+                schema(json!({"pattern": "[a-c]{400}b"})),
+            ),
+        ] {
+            assert_eq!(
+                found(&object, &schema),
+                Err(Exhausted),
+                "{}",
+                schema.to_string().len()
+            );
+        }
+    }
+
+    #[test]
+    fn long_names_are_told_in_part() {
+        let name = "é".repeat(1000);
+        let told = found(
+            &json!({&name: 1}),
+            &json!({"properties": {&name: {"type": "string", "required": []}}, "required": [format!("{name}x")]}),
+        )
+        .unwrap();
+        assert_eq!(told.len(), 2);
+        assert!(
+            told.iter()
+                .all(|fault| fault.path.len() < 600 && fault.message.len() < 600),
+            "{told:?}"
+        );
     }
 }

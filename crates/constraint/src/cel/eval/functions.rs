@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use olm_version::blang::parse_tolerant;
 
-use super::pattern::Pattern;
 use super::{EvalError, Machine, Outcome, failed, no_overload};
 use crate::cel::time;
 use crate::cel::value::{Value, double_text};
+use crate::pattern::Pattern;
 
 /// What compiling a pattern costs, beside its length.
 const PATTERN_STEPS: usize = 5_000;

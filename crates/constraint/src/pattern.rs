@@ -1,4 +1,4 @@
-//! Regular expressions whose matching is paid for.
+//! Regular expressions of others: bounded in what they take to compile and hold, and paid for by what matching takes.
 
 use regex::{Regex, RegexBuilder};
 
@@ -6,18 +6,27 @@ use regex::{Regex, RegexBuilder};
 /// state of the pattern is looked at for every byte.
 const SIZES: [(usize, usize); 3] = [(16 << 10, 1), (64 << 10, 64), (256 << 10, 512)];
 
+/// The longest pattern in bytes. Reading one takes some hundred times its length.
+const MAX_LENGTH: usize = 32 << 10;
+
 /// A compiled pattern.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub struct Pattern {
     /// What is matched.
-    pub(super) expression: Regex,
+    pub expression: Regex,
     /// Steps for each byte of text.
-    pub(super) steps: usize,
+    pub steps: usize,
+    /// The bytes that it holds at most.
+    pub size: usize,
 }
 
 impl Pattern {
     /// `None` when it is not a regular expression, or too large.
-    pub(super) fn compile(pattern: &str) -> Option<Self> {
+    #[must_use]
+    pub fn compile(pattern: &str) -> Option<Self> {
+        if pattern.len() > MAX_LENGTH {
+            return None;
+        }
         SIZES.into_iter().find_map(|(size, steps)| {
             let expression = RegexBuilder::new(pattern)
                 .size_limit(size)
@@ -25,7 +34,11 @@ impl Pattern {
                 .nest_limit(50)
                 .build()
                 .ok()?;
-            Some(Self { expression, steps })
+            Some(Self {
+                expression,
+                steps,
+                size,
+            })
         })
     }
 }
@@ -41,5 +54,6 @@ mod tests {
         assert_eq!(steps("[a-c]{400}"), Some(64));
         assert_eq!(steps("(a{100}){1000}"), None);
         assert_eq!(steps("("), None);
+        assert_eq!(steps(&"a".repeat(MAX_LENGTH + 1)), None);
     }
 }
