@@ -33,7 +33,7 @@ const MAX_NOTES: usize = 500;
 pub struct Events {
     client: Client,
     reporter: Reporter,
-    /// One for each note: a recorder takes events of the same reason for one, and keeps the note of the first.
+    /// One for each note as it is told: a recorder takes events of the same reason for one, and keeps the note of the first.
     recorders: Mutex<HashMap<String, Arc<Recorder>>>,
 }
 
@@ -50,13 +50,14 @@ impl Events {
         }
     }
 
-    fn recorder(&self, note: &str) -> Arc<Recorder> {
+    fn recorder(&self, event: &Event) -> Arc<Recorder> {
+        let note = event.note.clone().unwrap_or_default();
         let mut recorders = self.recorders.lock().unwrap_or_else(PoisonError::into_inner);
         if recorders.len() >= MAX_NOTES {
             recorders.clear();
         }
         let new = || Arc::new(Recorder::new(self.client.clone(), self.reporter.clone()));
-        Arc::clone(recorders.entry(note.to_owned()).or_insert_with(new))
+        Arc::clone(recorders.entry(note).or_insert_with(new))
     }
 
     /// Tells it beside the work: an event that is lost costs nothing but itself.
@@ -66,11 +67,11 @@ impl Events {
         }
         let said: Vec<_> = said
             .into_iter()
-            .map(|one| (self.recorder(&one.note), one))
+            .map(event)
+            .map(|event| (self.recorder(&event), event))
             .collect();
         tokio::spawn(async move {
-            for (recorder, one) in said {
-                let event = event(one);
+            for (recorder, event) in said {
                 let mut attempts = 1;
                 while let Err(error) = recorder.publish(&event, &object).await {
                     if attempts == ATTEMPTS {
@@ -117,5 +118,22 @@ mod tests {
             note: "ä".repeat(NOTE_BYTES),
         };
         assert_eq!(event(said).note.unwrap().len(), NOTE_BYTES);
+    }
+
+    #[tokio::test]
+    async fn notes_that_are_told_alike_share_what_tells_them() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let events = Events::new(client, "test", "one".to_owned());
+        for number in 0..5 {
+            let said = Said {
+                is_fault: true,
+                reason: "Blocked".to_owned(),
+                note: format!("{}{number}", "x".repeat(NOTE_BYTES)),
+            };
+            events.recorder(&event(said));
+        }
+        let recorders = events.recorders.lock().unwrap();
+        assert_eq!(recorders.len(), 1);
+        assert!(recorders.keys().all(|note| note.len() == NOTE_BYTES));
     }
 }
