@@ -15,7 +15,7 @@ use crate::credentials::Credential;
 use crate::digest::{Digest, DigestError};
 use crate::reference::Reference;
 use crate::registries::{Endpoint, Security};
-use crate::trust::{Clients, Pair, TrustError, speaks_no_tls};
+use crate::trust::{Clients, Pair, TrustError, gives_up_tls, speaks_no_tls};
 
 /// The most redirects that are followed.
 pub(crate) const CHAIN_LIMIT: usize = 5;
@@ -449,8 +449,13 @@ fn elsewhere(response: &Response, method: &Method) -> Option<Url> {
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let url = response.url().join(location).ok()?;
-    (url.host_str() != response.url().host_str()).then_some(url)
+    other_host(response.url(), location)
+}
+
+/// Where a redirect leads to another host, but never from HTTPS to HTTP.
+fn other_host(from: &Url, location: &str) -> Option<Url> {
+    let url = from.join(location).ok()?;
+    (url.host_str() != from.host_str() && !gives_up_tls(from, &url)).then_some(url)
 }
 
 /// Why an answer could not be read whole.
@@ -535,4 +540,24 @@ pub(crate) fn jitter(delay: Duration) -> Duration {
     let random = std::hash::RandomState::new().build_hasher().finish();
     let share = u32::try_from(random % 512).unwrap_or_default();
     delay / 2 + delay / 2 * share / 512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_leads_to_other_hosts_but_not_out_of_tls() {
+        for (from, location, expected) in [
+            ("https://a/v2/x", "https://b/y", Some("https://b/y")),
+            ("https://a/v2/x", "//b/y", Some("https://b/y")),
+            ("https://a/v2/x", "http://b/y", None),
+            ("https://a/v2/x", "/y", None),
+            ("http://a/v2/x", "http://b/y", Some("http://b/y")),
+            ("http://a/v2/x", "https://b/y", Some("https://b/y")),
+        ] {
+            let found = other_host(&from.parse().unwrap(), location);
+            assert_eq!(found.as_ref().map(Url::as_str), expected, "{from} {location}");
+        }
+    }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Clients {
 pub(crate) struct Pair {
     /// For the registry itself. One that accepts any certificate follows no redirect to another host.
     pub(crate) own: reqwest::Client,
-    /// For wherever else the registry sends us: its token service, its storage. Always verifies.
+    /// For wherever else the registry sends us: its token service, its storage. Verifies every certificate.
     pub(crate) others: reqwest::Client,
 }
 
@@ -162,8 +162,7 @@ impl Clients {
 fn redirects(security: Security) -> reqwest::redirect::Policy {
     reqwest::redirect::Policy::custom(move |attempt| {
         let previous = attempt.previous().last();
-        let downgrade = attempt.url().scheme() != "https"
-            && previous.is_some_and(|previous| previous.scheme() == "https");
+        let downgrade = previous.is_some_and(|previous| gives_up_tls(previous, attempt.url()));
         let elsewhere = previous.is_some_and(|previous| previous.host_str() != attempt.url().host_str());
         if downgrade {
             attempt.error("the registry redirects from HTTPS to HTTP")
@@ -176,6 +175,11 @@ fn redirects(security: Security) -> reqwest::redirect::Policy {
             attempt.follow()
         }
     })
+}
+
+/// Whether a way leads from HTTPS to HTTP.
+pub(crate) fn gives_up_tls(from: &reqwest::Url, to: &reqwest::Url) -> bool {
+    from.scheme() == "https" && to.scheme() != "https"
 }
 
 /// Whether nobody listens there, or somebody who does not speak TLS. Any other failure says nothing about plain HTTP.
