@@ -20,7 +20,7 @@ use olm_revision::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use self::course::{Course, bundle_version, course};
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Verdict, note, tell};
 
 /// As whom the change is written.
 const MANAGER: &str = "olm";
@@ -80,7 +80,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     for reversal in &found {
         let _ = writeln!(text, "{reversal}");
     }
-    print(&text)?;
+    tell(&text)?;
     if !found.iter().all(Reversal::is_possible) {
         return Ok(refused(
             "a definition cannot go back; migrate what is stored in the newer version first, or keep the present one",
@@ -121,9 +121,10 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let _ = writeln!(
         text,
         "\nwatch it:     kubectl get clusterextension {name} -w\nlift the pin: kubectl patch clusterextension {name} \
-         --type merge -p '{lift}'"
+         --type merge -p {}",
+        quoted(&lift.to_string())
     );
-    print(&text)?;
+    tell(&text)?;
     Ok(Verdict::Good)
 }
 
@@ -202,15 +203,56 @@ async fn objects(
         .collect())
 }
 
-/// The checks that would stop the extension from going back.
+/// The checks that would stop the extension from going back. What a schema refuses, existing objects may have.
 fn checks(found: &[Reversal]) -> BTreeSet<Check> {
-    let findings = |reversal: &Reversal| match &reversal.effect {
-        Effect::Lossy(findings) | Effect::Impossible(findings) => findings.clone(),
-        Effect::Deleted => Vec::new(),
-    };
-    found
-        .iter()
-        .flat_map(findings)
-        .map(|finding| finding.check)
-        .collect()
+    let mut checks = BTreeSet::new();
+    for reversal in found {
+        if let Effect::Lossy(findings) | Effect::Impossible(findings) = &reversal.effect {
+            checks.extend(findings.iter().map(|finding| finding.check));
+            checks.insert(Check::ExistingObjects);
+        }
+    }
+    checks
+}
+
+/// A text as a shell takes it for one word: annotations are in it, which others may have written.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_preflight::crd_upgrade::{Finding, Place};
+
+    use super::*;
+
+    #[test]
+    fn objects_that_become_invalid_are_accepted_with_what_makes_them_so() {
+        let reversal = |effect: Effect| Reversal {
+            definition: "pots.x.io".to_owned(),
+            effect,
+        };
+        let finding = Finding {
+            place: Place::Definition,
+            check: Check::Enum,
+            message: "allowed value removed".to_owned(),
+        };
+        for (effect, expected) in [
+            (
+                Effect::Lossy(vec![finding]),
+                &[Check::Enum, Check::ExistingObjects][..],
+            ),
+            (Effect::Deleted, &[]),
+        ] {
+            let expected: BTreeSet<Check> = expected.iter().copied().collect();
+            assert_eq!(checks(&[reversal(effect)]), expected);
+        }
+        assert_eq!(checks(&[]), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_text_with_quotes_stays_one_word_of_a_shell() {
+        assert_eq!(quoted(r#"{"a":1}"#), r#"'{"a":1}'"#);
+        assert_eq!(quoted("x'; reboot"), r"'x'\''; reboot'");
+    }
 }

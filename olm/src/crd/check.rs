@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::definitions::{Definitions, read_definitions};
 use super::live::{Cluster, Looked};
-use crate::output::{Outcome, Report, Verdict, note, print, print_json};
+use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let found = report(&old, &new, &policy, looked);
     match arguments.output {
-        Report::Text => print(&text(&found))?,
+        Report::Text => tell(&text(&found))?,
         Report::Json => print_json(&json(&found))?,
     }
     let faults: usize = found.iter().map(|one| one.errors.len()).sum();

@@ -35,18 +35,15 @@ impl Cluster {
 
     /// The definitions that it has of those.
     pub(crate) async fn definitions(&self, wanted: &Definitions) -> anyhow::Result<Definitions> {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        // With every field that the cluster has, also those that are new to us.
+        let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let mut found = Definitions::new();
         for name in wanted.keys() {
             let live = api.get_opt(name).await;
             let live = live.with_context(|| format!("cannot read the definition {name:?}"))?;
             if let Some(live) = live {
-                let mut live = serde_json::to_value(live)?;
-                if let Some(fields) = live.as_object_mut() {
-                    fields.insert("apiVersion".to_owned(), "apiextensions.k8s.io/v1".into());
-                    fields.insert("kind".to_owned(), "CustomResourceDefinition".into());
-                }
-                found.insert(name.clone(), live);
+                found.insert(name.clone(), serde_json::to_value(live)?);
             }
         }
         Ok(found)
