@@ -12,9 +12,9 @@ use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_platform::events::Events;
 use olm_resolve::Platform;
 
-use super::facts::Known;
-use super::migrate;
+use super::facts::{self, Known};
 use super::revisions::{Others, Revisions};
+use super::{losses, migrate};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
@@ -94,6 +94,10 @@ pub struct Memory {
     pub waits: u32,
     /// What its deletion takes away, once that was told; empty when that is nothing.
     pub losses: Option<String>,
+    /// What was found to hold the objects of its kinds when it was deleted.
+    pub held: Option<losses::Held>,
+    /// What was found in the way of its bundle on this cluster.
+    pub doubts: Option<facts::Doubts>,
     /// Whether a change of another extension may lead to another outcome.
     pub awaits_others: bool,
     /// The bundle that could be installed now if those were ready that go along.

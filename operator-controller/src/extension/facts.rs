@@ -35,6 +35,8 @@ use crate::object_set::policy::Uninstall;
 
 /// For how long what is known of the cluster itself is not asked again.
 const FRESH: Duration = Duration::from_mins(5);
+/// For how long a bundle that lacks nothing is not asked about again.
+const CONTENT: Duration = Duration::from_hours(1);
 /// How many APIs are asked for in one run; those of newer bundles first.
 const MOST_APIS: usize = 200;
 /// How many nodes one answer tells of.
@@ -429,16 +431,48 @@ pub fn platform(bundle: &Bundle) -> Option<Platform> {
     Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels)
 }
 
-/// What an installed bundle names and the cluster lacks; nothing when it lacks nothing, or cannot be asked now.
+/// What was found in the way of an installed bundle, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubts {
+    asked: Instant,
+    of: Arc<Platform>,
+    found: Option<String>,
+}
+
+impl Doubts {
+    /// Whether that is still true of what a bundle asks of the cluster. What is lacking may come soon.
+    fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
+        let fresh = if self.found.is_some() { FRESH } else { CONTENT };
+        Arc::ptr_eq(&self.of, platform) && age < fresh
+    }
+}
+
+/// What an installed bundle names and the cluster lacks; nothing when it lacks nothing, or cannot be asked now. While
+/// nothing changes, it is seldom asked again.
 pub async fn doubts(context: &Context, extension: &ClusterExtension) -> Option<String> {
-    let platform = context.remember(extension.name()).platform?;
+    let memory = context.remember(extension.name());
+    let platform = memory.platform?;
+    let known = memory
+        .doubts
+        .filter(|known| known.stand(&platform, known.asked.elapsed()));
+    if let Some(known) = known {
+        return known.found;
+    }
     let mut questions = Questions::default();
     questions.platform(Some(&platform));
     let mut gathered = Gathered::default();
     ask(context, questions, &mut gathered).await.ok()?;
     let facts = gathered.facts();
     let found = platform.hindrances(facts.ground, facts.served);
-    (!found.is_empty()).then(|| format!("The bundle may not work on this cluster: {}", listed(&found)))
+    let found =
+        (!found.is_empty()).then(|| format!("The bundle may not work on this cluster: {}", listed(&found)));
+    let doubts = Doubts {
+        asked: Instant::now(),
+        of: platform,
+        found: found.clone(),
+    };
+    context.memorise(extension.name(), |memory| memory.doubts = Some(doubts));
+    found
 }
 
 /// Why an extension may not be uninstalled: others depend on it. Nothing when it may.
@@ -470,4 +504,28 @@ pub async fn needed_by_others(
             user::ALLOW_BREAK_DEPENDENTS
         )
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_lacks_nothing_is_seldom_asked_about_again() {
+        let [of, other] = [(); 2].map(|()| Arc::new(Platform::default()));
+        for (found, age, expected) in [
+            (None, FRESH, true),
+            (None, CONTENT, false),
+            (Some("no such API"), FRESH, false),
+            (Some("no such API"), FRESH / 2, true),
+        ] {
+            let doubts = Doubts {
+                asked: Instant::now(),
+                of: Arc::clone(&of),
+                found: found.map(str::to_owned),
+            };
+            assert_eq!(doubts.stand(&of, age), expected, "{found:?} {age:?}");
+            assert!(!doubts.stand(&other, Duration::ZERO));
+        }
+    }
 }

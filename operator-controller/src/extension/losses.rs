@@ -3,11 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, stream};
 use kube::Client;
-use olm_api::ClusterExtension;
+use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
+use tokio::time::timeout_at;
 
 use super::account;
 use super::context::Context;
@@ -18,6 +20,14 @@ use crate::object_set::gather;
 
 /// Definitions beyond which objects are not counted.
 const MAX_DEFINITIONS: usize = 100;
+/// How long asking about all definitions may take.
+const MAX_TIME: Duration = Duration::from_secs(30);
+/// How many definitions are asked about at once.
+const AT_ONCE: usize = 8;
+/// How long what holds objects is not asked for again.
+const FRESH: Duration = Duration::from_mins(1);
+/// How many times as long as it took the rest is after asking in vain.
+const REST: u32 = 10;
 /// Objects that are looked at for what holds them.
 const MAX_HELD: usize = 100;
 /// Objects that are named.
@@ -72,30 +82,12 @@ impl Kinds {
 /// How many objects of which kinds go with the extension; nothing when it brought no kinds.
 pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
     let kinds = Kinds::of(context, extension, left).await;
-    let mut counts = Vec::new();
-    for collection in kinds.collections() {
-        let Collection { group, plural, .. } = collection;
-        let counted = match &kinds.client {
-            Ok(client) => match collection.count(client).await {
-                // The definition is not there, or serves nothing.
-                Err(failure)
-                    if matches!(
-                        failure.kind,
-                        FailureKind::UnknownKind | FailureKind::MissingNamespace
-                    ) =>
-                {
-                    Ok(0)
-                }
-                Err(failure) => Err(failure.message),
-                Ok(count) => Ok(count),
-            },
-            Err(nobody) => Err(nobody.clone()),
-        };
-        counts.push(match counted {
-            Ok(count) => format!("{count} {plural}.{group}"),
-            Err(why) => format!("an unknown number of {plural}.{group} ({why})"),
-        });
-    }
+    let until = Instant::now() + MAX_TIME;
+    let work: Vec<_> = kinds
+        .collections()
+        .map(|collection| counted(&kinds.client, collection, until))
+        .collect();
+    let counts: Vec<String> = stream::iter(work).buffered(AT_ONCE).collect().await;
     (!counts.is_empty()).then(|| {
         format!(
             "uninstalling deletes {} custom resource definition(s) with all objects of their kinds: {}",
@@ -105,25 +97,100 @@ pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revis
     })
 }
 
-/// Which objects keep their definitions from going, and by which finalizers.
-pub async fn held(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
-    let kinds = Kinds::of(context, extension, left).await;
-    let client = kinds.client.as_ref().ok()?;
-    let mut lines = Vec::new();
-    for collection in kinds.collections() {
-        let mut found = Vec::new();
-        let budget = Budget {
-            objects: MAX_HELD,
-            bytes: 1 << 20,
-            until: Instant::now() + Duration::from_secs(10),
-        };
-        let mut pages = collection.read(client, Part::Metadata, budget);
-        while let Ok(page) = pages.page().await {
-            found.extend(page.iter().filter_map(held_by));
-        }
-        lines.extend(describe(collection, &found));
+/// How many objects there are of one kind.
+async fn counted(client: &Result<Client, String>, collection: Collection<'_>, until: Instant) -> String {
+    let Collection { group, plural, .. } = collection;
+    let counted = match client {
+        Ok(client) => match timeout_at(until.into(), collection.count(client)).await {
+            // The definition is not there, or serves nothing.
+            Ok(Err(failure))
+                if matches!(
+                    failure.kind,
+                    FailureKind::UnknownKind | FailureKind::MissingNamespace
+                ) =>
+            {
+                Ok(0)
+            }
+            Ok(Err(failure)) => Err(failure.message),
+            Ok(Ok(count)) => Ok(count),
+            Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
+        },
+        Err(nobody) => Err(nobody.clone()),
+    };
+    match counted {
+        Ok(count) => format!("{count} {plural}.{group}"),
+        Err(why) => format!("an unknown number of {plural}.{group} ({why})"),
     }
+}
+
+/// What was found to hold objects of definitions that cannot go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    stands_until: Instant,
+    found: Option<String>,
+}
+
+/// Which objects keep their definitions from going, and by which finalizers. Asked for again after a while only.
+pub async fn held(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
+    let known = context.remember(extension.name()).held;
+    if let Some(known) = known.filter(|known| Instant::now() < known.stands_until) {
+        return known.found;
+    }
+    let asked = Instant::now();
+    let mut kinds = Kinds::of(context, extension, left).await;
+    let said: Vec<&str> = left.all().iter().flat_map(|set| said(set)).collect();
+    kinds.definitions.retain(|definition| is_named(definition, &said));
+    let found = find_held(&kinds).await;
+    // Objects may not be marked for deletion yet.
+    let rest = if found.is_some() {
+        FRESH
+    } else {
+        REST * asked.elapsed()
+    };
+    context.memorise(extension.name(), |memory| {
+        memory.held = Some(Held {
+            stands_until: Instant::now() + rest,
+            found: found.clone(),
+        });
+    });
+    found
+}
+
+fn said(set: &ClusterObjectSet) -> impl Iterator<Item = &str> {
+    let conditions = set.conditions().iter();
+    conditions.map(|condition| condition.message.as_str())
+}
+
+/// Whether what revisions say names a definition.
+fn is_named(definition: &Value, said: &[&str]) -> bool {
+    let name = definition_name(definition).unwrap_or_default();
+    said.iter().any(|text| text.contains(name))
+}
+
+async fn find_held(kinds: &Kinds) -> Option<String> {
+    let client = kinds.client.as_ref().ok()?;
+    let until = Instant::now() + MAX_TIME;
+    let work: Vec<_> = kinds
+        .collections()
+        .map(|collection| held_of(client, collection, until))
+        .collect();
+    let lines = stream::iter(work).buffered(AT_ONCE);
+    let lines: Vec<String> = lines.filter_map(async |line| line).collect().await;
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+async fn held_of(client: &Client, collection: Collection<'_>, until: Instant) -> Option<String> {
+    let mut found = Vec::new();
+    let budget = Budget {
+        objects: MAX_HELD,
+        bytes: 1 << 20,
+        until,
+    };
+    let mut pages = collection.read(client, Part::Metadata, budget);
+    while let Ok(Ok(page)) = timeout_at(until.into(), pages.page()).await {
+        found.extend(page.iter().filter_map(held_by));
+    }
+    describe(collection, &found)
 }
 
 /// An object that is being deleted, with its finalizers.
@@ -165,6 +232,49 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::fake;
+
+    fn definition(name: &str) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{name}.x.io")},
+            "spec": {"group": "x.io", "names": {"plural": name}, "versions": [{"name": "v1", "served": true}]},
+        })
+    }
+
+    #[tokio::test]
+    async fn kinds_are_asked_about_together_within_one_time() {
+        let (client, asked) = fake::client(|_, _| {
+            let metadata =
+                json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x.io/f"]});
+            (200, json!({"metadata": {}, "items": [{ "metadata": metadata }]}))
+        });
+        let kinds = Kinds {
+            definitions: ["cups", "pots"].map(definition).to_vec(),
+            client: Ok(client),
+        };
+        let text = find_held(&kinds).await.unwrap();
+        assert!(
+            text.starts_with("cups.x.io are held") && text.contains("\npots.x.io are held"),
+            "{text}"
+        );
+        assert_eq!(asked.lock().unwrap().len(), 2);
+        let pots = kinds.collections().next().unwrap();
+        let late = Instant::now();
+        assert_eq!(held_of(kinds.client.as_ref().unwrap(), pots, late).await, None);
+        let uncounted = counted(&kinds.client, pots, late).await;
+        assert!(
+            uncounted.starts_with("an unknown number of cups.x.io (no answer"),
+            "{uncounted}"
+        );
+    }
+
+    #[test]
+    fn only_kinds_that_revisions_speak_of_are_asked_about() {
+        let said = ["CustomResourceDefinition pots.x.io is held", ""];
+        assert!(is_named(&definition("pots"), &said));
+        assert!(!is_named(&definition("cups"), &said));
+    }
 
     #[test]
     fn objects_that_finalizers_hold_are_named_with_them() {
