@@ -14,7 +14,7 @@ use olm_resolve::Platform;
 
 use super::facts::{self, Known};
 use super::revisions::{Others, Revisions};
-use super::{losses, migrate};
+use super::{losses, migrate, preflight};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
@@ -98,12 +98,25 @@ pub struct Memory {
     pub held: Option<losses::Held>,
     /// What was found in the way of its bundle on this cluster.
     pub doubts: Option<facts::Doubts>,
+    /// How far stored versions of one of its definitions were migrated.
+    pub migration: Option<preflight::Progress>,
+    /// What is to be known of a revision that was made.
+    pub warned: Option<Warned>,
     /// Whether a change of another extension may lead to another outcome.
     pub awaits_others: bool,
     /// The bundle that could be installed now if those were ready that go along.
     pub ready: Option<String>,
     /// What kept the last run from installing a bundle that others may go along with; one line.
     pub kept: Option<String>,
+}
+
+/// What is to be known of a revision as long as it rolls out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warned {
+    /// The revision's name.
+    pub revision: String,
+    /// What.
+    pub warnings: String,
 }
 
 impl Context {

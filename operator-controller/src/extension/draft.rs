@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::Resource as _;
 use olm_api::ClusterExtension;
 use olm_bundle::CertificateProvider;
+use olm_platform::events::Said;
 use serde_json::Value;
 
 use super::changes::{self, Changes};
@@ -140,13 +140,18 @@ pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
     let warnings = preflight::check(context, request).await?;
     let version = &target.bundle.metadata.version;
     let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
-    let upgrading = difference
-        .iter()
-        .map(|text| events::said(events::UPGRADING, text));
-    let warned = warnings.iter().map(|text| events::said(events::WARNED, text));
-    let said = upgrading.chain(warned).collect();
-    context.events.publish(extension.object_ref(&()), said);
     Ok(Told { warnings, difference })
+}
+
+impl Told {
+    /// The same as events.
+    pub(super) fn said(&self) -> Vec<Said> {
+        let upgrading = self.difference.iter();
+        let upgrading = upgrading.map(|text| events::said(events::UPGRADING, text));
+        let warned = self.warnings.iter();
+        let warned = warned.map(|text| events::said(events::WARNED, text));
+        upgrading.chain(warned).collect()
+    }
 }
 
 /// How the objects differ from those of the installed revision; nothing when none is installed or it cannot be read.

@@ -84,7 +84,7 @@ impl StageError for FactsError {
     fn reason(&self) -> &'static str {
         match self.severity() {
             Severity::Terminal => reason::BLOCKED,
-            Severity::Waiting | Severity::Transient => reason::RETRYING,
+            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
         }
     }
 }

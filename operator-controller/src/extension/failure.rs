@@ -14,6 +14,8 @@ pub enum Severity {
     Waiting,
     /// It may mend itself; tried again with growing pauses.
     Transient,
+    /// Nobody needs to: there is more to do than one run does, and the next goes on at once.
+    Unfinished,
 }
 
 /// An error of a stage.
@@ -25,7 +27,7 @@ pub trait StageError: Error {
     fn reason(&self) -> &'static str {
         match self.severity() {
             Severity::Terminal | Severity::Waiting => reason::BLOCKED,
-            Severity::Transient => reason::RETRYING,
+            Severity::Transient | Severity::Unfinished => reason::RETRYING,
         }
     }
 }

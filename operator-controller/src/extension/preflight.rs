@@ -12,6 +12,7 @@ use kube::Client;
 use olm_api::ClusterExtension;
 use olm_api::cluster_extension::CrdUpgradeSafetyEnforcement;
 use olm_api::conditions::reason;
+use olm_api::names::user;
 use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
 use olm_preflight::crd_upgrade::{
     Change, Check, Policy, add, check_all, definition_name, settle, summary, weigh, within,
@@ -19,6 +20,7 @@ use olm_preflight::crd_upgrade::{
 use olm_preflight::permissions::{Missing, Right};
 use serde_json::Value;
 
+pub use migrate::Progress;
 use rehearse::Brought;
 
 use super::changes::Changes;
@@ -75,6 +77,17 @@ pub enum PreflightError {
     /// Stored versions cannot leave their list.
     #[error(transparent)]
     Migration(#[from] migrate::MigrationError),
+    /// Stored versions of a definition of somebody else would have to leave their list.
+    #[error(
+        "version(s) {gone} would have to leave status.storedVersions of CRD {name:?}, which belongs to somebody else; \
+         nothing is changed: to have it taken over, set the annotation {key}", key = user::ADOPT
+    )]
+    Foreign {
+        /// The definition.
+        name: String,
+        /// The versions.
+        gone: String,
+    },
     /// The API server would refuse changes.
     #[error("{0}")]
     Refused(String),
@@ -91,7 +104,9 @@ impl StageError for PreflightError {
             {
                 Severity::Transient
             }
+            Self::Migration(migrate::MigrationError::Unfinished { .. }) => Severity::Unfinished,
             Self::Identity(_)
+            | Self::Foreign { .. }
             | Self::Rights(_)
             | Self::Read { .. }
             | Self::Definitions(_)
@@ -196,6 +211,16 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
         notes = safety(&asking, &wishes.definitions, &pairs).await?;
     }
     let rewrites = rewrites(&pairs);
+    let ours = ours(context, extension);
+    let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+    for (name, old, rewrite) in &rewrites {
+        if migrate::is_foreign(old, &ours, wishes.adopt) {
+            return Err(PreflightError::Foreign {
+                name: (*name).to_owned(),
+                gone: rewrite.gone.join(", "),
+            });
+        }
+    }
     may_migrate(&asking, extension, &rewrites).await?;
     let brought = Brought::of(objects);
     // As long as stored versions are on their lists, the definitions without them are refused.
@@ -207,10 +232,17 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
             definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
         });
     let mut unchecked = rehearse::rehearse(&asking, &brought, &early).await.passed()?;
-    notes.extend(migrate(&asking, extension, &rewrites).await?);
+    notes.extend(migrate(context, &asking, extension, &rewrites).await?);
     unchecked.extend(rehearse::rehearse(&asking, &brought, &late).await.passed()?);
     notes.extend(rehearse::note(&unchecked));
     Ok((!notes.is_empty()).then(|| within(&notes.join("\n"), MAX_FINDINGS)))
+}
+
+/// The UIDs of an extension and its revisions.
+fn ours(context: &Context, extension: &ClusterExtension) -> Vec<String> {
+    let revisions = context.revisions(extension.name());
+    let sets = revisions.all().iter().map(|set| set.metadata.uid.clone());
+    sets.chain([extension.metadata.uid.clone()]).flatten().collect()
 }
 
 fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnforcement {
@@ -314,13 +346,18 @@ async fn may_migrate(
 
 /// Lets stored versions that go leave their lists. Gives what was done.
 async fn migrate(
+    context: &Context,
     asking: &Asking<'_>,
     extension: &ClusterExtension,
     rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<Vec<String>, PreflightError> {
     let mut done = Vec::new();
     for (name, old, rewrite) in rewrites {
-        let count = migrate::migrate(asking.client, rewrite, old).await?;
+        let mut progress = context.remember(extension.name()).migration;
+        let limits = migrate::Limits::DEFAULT;
+        let migrated = migrate::migrate(asking.client, rewrite, old, &mut progress, limits).await;
+        context.memorise(extension.name(), |memory| memory.migration = progress);
+        let count = migrated?;
         tracing::info!(
             extension = extension.name(),
             definition = name,

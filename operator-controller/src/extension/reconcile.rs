@@ -1,7 +1,7 @@
 //! One run over one ClusterExtension.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::Resource as _;
@@ -15,7 +15,7 @@ use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
 
 use super::conflicts::{self, Claim, ConflictError, Standing};
-use super::context::Context;
+use super::context::{Context, Warned};
 use super::draft::{Told, Work, patient};
 use super::failure::{Failure, Severity, StageError};
 use super::pack::Parcel;
@@ -36,6 +36,14 @@ use crate::object_set::engine::rollout::Writes;
 const LONGEST_WAIT: u32 = 60;
 /// Characters of what keeps an extension that others are told.
 const SHOWN: usize = 200;
+/// A run that waits for somebody and took longer than this is repeated seldom: it rests for [`REST`] times as long.
+const COSTLY: Duration = Duration::from_secs(5);
+/// How many times as long a costly run rests.
+const REST: u32 = 10;
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_mins(10);
+/// How long until a run goes on that had more to do.
+const AT_ONCE: Duration = Duration::from_millis(100);
 /// How long until it is looked again whether a newer bundle is still held back.
 const HELD: Duration = Duration::from_mins(5);
 
@@ -69,17 +77,19 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
             Outcome::Done,
         );
     }
+    let begun = Instant::now();
     let revisions = match migrate::migrate(&context, &extension, context.revisions(&name)).await {
         Ok(revisions) => revisions,
         Err(error) => {
             // What is installed is not known anew; what was said of it stays.
             let message = bounded_message(&chain(&error));
             let written = uninstall::tell(&context, &extension, error.reason(), &message).await;
-            let outcome = again(&context, &name, Some(error.severity()), false);
+            let outcome = again(&context, &name, Some(error.severity()), false, begun.elapsed());
             return told("write the status", &name, written.map(drop), outcome);
         }
     };
     let work = install(&context, &extension, &revisions).await;
+    let taken = begun.elapsed();
     let facts = Facts {
         generation: extension.generation(),
         revisions: &revisions,
@@ -94,6 +104,9 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     if let Some(held) = &work.held {
         tell(&mut next, held, |why| why == reason::SUCCEEDED);
     }
+    if let Some(warnings) = warned(context.remember(&name).warned.as_ref(), &revisions) {
+        tell(&mut next, &format!("Warnings: {warnings}"), |_| true);
+    }
     let doubts = match &work.progress {
         Progress::Applied { .. } => facts::doubts(&context, &extension).await,
         Progress::Failed(_) => None,
@@ -105,7 +118,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         Progress::Applied { .. } => None,
         Progress::Failed(failure) => Some(failure.severity),
     };
-    let outcome = match again(&context, &name, severity, work.held.is_some()) {
+    let outcome = match again(&context, &name, severity, work.held.is_some(), taken) {
         // Somebody else may bring what is missing without anybody telling.
         Outcome::Done | Outcome::Refused if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
@@ -126,6 +139,15 @@ fn tell(status: &mut ClusterExtensionStatus, more: &str, tells: impl Fn(&str) ->
     if let Some(progressing) = progressing.filter(|c| !c.message.contains(more)) {
         progressing.message = bounded_message(&format!("{}\n{more}", progressing.message));
     }
+}
+
+/// What was to be known of a revision that was made, as long as it rolls out.
+fn warned<'a>(known: Option<&'a Warned>, revisions: &Revisions) -> Option<&'a str> {
+    let known = known?;
+    let mut rolling = revisions.rolling();
+    rolling
+        .any(|set| set.name() == known.revision)
+        .then_some(known.warnings.as_str())
 }
 
 /// What a run came to.
@@ -310,7 +332,14 @@ async fn revise(
     context.memorise(extension.name(), |memory| {
         memory.settled = settled;
         memory.trouble = trouble;
+        if let (Plan::Create { set, .. }, Some(warnings)) = (&plan, &told.warnings) {
+            memory.warned = Some(Warned {
+                revision: set.name().to_owned(),
+                warnings: warnings.clone(),
+            });
+        }
     });
+    context.events.publish(extension.object_ref(&()), told.said());
     Ok(concluded(extension, target, &plan, written, told))
 }
 
@@ -450,8 +479,8 @@ fn claim(
     )
 }
 
-/// When to look again. A failure that waits for somebody is looked at again after 1 s, 2 s, 4 s … 60 s.
-fn again(context: &Context, name: &str, severity: Option<Severity>, held: bool) -> Outcome {
+/// When to look again, after a run that took so long.
+fn again(context: &Context, name: &str, severity: Option<Severity>, held: bool, taken: Duration) -> Outcome {
     let awaits_others = held || severity == Some(Severity::Waiting);
     let mut waits = 0;
     context.memorise(name, |memory| {
@@ -466,12 +495,20 @@ fn again(context: &Context, name: &str, severity: Option<Severity>, held: bool) 
     match severity {
         None => Outcome::Done,
         Some(Severity::Terminal) => Outcome::Refused,
-        Some(Severity::Waiting) => {
-            let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
-            Outcome::After(Duration::from_secs(seconds.into()))
-        }
+        Some(Severity::Waiting) => Outcome::After(rest(waits, taken)),
+        Some(Severity::Unfinished) => Outcome::After(AT_ONCE),
         Some(Severity::Transient) => Outcome::Failed,
     }
+}
+
+/// How long a failure rests that waits for somebody: 1 s, 2 s, 4 s … 60 s, and longer when looking takes long.
+fn rest(waits: u32, taken: Duration) -> Duration {
+    let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
+    let rest = Duration::from_secs(seconds.into());
+    if taken < COSTLY {
+        return rest;
+    }
+    rest.max(taken.saturating_mul(REST).min(LONGEST_REST))
 }
 
 /// Writes the status when it differs, unless the extension changed since it was read.
@@ -510,5 +547,48 @@ fn told(action: &'static str, name: &str, written: Result<(), kube::Error>, outc
             );
             Outcome::Failed
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::conditions::{SUCCEEDED, Status};
+
+    use super::super::revisions::tests::revision;
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_looked_at_seldom() {
+        for (waits, taken, expected) in [
+            (1, 0, 1),
+            (2, 1, 2),
+            (7, 1, 60),
+            (100, 4, 60),
+            (1, 5, 50),
+            (100, 5, 60),
+            (1, 30, 300),
+            (1, 3600, 600),
+        ] {
+            let rest = rest(waits, Duration::from_secs(taken));
+            assert_eq!(rest.as_secs(), expected, "{waits} {taken}");
+        }
+    }
+
+    #[test]
+    fn warnings_are_told_as_long_as_their_revision_rolls_out() {
+        let known = Warned {
+            revision: "ext-2".to_owned(),
+            warnings: "beware".to_owned(),
+        };
+        let done = [(SUCCEEDED, Status::True, "")];
+        for (revisions, expected) in [
+            (vec![revision(1, &done), revision(2, &[])], Some("beware")),
+            (vec![revision(1, &done), revision(2, &done)], None),
+            (vec![revision(1, &done), revision(3, &[])], None),
+        ] {
+            let revisions = Revisions::new(revisions);
+            assert_eq!(warned(Some(&known), &revisions), expected);
+        }
+        assert_eq!(warned(None, &Revisions::new(vec![revision(2, &[])])), None);
     }
 }

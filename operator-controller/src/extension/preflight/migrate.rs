@@ -1,5 +1,6 @@
 //! Lets versions leave `status.storedVersions` before their definition goes (requirement 5.33): every object is written
 //! once more as it is, which stores it in the present storage version, then the list is cleaned. All under the account.
+//! Many objects take several runs, each of which goes on where the last one stopped.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use kube::Client;
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::names::field_manager;
 use olm_preflight::crd_upgrade::migration::Rewrite;
 use olm_preflight::permissions::Right;
@@ -19,23 +21,65 @@ use crate::cluster::list::{Budget, Collection, End, Part};
 use crate::cluster::permissions::right;
 use crate::object_set::engine::{Failure, FailureKind};
 
-/// Objects of one definition beyond which nothing is migrated.
-const MAX_OBJECTS: usize = 20_000;
-/// Bytes of their metadata.
+/// Bytes of metadata that one run lists.
 const MAX_BYTES: u64 = 512 << 20;
-/// How long one migration may take.
+/// How long one run may list.
 const MAX_TIME: Duration = Duration::from_mins(5);
 /// How many objects are written at once.
 const AT_ONCE: usize = 8;
 /// The API group of definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
+/// How much is migrated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Objects of one definition beyond which none is written.
+    objects: usize,
+    /// How long one run writes.
+    time: Duration,
+}
+
+impl Limits {
+    /// What is migrated of a definition.
+    pub(super) const DEFAULT: Self = Self {
+        objects: 100_000,
+        time: Duration::from_mins(1),
+    };
+}
+
+/// How far the objects of a definition were written again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The definition as it was: its UID and generation.
+    of: String,
+    /// The last object that was written, in the order in which the API server lists them.
+    last: String,
+    /// How many were written.
+    written: usize,
+}
+
+impl Progress {
+    fn begin(definition: &Value) -> Self {
+        let metadata = definition.get("metadata");
+        let seen = |key: &str| {
+            metadata
+                .and_then(|metadata| metadata.get(key))
+                .map(Value::to_string)
+        };
+        Self {
+            of: format!("{:?} {:?}", seen("uid"), seen("generation")),
+            last: String::new(),
+            written: 0,
+        }
+    }
+}
+
 /// Why versions did not leave the list.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// Not all objects can be written in one run.
+    /// There are too many objects.
     #[error(
-        "{} cannot leave status.storedVersions of CRD {definition:?}: not all of its objects can be written again, for their {limit}; migrate them by a StorageVersionMigration and take the versions off the list",
+        "{} cannot leave status.storedVersions of CRD {definition:?}: its objects cannot all be written again, for their {limit}; migrate them by a StorageVersionMigration and take the versions off the list",
         versions(.gone)
     )]
     TooMany {
@@ -45,6 +89,17 @@ pub enum MigrationError {
         gone: Vec<String>,
         /// What there is too much of.
         limit: &'static str,
+    },
+    /// Not all objects are written again yet. The next run goes on.
+    #[error(
+        "the objects of CRD {definition:?} are being written again, so that {} can leave status.storedVersions",
+        versions(.gone)
+    )]
+    Unfinished {
+        /// The definition.
+        definition: String,
+        /// The versions.
+        gone: Vec<String>,
     },
     /// The server did not do it.
     #[error("{} cannot leave status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
@@ -80,12 +135,37 @@ pub(super) async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BT
     Ok(missing)
 }
 
+/// Whether a definition belongs to somebody else than the given extension and revisions, by their UIDs, and is not to be
+/// taken over.
+pub(super) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
+    let owners = definition
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let is_ours = |owner: &Value| {
+        let uid = owner.get("uid").and_then(Value::as_str);
+        uid.is_some_and(|uid| ours.contains(&uid))
+    };
+    let controller = owners
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+    match (controller, adopt) {
+        (_, CollisionProtection::None) | (None, CollisionProtection::IfNoController) => false,
+        (Some(controller), _) => !is_ours(controller),
+        (None, CollisionProtection::Prevent) => !owners.iter().any(is_ours),
+    }
+}
+
 /// Rewrites the objects and cleans the list. Gives how many objects were written. `live` is the definition as it was
-/// seen; when it has changed meanwhile, nothing is cleaned.
+/// seen; when it has changed meanwhile, nothing is cleaned. `progress` is how far an earlier run came, and becomes how far
+/// this one did.
 pub(super) async fn migrate(
     client: &Client,
     rewrite: &Rewrite,
     live: &Value,
+    progress: &mut Option<Progress>,
+    limits: Limits,
 ) -> Result<usize, MigrationError> {
     let refused = |what: &str, failure| MigrationError::Refused {
         definition: rewrite.definition.clone(),
@@ -93,40 +173,83 @@ pub(super) async fn migrate(
         what: what.to_owned(),
         failure,
     };
+    let too_many = |limit| MigrationError::TooMany {
+        definition: rewrite.definition.clone(),
+        gone: rewrite.gone.clone(),
+        limit,
+    };
+    let unfinished = || MigrationError::Unfinished {
+        definition: rewrite.definition.clone(),
+        gone: rewrite.gone.clone(),
+    };
     let collection = Collection {
         group: &rewrite.group,
         version: &rewrite.served,
         plural: &rewrite.plural,
     };
+    let begun = Progress::begin(live);
+    let mut done = progress
+        .take()
+        .filter(|known| known.of == begun.of)
+        .unwrap_or(begun);
+    let count = collection.count(client).await;
+    let count = count.map_err(|failure| refused("its objects cannot be counted", failure))?;
+    if usize::try_from(count).is_ok_and(|count| count > limits.objects) {
+        return Err(too_many("number"));
+    }
     let budget = Budget {
-        objects: MAX_OBJECTS,
+        objects: limits.objects,
         bytes: MAX_BYTES,
         until: Instant::now() + MAX_TIME,
     };
     let mut pages = collection.read(client, Part::Metadata, budget);
-    let mut written = 0;
+    let resumed = done.last.clone();
+    let (mut listed, mut in_order) = (String::new(), true);
+    let mut writing: Option<Instant> = None;
     loop {
         let page = match pages.page().await {
             Ok(page) => page,
             Err(End::Complete) => break,
-            Err(End::Spent(limit)) => {
-                return Err(MigrationError::TooMany {
-                    definition: rewrite.definition.clone(),
-                    gone: rewrite.gone.clone(),
-                    limit,
-                });
+            Err(End::Spent(limit)) => return Err(too_many(limit)),
+            Err(End::Failed(failure)) => {
+                *progress = in_order.then_some(done);
+                return Err(refused("its objects cannot be listed", failure));
             }
-            Err(End::Failed(failure)) => return Err(refused("its objects cannot be listed", failure)),
         };
-        written += page.len();
+        let keys: Vec<String> = page.iter().map(key).collect();
+        for key in &keys {
+            in_order &= listed < *key;
+            listed.clone_from(key);
+        }
+        if !in_order && !resumed.is_empty() {
+            // What was skipped may never have been written: from the beginning.
+            return Err(unfinished());
+        }
         // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
         let work: Vec<_> = page
             .iter()
-            .map(|object| touch(client, &collection, object))
+            .zip(&keys)
+            .filter(|(_, key)| **key > resumed)
+            .map(|(object, _)| touch(client, &collection, object))
             .collect();
-        let done = stream::iter(work).buffer_unordered(AT_ONCE).try_collect::<()>();
-        done.await
-            .map_err(|failure| refused("its objects cannot be written again", failure))?;
+        if work.is_empty() {
+            continue;
+        }
+        let (written, since) = (work.len(), *writing.get_or_insert_with(Instant::now));
+        if let Err(failure) = stream::iter(work)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
+        {
+            *progress = in_order.then_some(done);
+            return Err(refused("its objects cannot be written again", failure));
+        }
+        done.written += written;
+        done.last.clone_from(&listed);
+        if in_order && since.elapsed() >= limits.time {
+            *progress = Some(done);
+            return Err(unfinished());
+        }
     }
     let path = format!(
         "/apis/{EXTENSIONS}/v1/customresourcedefinitions/{}/status",
@@ -138,10 +261,23 @@ pub(super) async fn migrate(
         "metadata": {"uid": seen("uid"), "resourceVersion": seen("resourceVersion")},
         "status": {"storedVersions": rewrite.kept},
     });
-    patch(client, &path, &clean)
-        .await
-        .map_err(|failure| refused("the list cannot be cleaned", failure))?;
+    let written = done.written;
+    if let Err(failure) = patch(client, &path, &clean).await {
+        *progress = in_order.then_some(done);
+        return Err(refused("the list cannot be cleaned", failure));
+    }
     Ok(written)
+}
+
+/// By which the API server orders objects.
+fn key(object: &Value) -> String {
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"))
 }
 
 /// Writes an object as it is. One that is gone or was changed meanwhile is stored anew or not at all.
@@ -234,16 +370,16 @@ mod tests {
                 _ => (object, status(object)),
             });
             let live = json!({"metadata": {"uid": "u", "resourceVersion": "7"}});
-            let done = migrate(&client, &rewrite(), &live).await;
+            let done = migrate(&client, &rewrite(), &live, &mut None, Limits::DEFAULT).await;
             match (done, expected) {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 other => panic!("{other:?}"),
             }
             let asked = asked.lock().unwrap();
-            assert_eq!(asked[0], "GET /apis/x.io/v2/pots");
+            assert_eq!(asked[..2], ["GET /apis/x.io/v2/pots"; 2]);
             assert!(
-                asked[1].starts_with("PATCH /apis/x.io/v2/namespaces/n/pots/"),
+                asked[2].starts_with("PATCH /apis/x.io/v2/namespaces/n/pots/"),
                 "{asked:?}"
             );
             let last = "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/pots.x.io/status";
@@ -252,6 +388,101 @@ mod tests {
                 object != 403,
                 "{asked:?}"
             );
+        }
+    }
+
+    /// An API server with objects of these names, each page of which leads to itself as often as it is asked.
+    fn serve(names: &'static [&'static str]) -> (Client, fake::Log) {
+        fake::client(move |method, _| {
+            let object = |name: &&str| json!({"metadata": {"name": name, "namespace": "n"}});
+            let items: Vec<Value> = names.iter().map(object).collect();
+            let page = json!({"metadata": {}, "items": items});
+            (200, if method == "GET" { page } else { json!({}) })
+        })
+    }
+
+    fn written(asked: &fake::Log) -> Vec<String> {
+        let mut asked: Vec<String> = std::mem::take(&mut *asked.lock().unwrap());
+        asked.retain(|request| request.starts_with("PATCH"));
+        let last = |request: String| request.rsplit('/').next().unwrap_or_default().to_owned();
+        asked.into_iter().map(last).collect()
+    }
+
+    #[tokio::test]
+    async fn a_run_goes_on_where_the_last_one_stopped() {
+        let live = json!({"metadata": {"uid": "u", "generation": 3}});
+        let (client, asked) = serve(&["a", "b"]);
+        let short = Limits {
+            time: Duration::ZERO,
+            ..Limits::DEFAULT
+        };
+        let mut progress = None;
+        let first = migrate(&client, &rewrite(), &live, &mut progress, short).await;
+        assert!(
+            matches!(first, Err(MigrationError::Unfinished { .. })),
+            "{first:?}"
+        );
+        assert_eq!(written(&asked).len(), 2);
+        let stopped = progress.clone();
+        // Nothing is left to be written but the list.
+        let second = migrate(&client, &rewrite(), &live, &mut progress, short).await;
+        assert_eq!(second.unwrap(), 2);
+        assert_eq!(written(&asked), ["status"]);
+        assert_eq!(progress, None);
+        // Another definition, or the same with another storage version, begins anew.
+        progress = stopped.clone();
+        let changed = json!({"metadata": {"uid": "u", "generation": 4}});
+        migrate(&client, &rewrite(), &changed, &mut progress, Limits::DEFAULT)
+            .await
+            .unwrap();
+        assert_eq!(written(&asked).len(), 3);
+        // So does a list in another order than the last.
+        let (client, asked) = serve(&["b", "a"]);
+        progress = stopped;
+        let odd = migrate(&client, &rewrite(), &live, &mut progress, short).await;
+        assert!(matches!(odd, Err(MigrationError::Unfinished { .. })), "{odd:?}");
+        assert_eq!(progress, None);
+        assert_eq!(written(&asked), [""; 0]);
+        let whole = migrate(&client, &rewrite(), &live, &mut progress, short).await;
+        assert_eq!(whole.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn too_many_objects_are_not_written_at_all() {
+        let (client, asked) = serve(&["a", "b"]);
+        let few = Limits {
+            objects: 1,
+            ..Limits::DEFAULT
+        };
+        let done = migrate(&client, &rewrite(), &json!({}), &mut None, few).await;
+        assert!(
+            matches!(done, Err(MigrationError::TooMany { limit: "number", .. })),
+            "{done:?}"
+        );
+        assert_eq!(written(&asked), [""; 0]);
+    }
+
+    #[test]
+    fn definitions_of_others_are_not_migrated_unless_they_may_be_taken_over() {
+        use CollisionProtection::{IfNoController, None as Never, Prevent};
+        let owner = |uid: &str, controller: bool| json!([{"uid": uid, "controller": controller}]);
+        for (owners, [prevent, if_no_controller]) in [
+            (owner("set", true), [false, false]),
+            (owner("extension", true), [false, false]),
+            (owner("set", false), [false, false]),
+            (owner("stranger", true), [true, true]),
+            (owner("stranger", false), [true, false]),
+            (Value::Null, [true, false]),
+        ] {
+            let definition = json!({"metadata": {"ownerReferences": owners}});
+            for (adopt, expected) in [
+                (Prevent, prevent),
+                (IfNoController, if_no_controller),
+                (Never, false),
+            ] {
+                let found = is_foreign(&definition, &["extension", "set"], adopt);
+                assert_eq!(found, expected, "{owners} {adopt:?}");
+            }
         }
     }
 }
