@@ -136,13 +136,7 @@ pub async fn lacking(
     let mut roles = Vec::new();
     // Roles that are bound but not brought matter only where the account may not bind whatever it likes.
     loop {
-        let planned: Vec<Planned<'_>> = objects
-            .iter()
-            .map(|object| Planned {
-                object,
-                presence: Presence::Absent,
-            })
-            .collect();
+        let planned = absent(objects.iter().copied());
         let facts = Facts {
             discovery: &discovered,
             watched: &BTreeSet::new(),
@@ -164,6 +158,15 @@ pub async fn lacking(
             return Ok(missing);
         }
     }
+}
+
+/// Objects as if none were there yet.
+fn absent<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Planned<'a>> {
+    let planned = objects.into_iter().map(|object| Planned {
+        object,
+        presence: Presence::Absent,
+    });
+    planned.collect()
 }
 
 fn ids(outline: &Outline) -> impl Iterator<Item = &ObjectId> {
@@ -300,13 +303,7 @@ mod tests {
     }
 
     fn lacked(objects: &[Value]) -> Missing {
-        let planned: Vec<Planned<'_>> = objects
-            .iter()
-            .map(|object| Planned {
-                object,
-                presence: Presence::Absent,
-            })
-            .collect();
+        let planned = absent(objects);
         let resource = permissions::Resource {
             plural: "configmaps".to_owned(),
             scope: permissions::Scope::Namespaced,

@@ -1,0 +1,101 @@
+//! Going back to a version that is kept.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{annotation, user};
+use olm_test::extensions::{SOON, await_version, extensions, merge, patch_source};
+use olm_test::world::{World, binary};
+use serde_json::json;
+
+use crate::{NAME, sets};
+
+/// Runs `olm rollback greeter`; says whether it went well and what it printed.
+fn rollback(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
+    let output = Command::new(binary("olm")?)
+        .args(["rollback", NAME, "--kubeconfig"])
+        .arg(world.cluster.kubeconfig())
+        .args(arguments)
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    ))
+}
+
+pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &World) -> Result<()> {
+    let refused = |arguments: &[&str], part: &str| {
+        let (done, text) = rollback(world, arguments)?;
+        ensure!(!done && text.contains(part), "{arguments:?}: {text}");
+        anyhow::Ok(())
+    };
+    refused(
+        &[],
+        "refused: no earlier revision of \"greeter\" with another version than 1.0.0 is kept",
+    )?;
+    patch_source(
+        world,
+        NAME,
+        json!({"version": "1.1.0", "upgradeConstraintPolicy": "SelfCertified"}),
+    )
+    .await?;
+    await_version(world, NAME, "1.1.0").await?;
+    patch_source(
+        world,
+        NAME,
+        json!({"version": "1.x", "upgradeConstraintPolicy": "CatalogProvided"}),
+    )
+    .await?;
+
+    // The definition of 1.1.0 has a field more.
+    refused(
+        &["--to-revision", "7"],
+        "kept before the present one are: 1 (1.0.0), 2 (1.0.0)",
+    )?;
+    let loss =
+        "CRD \"greetings.samples.olm.example\" loses when it goes back: existingFieldRemoval: removed field";
+    refused(&[], loss)?;
+    refused(&[], "--accept-data-loss")?;
+    let before = extensions(world).get(NAME).await?;
+    let (done, text) = rollback(world, &["--accept-data-loss", "--dry-run"])?;
+    ensure!(done && text.contains("nothing was changed"), "{text}");
+    ensure!(extensions(world).get(NAME).await?.spec == before.spec);
+
+    let (done, text) = rollback(world, &["--accept-data-loss"])?;
+    ensure!(
+        done && text.contains("greeter is at 1.1.0 (revision 3) and goes back to 1.0.0 (revision 2)"),
+        "{text}"
+    );
+    await_version(world, NAME, "1.0.0").await?;
+    let archived = LifecycleState::Archived;
+    let expected = [
+        (1, archived),
+        (2, archived),
+        (3, archived),
+        (4, LifecycleState::Active),
+    ];
+    world
+        .eventually("what is no longer wanted is archived", SOON, async || {
+            let sets = sets(world).await?;
+            let states: Vec<(i64, LifecycleState)> = sets
+                .iter()
+                .map(|set| (set.spec.revision, set.spec.lifecycle_state))
+                .collect();
+            ensure!(states == expected, "{states:?}");
+            Ok(Some(()))
+        })
+        .await?;
+
+    // What it says about the pin lifts it.
+    let (_, patch) = text
+        .split_once("--type merge -p '")
+        .context("how the pin is lifted")?;
+    let patch = patch.split('\'').next().unwrap_or_default();
+    merge(world, NAME, serde_json::from_str(patch)?).await?;
+    await_version(world, NAME, "1.1.0").await?;
+    let after = extensions(world).get(NAME).await?;
+    ensure!(after.spec == before.spec && after.annotation(user::CRD_POLICY).is_none());
+    Ok(())
+}
