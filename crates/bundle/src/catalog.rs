@@ -329,7 +329,15 @@ fn bundle_properties(
     for dependency in of_file {
         let property = verbatim(&dependency.kind, &dependency.value);
         match dependency.kind.as_str() {
-            TYPE_GVK => required.extend(property.gvk().ok()),
+            // An entry without a value asks for nothing; one of another shape must not be lost.
+            TYPE_GVK if dependency.value.is_null() => {}
+            TYPE_GVK => {
+                let needed = property.gvk().map_err(|error| CatalogError::Properties {
+                    file: "metadata/dependencies.yaml".to_owned(),
+                    fault: format!("dependency of type {TYPE_GVK}: {error}"),
+                })?;
+                required.insert(needed);
+            }
             TYPE_PACKAGE => {
                 let needed = property.package_required_in_any_spelling();
                 found.push(olm_fbc::Property::for_package_required(

@@ -305,6 +305,22 @@ fn a_package_is_required_in_the_spelling_of_catalogs() {
 }
 
 #[test]
+fn a_required_api_of_another_shape_is_refused_and_not_lost() {
+    let dependencies = "dependencies: [{type: olm.gvk, value: EtcdCluster}]";
+    let all = files(&[
+        ("manifests/csv.yaml", &csv("etcd", "1.0.0", &[], "")),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+        ("metadata/dependencies.yaml", dependencies),
+    ]);
+    let error = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.starts_with("metadata/dependencies.yaml: dependency of type olm.gvk: "),
+        "{message}"
+    );
+}
+
+#[test]
 fn bundles_become_a_catalog_with_their_channels_and_edges() {
     let entries = [("1.0.0", ""), ("1.1.0", "  replaces: etcd.v1.0.0\n")].map(|(version, rest)| {
         let all = files(&[
