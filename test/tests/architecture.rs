@@ -271,7 +271,7 @@ fn no_source_carries_a_path_or_address_of_the_machine_it_was_written_on() {
 fn what_needs_a_registry_asks_for_it_before_anything_is_built_or_applied() {
     for verb in ["push", "deploy"] {
         let run = std::process::Command::new("make")
-            .args([verb, "PREFIX="])
+            .args(["--no-print-directory", verb, "PREFIX="])
             .current_dir(root())
             .env_remove("MAKEFLAGS")
             .output()
