@@ -1,13 +1,14 @@
 //! Revisions that the reference made.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::conditions;
 use olm_api::names::annotation;
+use olm_api::{ClusterObjectSet, conditions};
 use olm_test::extensions::{SOON, await_version, patch_source, revisions};
 use olm_test::world::World;
 use serde_json::json;
 
+use crate::reference::{self, Installed};
 use crate::{
     NAME, OLD, extension, greeter, live, pods, rendered, seen, sets, settled, unchanged, uninstall, upgrade,
 };

@@ -16,8 +16,7 @@ use helm::releases_of_helm_become_revisions;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use olm_api::cluster_object_set::LifecycleState;
-use olm_api::names::{annotation, label, user};
+use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use olm_bundle::{Request, prepare};
 use olm_test::extensions::{
@@ -25,7 +24,7 @@ use olm_test::extensions::{
 };
 use olm_test::objects::api;
 use olm_test::samples;
-use olm_test::world::{Options, World, binary, repository};
+use olm_test::world::{Options, World, repository};
 use reference::{Installed, SYSTEM, name};
 use rollback::a_rollback_says_what_is_lost_before_it_goes_back;
 use serde_json::{Value, json};

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::names::{annotation, user};
+use olm_api::names::user;
 use olm_test::extensions::{SOON, await_version, extensions, merge, patch_source};
 use olm_test::world::{World, binary};
 use serde_json::json;
