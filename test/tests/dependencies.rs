@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use kube::api::DeleteParams;
 use olm_api::{conditions, names};
 use olm_test::extensions::{
-    await_gone, await_progressing, await_version, extensions, installed_version, merge, patch_source,
+    SOON, await_gone, await_progressing, await_version, extensions, installed_version, merge, patch_source,
 };
 use olm_test::samples;
 use olm_test::world::{Options, World};
@@ -249,6 +249,14 @@ async fn t_5d_02_nobody_of_a_circle_moves_while_one_may_not(world: &World) -> Re
         await_version(world, package, "1.0.0").await?;
     }
     world.kubectl(&["delete", "clusterrolebinding", "guest"])?;
+    world
+        .eventually("guest may nothing any more", SOON, async || {
+            let who = format!("--as=system:serviceaccount:{NAMESPACE}:guest");
+            let may = world.kubectl(&["auth", "can-i", "create", "configmaps", "-n", NAMESPACE, &who]);
+            // It exits with 1 when the answer is no.
+            Ok(may.is_err().then_some(()))
+        })
+        .await?;
     for package in circle {
         patch_source(world, package, json!({ "version": ">=1.0.0" })).await?;
     }

@@ -147,7 +147,9 @@ impl Context {
             if set.name().starts_with(extension.name()) {
                 others.names.insert(set.name().to_owned());
             }
-            if extension_of.is_none() && set.label(label::OWNER_NAME) == Some(extension.name()) {
+            let is_of = extension_of.is_none() && set.label(label::OWNER_NAME) == Some(extension.name());
+            // The label is anybody's to write, and there must be a next number.
+            if is_of && set.spec.revision < i64::MAX / 2 {
                 others.highest = others.highest.max(set.spec.revision);
             }
         }

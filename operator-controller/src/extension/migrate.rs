@@ -117,6 +117,11 @@ pub async fn migrate(
     revisions: Revisions,
 ) -> Result<Revisions, MigrateError> {
     if revisions.all().is_empty() {
+        // Only who had revisions says which were active: those that are gone were removed, and the release is older.
+        let status = extension.status.as_ref();
+        if status.is_some_and(|status| !status.active_revisions.is_empty()) {
+            return Ok(revisions);
+        }
         let Some(entry) = newest(context, extension).await? else {
             return Ok(revisions);
         };

@@ -104,7 +104,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         return tell_of(context, extension, &left, (reason::BLOCKED, &why)).await;
     }
     if policy.uninstall != Uninstall::Delete
-        && left.all().iter().any(|set| !set.is_deleting())
+        && !left.all().iter().any(|set| is_untouched(set))
         && let Err(error) = migrate::forget(context, extension).await
     {
         let why = bounded_message(&chain(&error));
@@ -187,10 +187,12 @@ async fn announce(
 /// Whether objects of a Helm release still belong to the extension itself: Kubernetes would delete them with it. The
 /// revision that was made from the release has them once it was worked on, which gives it the condition.
 fn entangled(left: &Revisions) -> bool {
-    let mut migrated = left
-        .active()
-        .filter(|set| set.label(label::MIGRATED_FROM_HELM).is_some());
-    migrated.any(|set| conditions::find(set.conditions(), AVAILABLE).is_none())
+    left.active().any(is_untouched)
+}
+
+/// Whether a revision was made from a release and not worked on yet.
+fn is_untouched(set: &ClusterObjectSet) -> bool {
+    set.label(label::MIGRATED_FROM_HELM).is_some() && conditions::find(set.conditions(), AVAILABLE).is_none()
 }
 
 /// What keeps an extension without revisions: a release that was never made one, whose objects are not to be deleted.

@@ -11,6 +11,7 @@ use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
 use kube::{Client, Resource as _};
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{
     API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, annotation, field_manager, label,
@@ -25,6 +26,8 @@ use super::revisions::Revisions;
 use crate::cluster::identity::AccountName;
 use crate::object_set::status::is_archived;
 
+/// How often a revision that somebody else changes at the same time is tried.
+const TRIES: usize = 5;
 /// How many Secrets are written at once.
 const AT_ONCE: usize = 4;
 
@@ -250,25 +253,53 @@ pub async fn name_account(
             all.push(Arc::clone(set));
             continue;
         }
-        let patch = json!({"metadata": {
-            "uid": set.metadata.uid,
-            "resourceVersion": set.metadata.resource_version,
-            "annotations": {annotation::SERVICE_ACCOUNT: account.to_string()},
-        }});
-        match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
-            Ok(named) => all.push(Arc::new(named)),
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // Its change is on its way here, and brings the next run.
-            Err(kube::Error::Api(status)) if status.code == 409 => all.push(Arc::clone(set)),
-            Err(source) => {
-                return Err(WriteError::Patch {
-                    name: set.name().to_owned(),
-                    source,
-                });
-            }
-        }
+        let failed = |source| WriteError::Patch {
+            name: set.name().to_owned(),
+            source,
+        };
+        all.extend(named(&sets, account, set).await.map_err(failed)?.map(Arc::new));
     }
     Ok(Some(Revisions::new(all)))
+}
+
+/// Has a revision name an account. The other controller may write its status at the same time, so it is looked at again when
+/// it has changed: it must still be the extension's. Nothing when it is gone.
+async fn named(
+    sets: &Api<ClusterObjectSet>,
+    account: &AccountName,
+    set: &ClusterObjectSet,
+) -> Result<Option<ClusterObjectSet>, kube::Error> {
+    let mut seen = set.clone();
+    let mut tries = 0;
+    loop {
+        let patch = json!({"metadata": {
+            "uid": seen.metadata.uid,
+            "resourceVersion": seen.metadata.resource_version,
+            "annotations": {annotation::SERVICE_ACCOUNT: account.to_string()},
+        }});
+        tries += 1;
+        match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {}
+            result => return found(result),
+        }
+        let is_same = |live: &ClusterObjectSet| {
+            live.metadata.uid == set.metadata.uid
+                && controlling_extension(&live.metadata) == controlling_extension(&set.metadata)
+        };
+        match sets.get_opt(set.name()).await?.filter(is_same) {
+            Some(live) if live.annotation(annotation::SERVICE_ACCOUNT).is_some() => return Ok(Some(live)),
+            Some(live) => seen = live,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Nothing for what is gone.
+fn found<T>(result: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 /// Deletes a revision, if it is still the one that was seen. One that is gone is fine.

@@ -111,6 +111,8 @@ pub struct Owner {
     pub owner_name: String,
     /// The UID of the ClusterExtension that controls it; empty when none does.
     pub extension: String,
+    /// Whether it was made from a release of the Helm runtime, whose objects the extension itself controls.
+    pub migrated: bool,
 }
 
 impl Owner {

@@ -361,6 +361,7 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
         revision: set.spec.revision,
         owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
         extension: extension_uid(set).unwrap_or_default().to_owned(),
+        migrated: set.label(names::label::MIGRATED_FROM_HELM).is_some(),
     };
     let siblings = context.siblings(set);
     let siblings = siblings.iter().map(|sibling| Sibling {

@@ -210,7 +210,15 @@ pub(super) async fn migrate(
         let page = match pages.page().await {
             Ok(page) => page,
             Err(End::Complete) => break,
-            Err(End::Spent(limit)) => return Err(too_many(limit)),
+            Err(End::Spent(limit)) => {
+                let has_written = writing.is_some();
+                *progress = in_order.then_some(done);
+                return Err(if has_written {
+                    unfinished()
+                } else {
+                    too_many(limit)
+                });
+            }
             Err(End::Failed(failure)) => {
                 *progress = in_order.then_some(done);
                 return Err(refused("its objects cannot be listed", failure));
@@ -251,22 +259,27 @@ pub(super) async fn migrate(
             return Err(unfinished());
         }
     }
+    let written = done.written;
+    if let Err(failure) = clean(client, rewrite, live).await {
+        *progress = in_order.then_some(done);
+        return Err(refused("the list cannot be cleaned", failure));
+    }
+    Ok(written)
+}
+
+/// Takes the versions off the list of the definition as it was seen.
+async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), Failure> {
     let path = format!(
         "/apis/{EXTENSIONS}/v1/customresourcedefinitions/{}/status",
         rewrite.definition
     );
     let metadata = live.get("metadata");
     let seen = |key: &str| metadata.and_then(|metadata| metadata.get(key));
-    let clean = json!({
+    let kept = json!({
         "metadata": {"uid": seen("uid"), "resourceVersion": seen("resourceVersion")},
         "status": {"storedVersions": rewrite.kept},
     });
-    let written = done.written;
-    if let Err(failure) = patch(client, &path, &clean).await {
-        *progress = in_order.then_some(done);
-        return Err(refused("the list cannot be cleaned", failure));
-    }
-    Ok(written)
+    patch(client, &path, &kept).await
 }
 
 /// By which the API server orders objects.

@@ -115,6 +115,7 @@ mod tests {
             revision: 2,
             owner_name: "e".into(),
             extension: String::new(),
+            migrated: false,
         };
         let reference = json!({
             "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "name": "e-2", "uid": "u",

@@ -183,8 +183,8 @@ impl Teardown {
     }
 }
 
-/// Whether the extension itself controls the object, as the Helm runtime left it.
+/// Whether the extension itself controls the object, as the Helm runtime left it, and the revision was made from that.
 fn is_inherited(outline: &Outline, live: &Ownership) -> bool {
     let extension = &outline.owner.extension;
-    !extension.is_empty() && live.is_controlled_by(extension)
+    outline.owner.migrated && !extension.is_empty() && live.is_controlled_by(extension)
 }

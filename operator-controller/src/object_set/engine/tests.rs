@@ -613,14 +613,16 @@ fn what_the_extension_itself_controls_goes_with_the_revision_made_from_its_relea
             {"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": controller, "controller": true},
         ]}})
     };
-    for (extension, kept, left) in [
-        ("us", BTreeSet::new(), 0),
-        ("us", BTreeSet::from([Place { phase: 0, object: 0 }]), 1),
-        ("", BTreeSet::new(), 1),
-        ("other", BTreeSet::new(), 1),
+    for (extension, migrated, kept, left) in [
+        ("us", true, BTreeSet::new(), 0),
+        ("us", true, BTreeSet::from([Place { phase: 0, object: 0 }]), 1),
+        ("us", false, BTreeSet::new(), 1),
+        ("", true, BTreeSet::new(), 1),
+        ("other", true, BTreeSet::new(), 1),
     ] {
         let mut revision = revision(1, &[&[("A", "1")]]);
         revision.outline.owner.extension = extension.to_owned();
+        revision.outline.owner.migrated = migrated;
         let id = revision.outline.id(Place::default());
         let mut cluster = Cluster::default();
         cluster.objects.insert(id, live("us"));
