@@ -81,12 +81,8 @@ async fn drift_is_corrected(world: &World) -> Result<()> {
 async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_without_leftovers() -> Result<()>
 {
     let world = world_with(samples::VERSIONS).await?;
-    world.apply_file("manifests/samples/greeter.yaml")?;
     // What stays when the extension goes: the account and its rights.
-    extensions(&world)
-        .delete("greeter", &DeleteParams::default())
-        .await?;
-    await_gone(&world, "greeter").await?;
+    world.apply_without_extension("manifests/samples/greeter.yaml")?;
     let before = everything(&world)?;
 
     // Install: the newest in the range, under the account that the extension names.

@@ -203,6 +203,22 @@ impl Lab {
         .map(drop)
     }
 
+    /// Applies what an extension's file holds beside the extension: its namespace, account and rights.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is refused.
+    pub fn apply_without_extension(&self, path: &str) -> Result<()> {
+        let text = std::fs::read(repository().join(path))?;
+        let mut objects = Vec::new();
+        for document in olm_yaml::documents(text.as_slice(), &olm_yaml::Limits::default()) {
+            let object = document?.into_value()?;
+            if object["kind"] != "ClusterExtension" {
+                objects.push(object);
+            }
+        }
+        self.apply(&objects)
+    }
+
     /// Runs kubectl as an administrator and returns what it prints.
     ///
     /// # Errors
