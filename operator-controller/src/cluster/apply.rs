@@ -107,7 +107,7 @@ impl Target<'_> {
             return Ok(None);
         };
         let ownership = Ownership::of(&live, "");
-        ownership.expect(guard)?;
+        ownership.check(guard)?;
         let Some(fields) = inheritance::managed_fields(&live) else {
             return Ok(None);
         };
@@ -129,7 +129,7 @@ impl Target<'_> {
             return Ok(None);
         };
         let ownership = Ownership::of(&live, owner_uid);
-        ownership.expect(guard)?;
+        ownership.check(guard)?;
         self.merge(&released(&live, owner_uid, &ownership))
             .await
             .map(Some)

@@ -109,7 +109,7 @@ impl Parser {
         is_there
     }
 
-    fn expect(&mut self, sign: &'static str) -> Result<(), Problem> {
+    fn require(&mut self, sign: &'static str) -> Result<(), Problem> {
         if self.takes(sign) {
             Ok(())
         } else {
@@ -126,7 +126,7 @@ impl Parser {
         let condition = self.either()?;
         let node = if self.takes("?") {
             let yes = Box::new(self.either()?);
-            self.expect(":")?;
+            self.require(":")?;
             let no = Box::new(self.expression()?);
             let condition = Box::new(condition);
             Node::new(Kind::Choose { condition, yes, no }, at)?
@@ -213,7 +213,7 @@ impl Parser {
             let at = self.at();
             if self.takes("[") {
                 let index = self.expression()?;
-                self.expect("]")?;
+                self.require("]")?;
                 operand = call("_[_]", vec![operand, index], at)?;
             } else if self.takes(".") {
                 let Token::Name(field) = self.peek().clone() else {
@@ -242,7 +242,7 @@ impl Parser {
         while !self.takes(closing) {
             elements.push(self.expression()?);
             if !self.takes(",") {
-                self.expect(closing)?;
+                self.require(closing)?;
                 return Ok(elements);
             }
             if closing == ")" && *self.peek() == Token::Sign(")") {
@@ -256,7 +256,7 @@ impl Parser {
         let at = self.at();
         if self.takes("(") {
             let inner = self.expression()?;
-            self.expect(")")?;
+            self.require(")")?;
             return Ok(inner);
         }
         if self.takes("[") {
@@ -324,10 +324,10 @@ impl Parser {
         let mut entries = Vec::new();
         while !self.takes("}") {
             let key = self.expression()?;
-            self.expect(":")?;
+            self.require(":")?;
             entries.push((key, self.expression()?));
             if !self.takes(",") {
-                self.expect("}")?;
+                self.require("}")?;
                 break;
             }
         }

@@ -171,7 +171,7 @@ impl Ownership {
     ///
     /// # Errors
     /// It is not.
-    pub fn expect(&self, guard: &super::Guard) -> Result<(), super::Failure> {
+    pub fn check(&self, guard: &super::Guard) -> Result<(), super::Failure> {
         if self.guard() == *guard {
             return Ok(());
         }
