@@ -271,6 +271,25 @@ pub struct Write {
     pub demoted: Vec<OwnerReference>,
 }
 
+/// Whose reference is taken off an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// The revision's.
+    Revision,
+    /// That of the extension itself, as the Helm runtime left it.
+    Extension,
+}
+
+impl Outline {
+    /// The UID in that reference.
+    pub fn uid_of(&self, holder: Holder) -> &str {
+        match holder {
+            Holder::Revision => &self.owner.uid,
+            Holder::Extension => &self.owner.extension,
+        }
+    }
+}
+
 /// What a machine asks for. All requests of one step may be made at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -281,8 +300,8 @@ pub enum Request {
     DryRun(Place, Write),
     /// Apply the object. Answered by `Live`.
     Apply(Place, Write),
-    /// Take our owner reference off the object. Answered by `Live` or `Absent`.
-    Release(Place, Guard),
+    /// Take an owner reference off the object. Answered by `Live` or `Absent`.
+    Release(Place, Guard, Holder),
     /// Delete the object. Answered by `Absent`, or `Live` while finalizers hold it.
     Delete(Place, Guard),
 }
@@ -294,7 +313,7 @@ impl Request {
             Self::Observe(place)
             | Self::DryRun(place, _)
             | Self::Apply(place, _)
-            | Self::Release(place, _)
+            | Self::Release(place, ..)
             | Self::Delete(place, _) => *place,
         }
     }

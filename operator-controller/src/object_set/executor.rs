@@ -188,7 +188,7 @@ impl Executor<'_> {
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
                 self.apply(&target, place, object, write).await.map(Some)
             }
-            Request::Release(_, guard) => target.release(&self.outline.owner.uid, guard).await,
+            Request::Release(_, guard, holder) => target.release(self.outline.uid_of(*holder), guard).await,
             Request::Delete(_, guard) => target.delete(guard).await,
         };
         match done {

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Answer, Failure, FailureKind, MAX_ROUNDS, ObjectId, Observation, Outline, Ownership, Place, Request, Step,
+    Answer, Failure, FailureKind, Holder, MAX_ROUNDS, ObjectId, Observation, Outline, Ownership, Place,
+    Request, Step,
 };
 
 /// How a run ended.
@@ -128,9 +129,15 @@ impl Teardown {
         let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
         match &live.deleting {
             _ if !live.owned && !inherited => None,
-            // The extension would take it along: its deletion is held back before it comes to this.
-            _ if inherited && self.kept.contains(&place) => None,
-            _ if !controlled || self.kept.contains(&place) => Some(Request::Release(place, live.guard())),
+            _ if !controlled || self.kept.contains(&place) => {
+                // What the extension controls, it would take along when it goes.
+                let holder = if inherited {
+                    Holder::Extension
+                } else {
+                    Holder::Revision
+                };
+                Some(Request::Release(place, live.guard(), holder))
+            }
             Some(finalizers) => {
                 self.waiting.push((outline.id(place), finalizers.clone()));
                 None
