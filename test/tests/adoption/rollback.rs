@@ -9,7 +9,7 @@ use olm_test::extensions::{SOON, await_version, extensions, merge, patch_source}
 use olm_test::world::{World, binary};
 use serde_json::json;
 
-use crate::{NAME, sets};
+use crate::{NAME, sets, to_1_1_0};
 
 /// Runs `olm rollback greeter`; says whether it went well and what it printed.
 fn rollback(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
@@ -35,13 +35,7 @@ pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &Wor
         &[],
         "refused: no earlier revision of \"greeter\" with another version than 1.0.0 is kept",
     )?;
-    patch_source(
-        world,
-        NAME,
-        json!({"version": "1.1.0", "upgradeConstraintPolicy": "SelfCertified"}),
-    )
-    .await?;
-    await_version(world, NAME, "1.1.0").await?;
+    to_1_1_0(world).await?;
     patch_source(
         world,
         NAME,
