@@ -443,6 +443,18 @@ impl Story {
             .delete("greeter", &DeleteParams::default())
             .await?;
         self.gone().await?;
+        let told = self.lab.kubectl(&[
+            "get",
+            "events",
+            "--field-selector",
+            "involvedObject.name=greeter,reason=Uninstalling",
+            "-o",
+            "jsonpath={.items[*].message}",
+        ])?;
+        ensure!(
+            told.contains(": 0 greetings.samples.olm.example"),
+            "what would be lost is told as {told:?}"
+        );
         self.lab.kubectl(&["delete", "clusterrolebinding", EVERYTHING])?;
         eventually("nothing is left", SOON, async || {
             let after = self.everything()?;

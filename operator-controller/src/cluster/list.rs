@@ -65,8 +65,8 @@ pub enum End {
 struct Page {
     #[serde(default)]
     metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Value>,
+    /// Null for a list of metadata without entries.
+    items: Option<Vec<Value>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -107,7 +107,8 @@ impl Collection<'_> {
             .page(client, Part::Metadata, 1, "")
             .await
             .map_err(Refused::failure)?;
-        Ok(page.items.len() as u64 + page.metadata.remaining_item_count)
+        let here = page.items.map_or(0, |items| items.len());
+        Ok(here as u64 + page.metadata.remaining_item_count)
     }
 
     /// The objects, page by page as far as the budget goes.
@@ -211,10 +212,11 @@ impl Pages<'_> {
                 Err(Refused::TooLarge) => return Err(End::Spent("size")),
                 Err(Refused::Failed(failure)) => return Err(End::Failed(failure)),
             };
-            self.budget.objects = self.budget.objects.saturating_sub(page.items.len());
+            let items = page.items.unwrap_or_default();
+            self.budget.objects = self.budget.objects.saturating_sub(items.len());
             self.budget.bytes = self.budget.bytes.saturating_sub(length);
             self.next = Some(page.metadata.next).filter(|next| !next.is_empty());
-            return Ok(page.items);
+            return Ok(items);
         }
     }
 }
@@ -286,6 +288,10 @@ mod tests {
         assert!(matches!(end, End::Failed(Failure { message, .. }) if message == "no"));
         let large = Value::String("x".repeat(usize::try_from(MAX_PAGE).unwrap() + 1));
         assert_eq!(read((200, large), 5).await, (0, End::Spent("size")));
+        assert_eq!(
+            read((200, json!({"metadata": {}, "items": null})), 5).await,
+            (0, End::Complete)
+        );
         let (client, asked) = fake::client(move |_, _| (200, page("x")));
         assert_eq!(POTS.count(&client).await.unwrap(), 7);
         assert_eq!(*asked.lock().unwrap(), ["GET /apis/x.io/v1/pots"]);
