@@ -11,5 +11,6 @@ tar xJf "$data/fbc.tar.xz" -C "$unpacked/fbc"
 tar xJf "$data/templates.tar.xz" -C "$unpacked/templates"
 [ ! -f "$data/operatorhub.json.xz" ] || xz -dc "$data/operatorhub.json.xz" >"$unpacked/operatorhub.json"
 cargo run --release --locked --quiet -p olm-test --bin realdata -- "$unpacked"
-cargo build --release --locked --quiet -p catalogd -p operator-controller
+# The whole workspace, so that nothing is compiled with other features.
+cargo build --release --locked --quiet --workspace --bins
 cargo run --release --locked --quiet -p olm-test --bin olm-test -- real-bundles "$unpacked"
