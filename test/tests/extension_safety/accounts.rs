@@ -1,6 +1,6 @@
 //! A service account acts only for those who may impersonate it.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use olm_api::names::{self, user};
 use olm_test::extensions::{SOON, extensions};
 use olm_test::world::World;
@@ -103,6 +103,54 @@ fn impostors(owner: &Value) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// What is changed of a revision that is there: of its owner only what the garbage collector changes, of its account nothing,
+/// by nobody.
+async fn owner_and_account_of_a_revision_stay(world: &World, owner: Value) -> Result<()> {
+    let [_, mut revision] = written("victim", Some("strong"), Some(owner));
+    revision["metadata"]["name"] = "victim-7".into();
+    world.apply(&[revision])?;
+    for (field, value, allowed) in [
+        ("blockOwnerDeletion", "false", true),
+        ("controller", "false", false),
+        ("uid", r#""other""#, false),
+    ] {
+        let patch =
+            format!(r#"[{{"op":"add","path":"/metadata/ownerReferences/0/{field}","value":{value}}}]"#);
+        let change = [
+            "patch",
+            "clusterobjectset",
+            "victim-7",
+            "--type=json",
+            "-p",
+            &patch,
+        ];
+        let found = alice(world, &change, None).with_context(|| field.to_owned())?;
+        ensure!(found == allowed, "{field} is changed: allowed is {found}");
+    }
+    let key = names::annotation::SERVICE_ACCOUNT;
+    for change in [format!("{key}=attack/other"), format!("{key}-")] {
+        world
+            .eventually("the account stays", SOON, async || {
+                let set = [
+                    "annotate",
+                    "clusterobjectset",
+                    "victim-7",
+                    "--overwrite",
+                    "--dry-run=server",
+                ];
+                let outcome = world.kubectl(&[&set[..], &[&change]].concat());
+                let refused = outcome
+                    .err()
+                    .filter(|error| format!("{error:#}").contains("never changes"));
+                Ok(refused.map(drop))
+            })
+            .await?;
+    }
+    world
+        .kubectl(&["delete", "clusterobjectset", "victim-7", "--wait=false"])
+        .map(drop)
+}
+
 pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
     let owner = stage(world).await?;
     let creations = |account| written("hers", account, None);
@@ -134,6 +182,7 @@ pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(wor
     }
     let [_, revision] = written("victim", None, Some(owner.clone()));
     check("a revision is slipped in", &["create"], Some(&revision), false)?;
+    owner_and_account_of_a_revision_stay(world, owner.clone()).await?;
     for (what, set) in impostors(&owner) {
         check(what, &["create"], Some(&set), false)?;
     }
