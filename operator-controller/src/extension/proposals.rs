@@ -86,7 +86,7 @@ pub(super) async fn together<'a>(
     };
     let movers: Vec<(Mover<'_>, Option<String>)> = answers
         .iter()
-        .filter_map(|other| Some((other.mover(&facts)?, kept(context, &other.extension))))
+        .filter_map(|other| Some((other.mover(&facts)?, kept(context, extension, &other.extension))))
         .collect();
     let free = movers.iter().filter(|(_, kept)| kept.is_none());
     let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
@@ -135,17 +135,25 @@ fn may_move(other: &ClusterExtension, package: &str) -> bool {
     !other.is_deleting() && !is_rival
 }
 
-/// What keeps an extension from being installed or updated until somebody changes something.
-fn kept(context: &Context, extension: &ClusterExtension) -> Option<String> {
+/// What keeps another extension from being installed or updated until somebody changes something.
+fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtension) -> Option<String> {
     let is_blocked =
-        find(extension.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
-    if extension.annotation(user::PAUSED) == Some("true") {
+        find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
+    let own = context.remember(extension.name()).kept;
+    let waits = waits_for(extension.name(), own.is_some(), other.name());
+    if other.annotation(user::PAUSED) == Some("true") {
         Some("is paused".to_owned())
-    } else if let Some(why) = context.remember(extension.name()).kept {
+    } else if let Some(why) = context.remember(other.name()).kept.filter(|_| waits) {
         Some(format!("cannot go: {why}"))
     } else {
         is_blocked.then(|| "is blocked".to_owned())
     }
+}
+
+/// Whether an extension waits for another one that cannot go. Of several that cannot, the first by name goes on trying:
+/// would each wait for the others, none would be seen to be kept any more, and all would try again, for ever.
+fn waits_for(own: &str, is_kept: bool, other: &str) -> bool {
+    !is_kept || other < own
 }
 
 /// Some of those that go along with a bundle cannot go yet.
@@ -402,6 +410,33 @@ const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y"
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_that_cannot_go_come_to_rest_though_they_look_at_each_other_at_the_same_time() {
+        let names = ["a", "b", "c"];
+        let round = |before: [bool; 3], may: [bool; 3]| {
+            let tries = |own: usize| {
+                let waits = |other: usize| {
+                    other != own && before[other] && waits_for(names[own], before[own], names[other])
+                };
+                !(0..3).any(waits)
+            };
+            [0, 1, 2].map(|own| tries(own) && !may[own])
+        };
+        for bits in 0..8 {
+            let may = [1, 2, 4].map(|bit| bits & bit != 0);
+            let mut kept = [false; 3];
+            for _ in 0..4 {
+                kept = round(kept, may);
+            }
+            assert_eq!(kept, round(kept, may), "{may:?}");
+            assert_eq!(
+                kept.contains(&true),
+                may.contains(&false),
+                "somebody says why: {may:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_name_from_a_catalog_is_one_value_in_the_proposed_manifest() {
