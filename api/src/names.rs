@@ -25,6 +25,8 @@ pub const CLUSTER_OPERATOR: &str = "olm";
 
 /// Labels.
 pub mod label {
+    /// The longest value.
+    pub const MAX_VALUE: usize = 63;
     /// Kind of the object that a managed object belongs to. On managed objects and revisions.
     pub const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
     /// Name of the object that a managed object belongs to. On managed objects, revisions and their Secrets.
@@ -35,6 +37,8 @@ pub mod label {
     pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
     /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
     pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
+    /// Name of the ClusterExtension whose account a role would mend. On the roles and bindings that conditions propose.
+    pub const RIGHTS_OF: &str = "olm.operatorframework.io/rights-of";
     /// [`MANAGED_BY_OLM`] on managed objects.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// Value of [`MANAGED_BY`].
@@ -71,6 +75,10 @@ pub mod annotation {
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
     /// Name of the OperatorCondition that the bundle's operator is told. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
+    /// What was to be known of a revision when it was made. On revisions.
+    pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
+    /// How far the stored versions of a definition were migrated, as long as that is not at its end. On ClusterExtensions.
+    pub const STORAGE_MIGRATION: &str = "olm.operatorframework.io/storage-migration";
     /// Which set of features a CRD was made for.
     pub const GENERATOR: &str = "olm.operatorframework.io/generator";
     /// Which set of features the managers were deployed with.

@@ -1,5 +1,6 @@
 //! What tests do with ClusterExtensions and wait for.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, binary};
 
 /// How long tests wait for what takes a moment, on a machine with much else to do.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -128,6 +129,23 @@ pub async fn merge(world: &World, name: &str, patch: Value) -> Result<()> {
         .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
     Ok(())
+}
+
+/// Runs `olm rollback`; says whether it went well and what it printed.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn rollback(world: &World, name: &str, arguments: &[&str]) -> Result<(bool, String)> {
+    let output = Command::new(binary("olm")?)
+        .args(["rollback", name, "--kubeconfig"])
+        .arg(world.cluster.kubeconfig())
+        .args(arguments)
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    ))
 }
 
 /// Waits until a ClusterExtension is gone.

@@ -390,7 +390,7 @@ subjects:
   name: installer
   namespace: kitchen
 ";
-    assert_eq!(missing.yaml("kettle-installer", ACCOUNT), expected);
+    assert_eq!(missing.yaml("kettle-installer", &[], ACCOUNT), expected);
     // With what is printed the account lacks nothing.
     let mut mended = Held::new();
     for (namespace, rules) in missing.rules() {

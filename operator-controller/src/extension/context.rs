@@ -13,7 +13,7 @@ use olm_platform::events::Events;
 use olm_resolve::Platform;
 
 use super::facts::{self, Known};
-use super::revisions::{Others, Revisions};
+use super::revisions::{Others, Revisions, is_left_behind};
 use super::{losses, migrate, preflight};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -99,24 +99,13 @@ pub struct Memory {
     /// What was found in the way of its bundle on this cluster.
     pub doubts: Option<facts::Doubts>,
     /// How far stored versions of one of its definitions were migrated.
-    pub migration: Option<preflight::Progress>,
-    /// What is to be known of a revision that was made.
-    pub warned: Option<Warned>,
+    pub migration: preflight::Known,
     /// Whether a change of another extension may lead to another outcome.
     pub awaits_others: bool,
     /// The bundle that could be installed now if those were ready that go along.
     pub ready: Option<String>,
     /// What kept the last run from installing a bundle that others may go along with; one line.
     pub kept: Option<String>,
-}
-
-/// What is to be known of a revision as long as it rolls out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warned {
-    /// The revision's name.
-    pub revision: String,
-    /// What.
-    pub warnings: String,
 }
 
 impl Context {
@@ -133,6 +122,21 @@ impl Context {
         };
         let ours = |set: &Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid.as_str());
         Revisions::new(self.sets.state().into_iter().filter(ours).collect())
+    }
+
+    /// The UIDs of an extension, of its revisions, and of what an earlier extension of the same name left behind under
+    /// the same account: its next revision takes over from all of them.
+    pub fn predecessors(&self, extension: &ClusterExtension, account: &AccountName) -> Vec<String> {
+        let uid = extension.metadata.uid.clone();
+        let sets = self.sets.state().into_iter();
+        let sets = sets.filter(|set| {
+            let controller = controlling_extension(&set.metadata);
+            (controller.is_some() && controller == uid.as_deref())
+                || is_left_behind(set, extension.name(), account)
+        });
+        sets.filter_map(|set| set.metadata.uid.clone())
+            .chain(uid.clone())
+            .collect()
     }
 
     /// Sets that stand in the way of a name or a number of an extension's next revision.

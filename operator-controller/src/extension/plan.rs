@@ -19,8 +19,6 @@ use crate::cluster::identity::AccountName;
 
 /// How many revisions stay when a new one is made.
 const KEPT: usize = 5;
-/// The longest value of a label; a revision's name is one.
-const LABEL_LENGTH: usize = 63;
 
 /// Annotations of a ClusterExtension that its revisions carry too, since they decide how objects are applied and taken
 /// down.
@@ -94,7 +92,8 @@ pub enum Plan {
 pub enum PlanError {
     /// The revision's name does not fit a label.
     #[error(
-        "the ClusterExtension's name is too long: its revision {0:?} has to fit the {LABEL_LENGTH} characters of a label"
+        "the ClusterExtension's name is too long: its revision {0:?} has to fit the {max} characters of a label",
+        max = label::MAX_VALUE
     )]
     Name(String),
     /// The content does not fit Secrets.
@@ -128,7 +127,7 @@ pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Resu
     }
     let number = free_number(wanted.extension, revisions, others);
     let name = format!("{}-{number}", wanted.extension.name());
-    if name.len() > LABEL_LENGTH {
+    if name.len() > label::MAX_VALUE {
         return Err(PlanError::Name(name));
     }
     let packed = pack(&name, wanted.system_namespace, wanted.groups)?;

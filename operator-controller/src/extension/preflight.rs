@@ -2,6 +2,7 @@
 
 mod existing;
 mod migrate;
+mod progress;
 mod rehearse;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,8 @@ use olm_preflight::crd_upgrade::{
 use olm_preflight::permissions::{Missing, Right};
 use serde_json::Value;
 
-pub use migrate::Progress;
-use rehearse::Brought;
+pub use progress::{Known, record};
+use rehearse::{Brought, Rehearsal};
 
 use super::changes::Changes;
 use super::conflicts::{self, ConflictError};
@@ -32,7 +33,7 @@ use crate::cluster::apply::Target;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, IdentityError};
 use crate::cluster::permissions::{Reviews, Viewer};
-use crate::object_set::engine::FailureKind;
+use crate::object_set::engine::{FailureKind, ObjectId};
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, lacking};
 
 /// How many definitions are read at once.
@@ -173,22 +174,7 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
         ..
     } = request;
     let client = context.accounts.client(account).await?;
-    let ask = |source| PreflightError::Ask {
-        account: account.clone(),
-        source,
-    };
-    let all: Vec<&Value> = objects.iter().copied().chain(request.secrets).collect();
-    let missing = lacking(&context.discovery, &context.reviews, account, &client, &all)
-        .await
-        .map_err(ask)?;
-    if !missing.is_empty() {
-        return Err(PreflightError::Rights(explain(
-            &missing,
-            extension.name(),
-            account,
-            NOTHING_IS_APPLIED,
-        )));
-    }
+    entitled(context, &request, &client).await?;
     let live = definitions(context, account, &client, objects).await?;
     conflicts::kinds(&live, extension.name(), |owner| {
         context.extension(owner).is_some()
@@ -211,7 +197,7 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
         notes = safety(&asking, &wishes.definitions, &pairs).await?;
     }
     let rewrites = rewrites(&pairs);
-    let ours = ours(context, extension);
+    let ours = context.predecessors(extension, account);
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     for (name, old, rewrite) in &rewrites {
         if migrate::is_foreign(old, &ours, wishes.adopt) {
@@ -231,18 +217,49 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
         .partition(|object| {
             definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
         });
-    let mut unchecked = rehearse::rehearse(&asking, &brought, &early).await.passed()?;
+    let early = rehearse::rehearse(&asking, &brought, &early).await;
+    let mut unchecked = passed(context, &request, &client, early).await?;
     notes.extend(migrate(context, &asking, extension, &rewrites).await?);
-    unchecked.extend(rehearse::rehearse(&asking, &brought, &late).await.passed()?);
+    let late = rehearse::rehearse(&asking, &brought, &late).await;
+    unchecked.extend(passed(context, &request, &client, late).await?);
     notes.extend(rehearse::note(&unchecked));
     Ok((!notes.is_empty()).then(|| within(&notes.join("\n"), MAX_FINDINGS)))
 }
 
-/// The UIDs of an extension and its revisions.
-fn ours(context: &Context, extension: &ClusterExtension) -> Vec<String> {
-    let revisions = context.revisions(extension.name());
-    let sets = revisions.all().iter().map(|set| set.metadata.uid.clone());
-    sets.chain([extension.metadata.uid.clone()]).flatten().collect()
+/// Whether the account may apply and remove everything.
+async fn entitled(context: &Context, request: &Request<'_>, client: &Client) -> Result<(), PreflightError> {
+    let account = request.account;
+    let objects = request.objects.iter().copied();
+    let all: Vec<&Value> = objects.chain(request.secrets).collect();
+    let missing = lacking(&context.discovery, &context.reviews, account, client, &all).await;
+    let missing = missing.map_err(|source| PreflightError::Ask {
+        account: account.clone(),
+        source,
+    })?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(PreflightError::Rights(explain(
+        &missing,
+        request.extension.name(),
+        account,
+        NOTHING_IS_APPLIED,
+    )))
+}
+
+/// What the server could not be asked about, if it refuses nothing. What it refuses to the account may be a right that was
+/// lost since it was asked for.
+async fn passed(
+    context: &Context,
+    request: &Request<'_>,
+    client: &Client,
+    rehearsal: Rehearsal,
+) -> Result<Vec<ObjectId>, PreflightError> {
+    if rehearsal.is_forbidden() {
+        context.reviews.forget(request.account);
+        entitled(context, request, client).await?;
+    }
+    rehearsal.passed()
 }
 
 fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnforcement {
@@ -352,11 +369,12 @@ async fn migrate(
     rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<Vec<String>, PreflightError> {
     let mut done = Vec::new();
+    let memorise = |known| context.memorise(extension.name(), |memory| memory.migration = known);
     for (name, old, rewrite) in rewrites {
-        let mut progress = context.remember(extension.name()).migration;
+        let mut progress = context.remember(extension.name()).migration.of(extension);
         let limits = migrate::Limits::DEFAULT;
         let migrated = migrate::migrate(asking.client, rewrite, old, &mut progress, limits).await;
-        context.memorise(extension.name(), |memory| memory.migration = progress);
+        memorise(progress.map_or(Known::Over, Known::Reached));
         let count = migrated?;
         tracing::info!(
             extension = extension.name(),
@@ -371,6 +389,7 @@ async fn migrate(
             rewrite.gone.join(", ")
         ));
     }
+    memorise(Known::Over);
     Ok(done)
 }
 

@@ -8,14 +8,14 @@ use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
-use olm_api::names::user;
+use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
 
 use super::conflicts::{self, Claim, ConflictError, Standing};
-use super::context::{Context, Warned};
+use super::context::Context;
 use super::draft::{Told, Work, patient};
 use super::failure::{Failure, Severity, StageError};
 use super::pack::Parcel;
@@ -25,7 +25,9 @@ use super::revisions::{Revisions, disturbed};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
-use super::{account, draft, events, facts, finalizers, migrate, proposals, render, uninstall, write};
+use super::{
+    account, draft, events, facts, finalizers, migrate, preflight, proposals, render, uninstall, write,
+};
 use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
 use crate::conditions::hold;
@@ -104,7 +106,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     if let Some(held) = &work.held {
         tell(&mut next, held, |why| why == reason::SUCCEEDED);
     }
-    if let Some(warnings) = warned(context.remember(&name).warned.as_ref(), &revisions) {
+    if let Some(warnings) = warned(&revisions) {
         tell(&mut next, &format!("Warnings: {warnings}"), |_| true);
     }
     let doubts = match &work.progress {
@@ -123,12 +125,10 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         Outcome::Done | Outcome::Refused if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
     };
-    told(
-        "write the status",
-        &name,
-        write_status(&context, &extension, next).await,
-        outcome,
-    )
+    let written = write_status(&context, &extension, next).await;
+    // After the status, which is written to the extension as it was seen.
+    preflight::record(&context, &extension).await;
+    told("write the status", &name, written, outcome)
 }
 
 /// Adds to what `Progressing` says, where it is for one of the given reasons: which newer bundle is held back although
@@ -141,13 +141,9 @@ fn tell(status: &mut ClusterExtensionStatus, more: &str, tells: impl Fn(&str) ->
     }
 }
 
-/// What was to be known of a revision that was made, as long as it rolls out.
-fn warned<'a>(known: Option<&'a Warned>, revisions: &Revisions) -> Option<&'a str> {
-    let known = known?;
-    let mut rolling = revisions.rolling();
-    rolling
-        .any(|set| set.name() == known.revision)
-        .then_some(known.warnings.as_str())
+/// What was to be known of the newest revision when it was made, as long as it rolls out.
+fn warned(revisions: &Revisions) -> Option<&str> {
+    revisions.rolling().last()?.annotation(annotation::WARNINGS)
 }
 
 /// What a run came to.
@@ -160,25 +156,25 @@ struct Ended {
 
 /// From what is asked for to a written revision.
 async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Ended {
+    let fail = |failure: Failure| {
+        // What an earlier run found is not true any more.
+        context.memorise(extension.name(), |memory| {
+            memory.ready = None;
+            memory.kept = Some(first_line(&failure));
+        });
+        Ended {
+            held: None,
+            deprecations: None,
+            progress: Progress::Failed(failure),
+        }
+    };
     let asked = match ask(context, extension, revisions) {
         Ok(asked) => asked,
-        Err(failure) => {
-            return Ended {
-                held: None,
-                deprecations: None,
-                progress: Progress::Failed(failure),
-            };
-        }
+        Err(failure) => return fail(failure),
     };
     let named = match write::name_account(&context.client, &asked.account, revisions).await {
         Ok(named) => named,
-        Err(error) => {
-            return Ended {
-                held: None,
-                deprecations: None,
-                progress: Progress::Failed(error.into()),
-            };
-        }
+        Err(error) => return fail(error.into()),
     };
     let revisions = named.as_ref().unwrap_or(revisions);
     let resolution = resolve(context, extension, revisions).await;
@@ -310,6 +306,8 @@ async fn revise(
             let told = draft::examine(context, work, &drawn).await?;
             if !target.companions.is_empty() {
                 *ready = Some(target.bundle.metadata.name.clone());
+                // Before the others are asked: of those that ask at the same time one sees that all are.
+                context.memorise(extension.name(), |memory| memory.ready.clone_from(ready));
                 proposals::all_ready(context, &target.companions)?;
             }
             told
@@ -323,7 +321,11 @@ async fn revise(
             Kept::No => drawn = draft::draft(context, work, &image, (certificates, None)).await?,
         }
     }
-    let plan = drawn.plan;
+    let mut plan = drawn.plan;
+    if let (Plan::Create { set, .. }, Some(warnings)) = (&mut plan, &told.warnings) {
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::WARNINGS.to_owned(), bounded_message(warnings));
+    }
     let written = write::write(&context.client, &context.system_namespace, &plan).await?;
     if let (Some(latest), Plan::Keep { parcels } | Plan::Patch { parcels, .. }) = (disturbed, &plan) {
         restore(context, latest, parcels).await?;
@@ -332,12 +334,6 @@ async fn revise(
     context.memorise(extension.name(), |memory| {
         memory.settled = settled;
         memory.trouble = trouble;
-        if let (Plan::Create { set, .. }, Some(warnings)) = (&plan, &told.warnings) {
-            memory.warned = Some(Warned {
-                revision: set.name().to_owned(),
-                warnings: warnings.clone(),
-            });
-        }
     });
     context.events.publish(extension.object_ref(&()), told.said());
     Ok(concluded(extension, target, &plan, written, told))
@@ -576,19 +572,21 @@ mod tests {
 
     #[test]
     fn warnings_are_told_as_long_as_their_revision_rolls_out() {
-        let known = Warned {
-            revision: "ext-2".to_owned(),
-            warnings: "beware".to_owned(),
+        // Whoever leads reads it from the revision.
+        let warning = |number, reports: &[_]| {
+            let mut set = (*revision(number, reports)).clone();
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::WARNINGS.to_owned(), "beware".to_owned());
+            Arc::new(set)
         };
         let done = [(SUCCEEDED, Status::True, "")];
         for (revisions, expected) in [
-            (vec![revision(1, &done), revision(2, &[])], Some("beware")),
-            (vec![revision(1, &done), revision(2, &done)], None),
-            (vec![revision(1, &done), revision(3, &[])], None),
+            (vec![revision(1, &done), warning(2, &[])], Some("beware")),
+            (vec![revision(1, &done), warning(2, &done)], None),
+            (vec![revision(1, &done), warning(2, &[]), revision(3, &[])], None),
+            (vec![revision(2, &[])], None),
         ] {
-            let revisions = Revisions::new(revisions);
-            assert_eq!(warned(Some(&known), &revisions), expected);
+            assert_eq!(warned(&Revisions::new(revisions)), expected);
         }
-        assert_eq!(warned(None, &Revisions::new(vec![revision(2, &[])])), None);
     }
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use olm_api::ClusterObjectSet;
-use olm_api::cluster_extension::BundleMetadata;
+use olm_api::cluster_extension::{BundleMetadata, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, PROGRESSING, SUCCEEDED, reason};
-use olm_api::names::annotation;
+use olm_api::names::{annotation, label};
+
+use crate::cluster::identity::AccountName;
 
 /// An extension's ClusterObjectSets, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +68,14 @@ pub struct Others {
     pub highest: i64,
 }
 
+/// Whether a set that no extension controls is what an extension of this name left behind. The label alone is anybody's to
+/// write; the account is named by those only who may act as it.
+pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &AccountName) -> bool {
+    controlling_extension(&set.metadata).is_none()
+        && set.label(label::OWNER_NAME) == Some(extension)
+        && set.annotation(annotation::SERVICE_ACCOUNT) == Some(account.to_string().as_str())
+}
+
 /// Whether something keeps a revision from going on or from being kept.
 pub fn disturbed(set: &ClusterObjectSet) -> bool {
     conditions::find(set.conditions(), PROGRESSING)
@@ -106,8 +116,10 @@ impl BundleIdentity {
 #[cfg(test)]
 pub(super) mod tests {
     use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use olm_api::cluster_object_set::{ClusterObjectSetSpec, ClusterObjectSetStatus};
     use olm_api::conditions::{Report, Status, reason, set_condition};
+    use olm_api::names;
 
     use super::*;
 
@@ -148,6 +160,37 @@ pub(super) mod tests {
         }
         set.status = Some(status);
         Arc::new(set)
+    }
+
+    #[test]
+    fn what_an_earlier_extension_left_behind_is_known_by_name_and_account() {
+        let account: AccountName = "ns/installer".parse().unwrap();
+        let left = |name: &str, works_as: Option<&str>, owner: Option<&str>| {
+            let mut set = (*revision(1, &[])).clone();
+            set.metadata.labels = Some([(label::OWNER_NAME.to_owned(), name.to_owned())].into());
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            annotations
+                .extend(works_as.map(|name| (annotation::SERVICE_ACCOUNT.to_owned(), name.to_owned())));
+            set.metadata.owner_references = owner.map(|uid| {
+                vec![OwnerReference {
+                    api_version: names::API_VERSION.to_owned(),
+                    kind: names::CLUSTER_EXTENSION.to_owned(),
+                    uid: uid.to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            });
+            set
+        };
+        for (set, expected) in [
+            (left("ext", Some("ns/installer"), None), true),
+            (left("other", Some("ns/installer"), None), false),
+            (left("ext", Some("ns/other"), None), false),
+            (left("ext", None, None), false),
+            (left("ext", Some("ns/installer"), Some("uid")), false),
+        ] {
+            assert_eq!(is_left_behind(&set, "ext", &account), expected, "{set:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
 
 use futures::future;
 use kube::Client;
+use olm_api::names::label;
 use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -107,9 +108,12 @@ pub fn explain(missing: &Missing, extension: &str, account: &AccountName, conseq
 
 fn roles(missing: &Missing, extension: &str, account: &AccountName) -> String {
     // Named after what is in it: applying it never takes away what an earlier one gave.
-    let digest = hex::encode(Sha256::digest(missing.yaml("", asking(account))));
+    let digest = hex::encode(Sha256::digest(missing.yaml("", &[], asking(account))));
     let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
-    missing.yaml(&name, asking(account))
+    let labels = [(label::RIGHTS_OF, extension)];
+    // A set by itself may have a name that is too long for a label.
+    let count = usize::from(extension.len() <= label::MAX_VALUE);
+    missing.yaml(&name, labels.get(..count).unwrap_or_default(), asking(account))
 }
 
 /// The account as the checks name it.
@@ -332,7 +336,9 @@ mod tests {
             "{one}"
         );
         assert!(
-            one.contains("kind: RoleBinding") && one.contains("namespace: apps"),
+            one.contains("kind: RoleBinding")
+                && one.contains("namespace: apps")
+                && one.matches("olm.operatorframework.io/rights-of: ext\n").count() == 2,
             "{one}"
         );
         let name = |text: &str| {

@@ -1,28 +1,16 @@
 //! Going back to a version that is kept.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::user;
-use olm_test::extensions::{SOON, await_version, extensions, merge, patch_source};
-use olm_test::world::{World, binary};
+use olm_test::extensions::{self, SOON, await_version, extensions, merge, patch_source};
+use olm_test::world::World;
 use serde_json::json;
 
 use crate::{NAME, sets, to_1_1_0};
 
-/// Runs `olm rollback greeter`; says whether it went well and what it printed.
 fn rollback(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
-    let output = Command::new(binary("olm")?)
-        .args(["rollback", NAME, "--kubeconfig"])
-        .arg(world.cluster.kubeconfig())
-        .args(arguments)
-        .output()?;
-    let text = [output.stdout, output.stderr].concat();
-    Ok((
-        output.status.success(),
-        String::from_utf8_lossy(&text).into_owned(),
-    ))
+    extensions::rollback(world, NAME, arguments)
 }
 
 pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &World) -> Result<()> {

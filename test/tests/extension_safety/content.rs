@@ -1,6 +1,6 @@
 //! What was lost comes back, and what annotations say is obeyed.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -13,6 +13,7 @@ use olm_test::extensions::{
 use olm_test::world::World;
 use serde_json::json;
 
+use super::rights::until_powerless;
 use super::{annotate, install};
 
 pub(crate) async fn lost_content_is_made_again_and_annotations_are_obeyed(world: &World) -> Result<()> {
@@ -81,5 +82,23 @@ pub(crate) async fn lost_content_is_made_again_and_annotations_are_obeyed(world:
     await_version(world, "cup", "1.0.1").await?;
     let set = revisions(world).get("cup-3").await?;
     ensure!(set.label(label::OWNER_NAME) == Some("cup"));
-    Ok(())
+    a_right_that_was_lost_is_told_with_what_gives_it_back(world).await
+}
+
+/// Although it was there when it was asked for last.
+async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) -> Result<()> {
+    let none =
+        r#"[{"op":"test","path":"/rules/1/apiGroups","value":["apps"]},{"op":"remove","path":"/rules/1"}]"#;
+    world.kubectl(&["patch", "clusterrole", "cup-installer", "--type=json", "-p", none])?;
+    until_powerless(world, "cup").await?;
+    let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
+    patch_source(world, "cup", back).await?;
+    let told =
+        "service account cup/cup-installer lacks permissions: create deployments.apps in namespace cup";
+    let message = await_progressing(world, "cup", reason::RETRYING, told).await?;
+    let (_, roles) = message.split_once("apply:\n").context("roles in the message")?;
+    let path = world.folder().join("cup-roles.yaml");
+    std::fs::write(&path, roles)?;
+    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+    await_version(world, "cup", "1.0.0").await.map(drop)
 }

@@ -1,15 +1,18 @@
 //! Changes of definitions, held against what is stored.
 
 use anyhow::{Context as _, Result, ensure};
+use olm_api::ClusterExtension;
 use olm_api::conditions::{self, reason};
-use olm_api::names::user;
+use olm_api::names::{annotation, user};
 use olm_test::extensions::{
     SOON, await_progressing, await_version, extensions, installed_version, merge, patch_source, revisions,
+    rollback,
 };
+use olm_test::samples;
 use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
-use super::{annotate, await_event, definition, greeting, install};
+use super::{annotate, await_event, definition, file, greeting, install, renamed};
 
 /// 1.0.1 replaces the stored version, 1.1.0 makes a field required.
 pub(crate) fn kettle(version: &str, text: String) -> String {
@@ -47,8 +50,14 @@ pub(crate) async fn definitions_that_break_what_is_stored(world: &World) -> Resu
     // A check by itself.
     annotate(world, "kettle", user::CRD_POLICY, Some("require=Warn")).await?;
     await_progressing(world, "kettle", reason::BLOCKED, "there is no check \"require\"").await?;
+    let frozen = freeze(world, "kettle", &PODS).await?;
     annotate(world, "kettle", user::CRD_POLICY, Some("required=Warn")).await?;
-    await_version(world, "kettle", "1.1.0").await?;
+    a_warning_is_told_while_the_revision_rolls_out(world).await?;
+    thaw(world, &frozen)?;
+    // The controller has its ReplicaSet tried again at once.
+    world.kubectl(&["annotate", "replicasets", "--all", "-n", "kettle", "again=now"])?;
+    let extension = await_version(world, "kettle", "1.1.0").await?;
+    ensure!(active(&extension) == [("kettle-2", 0)], "{:?}", extension.status);
     // Back, which removes a field; all checks at once.
     let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
     patch_source(world, "kettle", back).await?;
@@ -67,6 +76,42 @@ pub(crate) async fn definitions_that_break_what_is_stored(world: &World) -> Resu
     )
     .await?;
     await_version(world, "kettle", "1.0.0").await.map(drop)
+}
+
+/// The revisions that the status says are active, and how many conditions it tells of each.
+fn active(extension: &ClusterExtension) -> Vec<(&str, usize)> {
+    let status = extension.status.iter();
+    let active = status.flat_map(|status| &status.active_revisions);
+    active
+        .map(|revision| (revision.name.as_str(), revision.conditions.len()))
+        .collect()
+}
+
+/// Revision 2 of `kettle` is made but cannot be completed.
+async fn a_warning_is_told_while_the_revision_rolls_out(world: &World) -> Result<()> {
+    let warning = "required: new required fields: [salutation]";
+    world
+        .eventually("the warning is told, and both revisions", SOON, async || {
+            let extension = extensions(world).get("kettle").await?;
+            let told = conditions::find(extension.conditions(), conditions::PROGRESSING);
+            let is_told = told.is_some_and(|found| {
+                found.reason == reason::ROLLING_OUT
+                    && found.message.contains("Warnings: ")
+                    && found.message.contains(warning)
+            });
+            let both = [("kettle-1", 0), ("kettle-2", 2)];
+            ensure!(is_told && active(&extension) == both, "{:?}", extension.status);
+            ensure!(conditions::is_true(extension.conditions(), conditions::INSTALLED));
+            Ok(Some(()))
+        })
+        .await?;
+    let set = revisions(world).get("kettle-2").await?;
+    let kept = set.annotation(annotation::WARNINGS).unwrap_or_default();
+    ensure!(
+        kept.contains(warning),
+        "whoever leads next reads it from the revision: {kept:?}"
+    );
+    Ok(())
 }
 
 /// 1.0.1 changes a field that never changes; 1.1.0 makes a text a number.
@@ -112,7 +157,35 @@ pub(crate) async fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgr
     world.kubectl(&["delete", "greetings.urn.olm.example/guest", "-n", "urn"])?;
     await_version(world, "urn", "1.1.0").await?;
     await_event(world, "urn", "Upgrading", "the revision of 1.1.0 adds ").await?;
-    await_event(world, "urn", "Installed", "Installed urn.v1.0.0 1.0.0").await
+    await_event(world, "urn", "Installed", "Installed urn.v1.0.0 1.0.0").await?;
+    a_way_back_that_is_refused_touches_nothing(world).await
+}
+
+/// From 1.1.0 of `urn` to 1.0.0, whose definition refuses what was made meanwhile.
+async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()> {
+    world.apply(&[greeting("urn", "v1", "number", json!({ "name": 7 }))])?;
+    let (done, text) = rollback(world, "urn", &[])?;
+    ensure!(!done && text.contains("--accept-data-loss"), "{text}");
+    let frozen = freeze(world, "urn", &DEPLOYMENTS).await?;
+    let (done, text) = rollback(world, "urn", &["--accept-data-loss"])?;
+    ensure!(
+        done && text.contains("urn is at 1.1.0 (revision 2) and goes back to 1.0.0 (revision 1)"),
+        "{text}"
+    );
+    let refused = "refuses objects of this revision (dry run)";
+    let message = await_progressing(world, "urn", reason::RETRYING, refused).await?;
+    ensure!(message.contains(NOT_TODAY), "{message}");
+    ensure!(installed_version(&extensions(world).get("urn").await?) == Some("1.1.0"));
+    ensure!(revisions(world).get_opt("urn-3").await?.is_none());
+    thaw(world, &frozen)?;
+    await_version(world, "urn", "1.0.0").await?;
+    let set = revisions(world).get("urn-3").await?;
+    let warnings = set.annotation(annotation::WARNINGS).unwrap_or_default();
+    ensure!(
+        warnings.contains("existingObjects: 1 existing object(s) would be invalid"),
+        "{warnings}"
+    );
+    Ok(())
 }
 
 /// Asks the cluster by the command line, too.
@@ -170,14 +243,43 @@ pub(crate) fn jug(version: &str, text: String) -> String {
 }
 
 /// What the policy says.
-const NOT_TODAY: &str = "no changes of Deployments today";
+const NOT_TODAY: &str = "no changes today";
 
-/// Lets nobody change Deployments of a namespace. Gives the names of the policy and its binding.
-async fn no_changes_of_deployments(world: &World, namespace: &str) -> Result<(String, String)> {
+/// What a policy may refuse: group, resource and operation, and what kubectl does to find out whether it is in force.
+struct Frozen {
+    group: &'static str,
+    resource: &'static str,
+    operations: &'static [&'static str],
+    /// `NAMESPACE` stands for the namespace.
+    probe: &'static [&'static str],
+}
+
+const DEPLOYMENTS: Frozen = Frozen {
+    group: "apps",
+    resource: "deployments",
+    operations: &["CREATE", "UPDATE"],
+    probe: &[
+        "annotate",
+        "deployment",
+        "NAMESPACE-operator",
+        "--overwrite",
+        "a=b",
+    ],
+};
+const PODS: Frozen = Frozen {
+    group: "",
+    resource: "pods",
+    operations: &["CREATE"],
+    probe: &["run", "probe", "--image=none", "--restart=Never"],
+};
+
+/// Lets nobody change what lies in a namespace. Gives the names of the policy and its binding.
+async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[String; 2]> {
     let name = format!("{namespace}-frozen");
     let api = "admissionregistration.k8s.io";
     let rule = json!({
-        "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE", "UPDATE"],
+        "apiGroups": [frozen.group], "apiVersions": ["v1"],
+        "resources": [frozen.resource], "operations": frozen.operations,
     });
     world.apply(&[
         json!({
@@ -195,17 +297,13 @@ async fn no_changes_of_deployments(world: &World, namespace: &str) -> Result<(St
             "spec": {"policyName": name, "validationActions": ["Deny"]},
         }),
     ])?;
-    let deployment = format!("{namespace}-operator");
-    let change = [
-        "annotate",
-        "deployment",
-        &deployment,
-        "-n",
-        namespace,
-        "--dry-run=server",
-        "--overwrite",
-        "a=b",
-    ];
+    let probe = frozen
+        .probe
+        .iter()
+        .map(|word| word.replace("NAMESPACE", namespace));
+    let probe: Vec<String> = probe.collect();
+    let mut change = vec!["-n", namespace, "--dry-run=server"];
+    change.splice(0..0, probe.iter().map(String::as_str));
     world
         .eventually("the policy is in force", SOON, async || {
             let refused = world.kubectl(&change).err();
@@ -214,10 +312,13 @@ async fn no_changes_of_deployments(world: &World, namespace: &str) -> Result<(St
                 .map(drop))
         })
         .await?;
-    Ok((
-        format!("validatingadmissionpolicy.{api}/{name}"),
-        format!("validatingadmissionpolicybinding.{api}/{name}"),
-    ))
+    Ok(["validatingadmissionpolicy", "validatingadmissionpolicybinding"]
+        .map(|kind| format!("{kind}.{api}/{name}")))
+}
+
+fn thaw(world: &World, frozen: &[String; 2]) -> Result<()> {
+    let [policy, binding] = frozen;
+    world.kubectl(&["delete", policy, binding]).map(drop)
 }
 
 pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_goes(
@@ -245,7 +346,7 @@ pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_g
     );
     let path = world.folder().join("jug-roles.yaml");
     std::fs::write(&path, roles)?;
-    let (policy, binding) = no_changes_of_deployments(world, "jug").await?;
+    let frozen = freeze(world, "jug", &DEPLOYMENTS).await?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     // What cannot be taken back comes last: the upgrade would fail, and nothing is touched.
     let guest_version = || {
@@ -270,7 +371,7 @@ pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_g
         stored()? == json!(["v1", "v2"]) && guest_version()? == before,
         "stored versions were migrated for an upgrade that is refused"
     );
-    world.kubectl(&["delete", &policy, &binding])?;
+    thaw(world, &frozen)?;
     await_version(world, "jug", "1.1.0").await?;
     ensure!(stored()? == json!(["v2"]), "{}", stored()?);
     let guest = world.kubectl(&[
@@ -282,5 +383,44 @@ pub(crate) async fn t_5c_06_stored_versions_are_migrated_when_their_definition_g
         "jsonpath={.apiVersion}{.spec.name}",
     ])?;
     ensure!(guest == "jug.olm.example/v2a", "{guest}");
+    Ok(())
+}
+
+pub(crate) async fn stored_versions_of_a_definition_of_somebody_else_are_not_migrated_unasked(
+    world: &World,
+) -> Result<()> {
+    // Somebody has the definition of 1.0.0 and then that of 1.0.1, by hand.
+    let path = world.folder().join("vat-definition.yaml");
+    for version in ["1.0.0", "1.0.1"] {
+        let files = samples::bundle(version, samples::OPERATOR_IMAGE);
+        let file = files.iter().find(|(path, _)| path.ends_with("greetings.yaml"));
+        let (_, content) = file.context("the definition")?;
+        let text = renamed(&String::from_utf8_lossy(content), "vat");
+        std::fs::write(&path, jug(version, text))?;
+        world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+    }
+    let stored = || -> Result<Value> {
+        let definition = definition(world, "vat")?.context("the definition")?;
+        definition
+            .pointer("/status/storedVersions")
+            .cloned()
+            .context("stored versions")
+    };
+    ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
+    let api = "rbac.authorization.k8s.io";
+    world.apply(&[json!({
+        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "vat-all"},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "vat-installer", "namespace": "vat"}],
+    })])?;
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, "vat", "1.1.0")?])?;
+    let told = "version(s) v1 would have to leave status.storedVersions of CRD \"greetings.vat.olm.example\", which \
+                belongs to somebody else; nothing is changed";
+    await_progressing(world, "vat", reason::RETRYING, told).await?;
+    ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
+    ensure!(revisions(world).get_opt("vat-1").await?.is_none());
+    annotate(world, "vat", user::ADOPT, Some("unowned")).await?;
+    await_version(world, "vat", "1.1.0").await?;
+    ensure!(stored()? == json!(["v2"]), "{}", stored()?);
     Ok(())
 }

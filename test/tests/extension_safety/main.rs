@@ -167,6 +167,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
     blobs.push_str(&publish(&world, "cup", &["1.0.0", "1.0.1"], same).await?);
     blobs.push_str(&publish(&world, "urn", &["1.0.0", "1.0.1", "1.1.0"], definitions::urn).await?);
     blobs.push_str(&publish(&world, "jug", &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
+    blobs.push_str(&publish(&world, "vat", &["1.1.0"], definitions::jug).await?);
     blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
     let monitor = [("manifests/monitor.yaml", rights::monitor())];
     blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
@@ -176,6 +177,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         definitions::definitions_that_break_what_is_stored(&world),
         definitions::t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade(&world),
         definitions::t_5c_06_stored_versions_are_migrated_when_their_definition_goes(&world),
+        definitions::stored_versions_of_a_definition_of_somebody_else_are_not_migrated_unasked(&world),
         uninstall::a_deletion_without_account_is_explained_and_orphaning_ends_it(&world),
         uninstall::a_deletion_goes_on_when_the_account_is_back(&world),
         uninstall::what_goes_is_counted_before_and_nothing_of_ours_is_left(&world),
@@ -187,12 +189,13 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("definitions", done.0),
         ("existing objects", done.1),
         ("stored versions", done.2),
-        ("orphaning", done.3),
-        ("the account is back", done.4),
-        ("nothing is left", done.5),
-        ("content and annotations", done.6),
-        ("accounts", done.7),
-        ("rights", done.8),
+        ("definitions of others", done.3),
+        ("orphaning", done.4),
+        ("the account is back", done.5),
+        ("nothing is left", done.6),
+        ("content and annotations", done.7),
+        ("accounts", done.8),
+        ("rights", done.9),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;

@@ -38,7 +38,7 @@ pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &
 
     // Rights go while it is installed: drift is not repaired until they are back.
     world.kubectl(&["delete", "clusterrolebinding", "mug-installer"])?;
-    until_powerless(world).await?;
+    until_powerless(world, "mug").await?;
     let deployments = Api::<Deployment>::namespaced(world.client.clone(), "mug");
     deployments
         .delete("mug-operator", &DeleteParams::default())
@@ -54,7 +54,7 @@ pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &
     for path in given {
         world.kubectl(&["delete", "--ignore-not-found", "-f", &path])?;
     }
-    until_powerless(world).await?;
+    until_powerless(world, "mug").await?;
     extensions(world).delete("mug", &DeleteParams::default()).await?;
     await_progressing(world, "mug", reason::RETRYING, "object(s) may be left: ").await?;
     let extension = extensions(world).get("mug").await?;
@@ -69,16 +69,16 @@ pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &
     .map(drop)
 }
 
-/// Waits until the API server knows that the account has no rights any more.
-async fn until_powerless(world: &World) -> Result<()> {
-    let account = "--as=system:serviceaccount:mug:mug-installer";
+/// Waits until the API server knows that the account of an extension has no rights to Deployments any more.
+pub(crate) async fn until_powerless(world: &World, name: &str) -> Result<()> {
+    let account = format!("--as=system:serviceaccount:{name}:{name}-installer");
     world
         .eventually("the rights are gone", SOON, async || {
-            let may = ["create", "delete"].map(|verb| {
-                let asked = world.kubectl(&["auth", "can-i", verb, "deployments", "-n", "mug", account]);
+            let may = ["create", "patch", "delete"].map(|verb| {
+                let asked = world.kubectl(&["auth", "can-i", verb, "deployments", "-n", name, &account]);
                 asked.is_ok()
             });
-            Ok((may == [false, false]).then_some(()))
+            Ok((may == [false; 3]).then_some(()))
         })
         .await
 }

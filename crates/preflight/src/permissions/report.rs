@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{RBAC, Right};
 use crate::rules::{Object, PolicyRule};
@@ -112,19 +112,25 @@ impl Missing {
         text
     }
 
-    /// Roles with these rules and bindings that give them to the account, all called `name`.
+    /// Roles with these rules and bindings that give them to the account, all called `name` and with the labels.
     #[must_use]
-    pub fn objects(&self, name: &str, account: Account<'_>) -> Vec<Value> {
+    pub fn objects(&self, name: &str, labels: &[(&str, &str)], account: Account<'_>) -> Vec<Value> {
         let version = format!("{RBAC}/v1");
         let mut objects = Vec::new();
         for (namespace, rules) in &self.rules {
-            let (role, binding, metadata) = match namespace {
-                None => ("ClusterRole", "ClusterRoleBinding", json!({"name": name})),
-                Some(namespace) => (
-                    "Role",
-                    "RoleBinding",
-                    json!({"name": name, "namespace": namespace}),
-                ),
+            let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
+            if !labels.is_empty() {
+                let labels = labels
+                    .iter()
+                    .map(|(key, value)| ((*key).to_owned(), (*value).into()));
+                metadata.insert("labels".to_owned(), labels.collect::<Map<_, _>>().into());
+            }
+            let (role, binding) = match namespace {
+                None => ("ClusterRole", "ClusterRoleBinding"),
+                Some(namespace) => {
+                    metadata.insert("namespace".to_owned(), namespace.as_str().into());
+                    ("Role", "RoleBinding")
+                }
             };
             objects.push(json!({"apiVersion": version, "kind": role, "metadata": metadata, "rules": rules}));
             objects.push(json!({
@@ -140,9 +146,9 @@ impl Missing {
 
     /// [`Missing::objects`] as YAML, ready to be applied.
     #[must_use]
-    pub fn yaml(&self, name: &str, account: Account<'_>) -> String {
+    pub fn yaml(&self, name: &str, labels: &[(&str, &str)], account: Account<'_>) -> String {
         let documents: Vec<String> = self
-            .objects(name, account)
+            .objects(name, labels, account)
             .iter()
             .map(olm_yaml::to_yaml)
             .collect();

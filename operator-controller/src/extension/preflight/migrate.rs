@@ -16,6 +16,7 @@ use olm_preflight::rules::Object;
 use serde_json::{Value, json};
 
 use super::Asking;
+use super::progress::Progress;
 use crate::cluster::apply::classify;
 use crate::cluster::list::{Budget, Collection, End, Part};
 use crate::cluster::permissions::right;
@@ -45,33 +46,6 @@ impl Limits {
         objects: 100_000,
         time: Duration::from_mins(1),
     };
-}
-
-/// How far the objects of a definition were written again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// The definition as it was: its UID and generation.
-    of: String,
-    /// The last object that was written, in the order in which the API server lists them.
-    last: String,
-    /// How many were written.
-    written: usize,
-}
-
-impl Progress {
-    fn begin(definition: &Value) -> Self {
-        let metadata = definition.get("metadata");
-        let seen = |key: &str| {
-            metadata
-                .and_then(|metadata| metadata.get(key))
-                .map(Value::to_string)
-        };
-        Self {
-            of: format!("{:?} {:?}", seen("uid"), seen("generation")),
-            last: String::new(),
-            written: 0,
-        }
-    }
 }
 
 /// Why versions did not leave the list.

@@ -29,6 +29,8 @@ pub(super) struct Rehearsal {
     refused: Vec<String>,
     /// Objects that it could not be asked about.
     unchecked: Vec<ObjectId>,
+    /// Whether it refuses some to the account.
+    forbidden: bool,
 }
 
 /// Asks about objects of a bundle that are added or changed.
@@ -45,9 +47,12 @@ pub(super) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[
         let Err(failure) = answer else { continue };
         let id = ObjectId::of(object);
         match judge(object, &failure, brought) {
-            Answer::Refused => rehearsal
-                .refused
-                .push(format!("{}: {}", id.reference(), failure.message)),
+            Answer::Refused => {
+                rehearsal.forbidden |= failure.kind == FailureKind::Forbidden;
+                rehearsal
+                    .refused
+                    .push(format!("{}: {}", id.reference(), failure.message));
+            }
             Answer::Unchecked => rehearsal.unchecked.push(id),
             Answer::Later => {}
         }
@@ -60,6 +65,11 @@ pub(super) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[
 }
 
 impl Rehearsal {
+    /// Whether the account may have lost rights since it was asked for them.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.forbidden
+    }
+
     /// The objects that the server could not be asked about.
     ///
     /// # Errors

@@ -1,0 +1,136 @@
+//! How far the migration of stored versions came. What one run reached is the beginning of the next: within a process by
+//! its memory, and after a change of the leader by an annotation of the extension.
+
+use kube::api::{Api, Patch, PatchParams};
+use olm_api::ClusterExtension;
+use olm_api::names::{annotation, field_manager};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::extension::context::Context;
+
+/// How far the objects of a definition were written again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The definition as it was: its UID and generation.
+    pub(super) of: String,
+    /// The last object that was written, in the order in which the API server lists them; nothing when none was.
+    pub(super) last: String,
+    /// How many were written.
+    pub(super) written: usize,
+}
+
+impl Progress {
+    pub(super) fn begin(definition: &Value) -> Self {
+        let seen = |pointer: &str| definition.pointer(pointer).unwrap_or(&Value::Null);
+        let generation = seen("/metadata/generation");
+        let uid = seen("/metadata/uid").as_str().unwrap_or_default();
+        Self {
+            of: format!("{uid}/{generation}"),
+            last: String::new(),
+            written: 0,
+        }
+    }
+
+    /// What another process reached. Only those write it who may act as the account.
+    fn recorded(extension: &ClusterExtension) -> Option<Self> {
+        serde_json::from_str(extension.annotation(annotation::STORAGE_MIGRATION)?).ok()
+    }
+}
+
+/// What this process knows of the migration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It came this far.
+    Reached(Progress),
+    /// None is under way.
+    Over,
+}
+
+impl Known {
+    /// Where to go on.
+    pub(super) fn of(self, extension: &ClusterExtension) -> Option<Progress> {
+        match self {
+            Self::Nothing => Progress::recorded(extension),
+            Self::Reached(progress) => Some(progress),
+            Self::Over => None,
+        }
+    }
+
+    /// What is to be recorded on the extension, when that is not what it says: `null` takes it away.
+    fn change(&self, extension: &ClusterExtension) -> Option<Value> {
+        let wanted = match self {
+            Self::Nothing => return None,
+            Self::Reached(progress) => Some(serde_json::to_string(progress).ok()?),
+            Self::Over => None,
+        };
+        let is_said = extension.annotation(annotation::STORAGE_MIGRATION) == wanted.as_deref();
+        (!is_said).then(|| wanted.map_or(Value::Null, Value::String))
+    }
+}
+
+/// Records how far the migration came, for the next leader. Without the record it begins anew, which does no harm.
+pub async fn record(context: &Context, extension: &ClusterExtension) {
+    let known = context.remember(extension.name()).migration;
+    let Some(value) = known.change(extension) else {
+        return;
+    };
+    let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
+    let patch = json!({"metadata": {
+        "uid": extension.metadata.uid,
+        "annotations": {annotation::STORAGE_MIGRATION: value},
+    }});
+    let params = PatchParams {
+        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(&patch);
+    if let Err(error) = extensions.patch_metadata(extension.name(), &params, &patch).await {
+        tracing::warn!(
+            extension = extension.name(),
+            error = &error as &dyn std::error::Error,
+            "cannot record how far stored versions were migrated"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::ClusterExtensionSpec;
+
+    use super::*;
+
+    fn saying(annotation: Option<&str>) -> ClusterExtension {
+        let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
+        let entry = |text: &str| [(annotation::STORAGE_MIGRATION.to_owned(), text.to_owned())].into();
+        extension.metadata.annotations = annotation.map(entry);
+        extension
+    }
+
+    #[test]
+    fn a_new_leader_goes_on_where_the_last_one_stopped() {
+        let definition = json!({"metadata": {"uid": "u", "generation": 3}});
+        let mut reached = Progress::begin(&definition);
+        reached.last = "n/b".to_owned();
+        reached.written = 2;
+        let known = Known::Reached(reached.clone());
+        // What the old leader says at the end of a run is what the new one begins with.
+        let value = known.change(&saying(None)).unwrap();
+        let extension = saying(value.as_str());
+        assert_eq!(known.change(&extension), None, "it is said once");
+        assert_eq!(Known::Nothing.of(&extension), Some(reached.clone()));
+        assert_eq!(Known::Nothing.change(&extension), None);
+        // What is known here counts more than what is read.
+        assert_eq!(Known::Over.of(&extension), None);
+        let begun = Known::Reached(Progress::begin(&definition));
+        assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));
+        assert_eq!(Known::Over.change(&extension), Some(Value::Null));
+        assert_eq!(Known::Over.change(&saying(None)), None);
+        for odd in ["", "{}", "[]", r#"{"of": 1}"#] {
+            assert_eq!(Known::Nothing.of(&saying(Some(odd))), None, "{odd}");
+        }
+    }
+}
