@@ -44,6 +44,8 @@ pub use ports::free_address;
 
 /// Names the folder of a running cluster to whoever [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";
+/// The variable that names the folder in which kubectl keeps what it learned of clusters.
+const KUBECTL_CACHE: &str = "KUBECACHEDIR";
 
 /// How much of a cluster to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,6 +303,8 @@ impl Cluster {
         process::without_proxies(command);
         command
             .env("KUBECONFIG", &self.info.kubeconfig)
+            // kubectl remembers for hours what an address serves; the next cluster there may serve something else.
+            .env(KUBECTL_CACHE, self.info.state.join("kubectl"))
             .env(STATE_VARIABLE, &self.info.state)
             .env("CONTAINERD_ADDRESS", self.info.state.join("containerd.sock"))
             .env("CONTAINERD_NAMESPACE", "k8s.io")

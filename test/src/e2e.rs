@@ -167,7 +167,7 @@ impl Story {
         // Namespace, account and rights stay when the extension goes, so they are there before the list is taken.
         self.lab
             .apply_without_extension("manifests/samples/greeter.yaml")?;
-        self.before = self.everything()?;
+        self.before = everything_before(&self.lab).await?;
         self.lab.apply_file("manifests/samples/greeter.yaml")?;
         self.at_version("1.0.1").await?;
         self.available("greeter", "greeter-operator").await?;
@@ -588,6 +588,27 @@ impl Story {
         }
         Ok(())
     }
+}
+
+/// [`everything`] before the first extension, with what the controller brings for all of them once it leads.
+///
+/// # Errors
+/// When the cluster cannot be asked, or the controller does not lead.
+pub async fn everything_before(lab: &Lab) -> Result<BTreeSet<String>> {
+    const BROUGHT: &[&str] = &[
+        "customresourcedefinition.apiextensions.k8s.io/operatorconditions.operators.coreos.com",
+        "apiservice.apiregistration.k8s.io/v1.operators.coreos.com",
+        "apiservice.apiregistration.k8s.io/v2.operators.coreos.com",
+    ];
+    eventually("the controller has brought its kind", SOON, async || {
+        let before = everything(lab)?;
+        let missing = BROUGHT.iter().find(|name| !before.contains(**name));
+        match missing {
+            None => Ok(Some(before)),
+            Some(name) => bail!("{name} is missing"),
+        }
+    })
+    .await
 }
 
 /// Names of everything in a cluster that can be listed, without what comes and goes by itself.

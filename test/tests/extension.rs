@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use olm_api::{ClusterObjectSet, conditions, names};
-use olm_test::e2e::everything;
+use olm_test::e2e::{everything, everything_before};
 use olm_test::extensions::{
     SOON, await_gone, await_progressing, await_version, catalog, extensions, installed_version, patch_source,
     revisions,
@@ -83,7 +83,7 @@ async fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_wit
     let world = world_with(samples::VERSIONS).await?;
     // What stays when the extension goes: the account and its rights.
     world.apply_without_extension("manifests/samples/greeter.yaml")?;
-    let before = everything(&world)?;
+    let before = everything_before(&world).await?;
 
     // Install: the newest in the range, under the account that the extension names.
     world.apply_file("manifests/samples/greeter.yaml")?;

@@ -16,12 +16,12 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tracing::info;
 
-use super::Binaries;
 use super::control_plane::{NODE_NAME, Network, node_ready};
 use super::instance::Instance;
 use super::oci::{Entry, Image, write_archive};
 use super::process::{self, Daemon};
 use super::requirements;
+use super::{Binaries, KUBECTL_CACHE};
 use crate::registry::Registry;
 
 /// The node's address, on which API server and registry listen too.
@@ -110,6 +110,7 @@ pub(super) async fn start(
     let created = Command::new(binaries.path("kubectl"))
         .arg("--kubeconfig")
         .arg(instance.folder().join("kubeconfig"))
+        .env(KUBECTL_CACHE, instance.folder().join("kubectl"))
         .args(["create", "-f"])
         .arg(conf.join("coredns.yaml"))
         .output()?;

@@ -16,7 +16,7 @@ use olm_bundle::InstallMode;
 use olm_version::{BuildMetadata, Version, VersionRelease};
 use serde_json::{Value, json};
 
-use crate::e2e::everything;
+use crate::e2e::{everything, everything_before};
 use crate::extensions::{administrator, is_settled};
 use crate::world::{Options, World, eventually, kubectl};
 
@@ -129,7 +129,7 @@ impl Story {
             .flat_map(|package| administrator(&package.namespace(), ACCOUNT))
             .collect();
         self.world.apply(&accounts)?;
-        self.before = everything(&self.world)?;
+        self.before = everything_before(&self.world).await?;
 
         let first: Vec<Value> = self.packages.iter().map(extension).collect();
         self.world.apply(&first)?;
