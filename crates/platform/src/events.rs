@@ -1,18 +1,23 @@
 //! What changed, as events of an object, for those who look at it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
 
 /// The most bytes that the API server takes as an event's note.
 const NOTE_BYTES: usize = 1000;
 
 /// One line for an object's events.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Said {
     /// Whether it is a warning.
     pub is_fault: bool,
@@ -26,15 +31,72 @@ pub struct Said {
 const ATTEMPTS: usize = 3;
 /// How long until it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Different notes beyond which one that comes again is a new event.
-const MAX_NOTES: usize = 500;
+/// For how long something that is told again counts as the same event.
+const SERIES: SignedDuration = SignedDuration::from_mins(6);
+/// Events beyond which one that comes again is a new one.
+const MAX_KNOWN: usize = 5000;
+/// The namespace of events of objects without one.
+const NAMESPACE: &str = "default";
 
 /// Tells what changed.
+#[derive(Clone)]
 pub struct Events {
     client: Client,
-    reporter: Reporter,
-    /// One for each note as it is told: a recorder takes events of the same reason for one, and keeps the note of the first.
-    recorders: Mutex<HashMap<String, Arc<Recorder>>>,
+    controller: String,
+    instance: String,
+    known: Arc<Known>,
+}
+
+/// What was told lately.
+///
+/// The recorder that comes with the client takes events of the same reason for one, keeps the note of the first, and all of
+/// the event: some 7 KiB for each.
+#[derive(Default)]
+struct Known {
+    hasher: RandomState,
+    events: Mutex<HashMap<u64, Told>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    /// The event's name.
+    name: String,
+    /// How often.
+    count: i32,
+    /// Last.
+    at: Timestamp,
+}
+
+impl Known {
+    /// The key of something said about an object.
+    fn key(&self, object: &ObjectReference, said: &Said) -> u64 {
+        let object = (
+            &object.api_version,
+            &object.kind,
+            &object.namespace,
+            &object.name,
+            &object.uid,
+        );
+        self.hasher.hash_one((object, said))
+    }
+
+    fn get(&self, key: u64, now: Timestamp) -> Option<Told> {
+        let mut events = self.events();
+        events.retain(|_, told| told.at + SERIES > now);
+        events.get(&key).cloned()
+    }
+
+    fn insert(&self, key: u64, told: Told) {
+        let mut events = self.events();
+        if events.len() >= MAX_KNOWN {
+            events.clear();
+        }
+        events.insert(key, told);
+    }
+
+    fn events(&self) -> MutexGuard<'_, HashMap<u64, Told>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Events {
@@ -42,22 +104,10 @@ impl Events {
     pub fn new(client: Client, controller: &str, instance: String) -> Self {
         Self {
             client,
-            reporter: Reporter {
-                controller: controller.to_owned(),
-                instance: Some(instance),
-            },
-            recorders: Mutex::default(),
+            controller: controller.to_owned(),
+            instance,
+            known: Arc::default(),
         }
-    }
-
-    fn recorder(&self, event: &Event) -> Arc<Recorder> {
-        let note = event.note.clone().unwrap_or_default();
-        let mut recorders = self.recorders.lock().unwrap_or_else(PoisonError::into_inner);
-        if recorders.len() >= MAX_NOTES {
-            recorders.clear();
-        }
-        let new = || Arc::new(Recorder::new(self.client.clone(), self.reporter.clone()));
-        Arc::clone(recorders.entry(note).or_insert_with(new))
     }
 
     /// Tells it beside the work: an event that is lost costs nothing but itself.
@@ -65,17 +115,13 @@ impl Events {
         if said.is_empty() {
             return;
         }
-        let said: Vec<_> = said
-            .into_iter()
-            .map(event)
-            .map(|event| (self.recorder(&event), event))
-            .collect();
+        let events = self.clone();
         tokio::spawn(async move {
-            for (recorder, event) in said {
+            for said in said.into_iter().map(bounded) {
                 let mut attempts = 1;
-                while let Err(error) = recorder.publish(&event, &object).await {
+                while let Err(error) = events.tell(&object, &said, Timestamp::now()).await {
                     if attempts == ATTEMPTS {
-                        tracing::warn!(%error, reason = event.reason, "an event was not recorded");
+                        tracing::warn!(%error, reason = said.reason, "an event was not recorded");
                         break;
                     }
                     attempts += 1;
@@ -84,52 +130,137 @@ impl Events {
             }
         });
     }
+
+    /// Makes an event, or counts up the one that said the same a short while ago.
+    async fn tell(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
+        let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let key = self.known.key(object, said);
+        let told = if let Some(told) = self.known.get(key, now) {
+            let count = told.count.saturating_add(1);
+            let series = json!({ "series": { "count": count, "lastObservedTime": MicroTime(now) } });
+            api.patch(&told.name, &PatchParams::default(), &Patch::Merge(series))
+                .await?;
+            Told {
+                count,
+                at: now,
+                ..told
+            }
+        } else {
+            let event = self.event(object, said, now);
+            api.create(&PostParams::default(), &event).await?;
+            let name = event.metadata.name.unwrap_or_default();
+            Told {
+                name,
+                count: 1,
+                at: now,
+            }
+        };
+        self.known.insert(key, told);
+        Ok(())
+    }
+
+    fn event(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Event {
+        let about = object.name.as_deref().unwrap_or(&self.controller);
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{about}.{:x}", now.as_nanosecond())),
+                namespace: object.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now)),
+            type_: Some(if said.is_fault { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(said.reason.clone()),
+            note: Some(said.note.clone()),
+            action: Some("Reconcile".to_owned()),
+            regarding: Some(object.clone()),
+            reporting_controller: Some(self.controller.clone()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        }
+    }
 }
 
-fn event(said: Said) -> Event {
-    let Said {
-        is_fault,
-        reason,
-        mut note,
-    } = said;
-    note.truncate(note.floor_char_boundary(NOTE_BYTES));
-    Event {
-        type_: if is_fault {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
-        reason,
-        note: Some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    }
+/// What the API server takes of it.
+fn bounded(mut said: Said) -> Said {
+    said.note.truncate(said.note.floor_char_boundary(NOTE_BYTES));
+    said
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_note_is_as_long_as_the_api_server_takes_it() {
-        let said = Said {
+    fn said(note: &str) -> Said {
+        Said {
             is_fault: true,
             reason: "Blocked".to_owned(),
-            note: "ä".repeat(NOTE_BYTES),
-        };
-        assert_eq!(event(said).note.unwrap().len(), NOTE_BYTES);
+            note: note.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_note_is_as_long_as_the_api_server_takes_it() {
+        let long = bounded(said(&"ä".repeat(NOTE_BYTES)));
+        assert_eq!(long.note.len(), NOTE_BYTES);
     }
 
     #[test]
     fn notes_that_differ_beyond_what_is_told_are_one() {
-        let note = |end: &str| {
-            let said = Said {
-                is_fault: true,
-                reason: "Blocked".to_owned(),
-                note: format!("{}{end}", "x".repeat(NOTE_BYTES)),
-            };
-            event(said).note
-        };
+        let note = |end: &str| bounded(said(&format!("{}{end}", "x".repeat(NOTE_BYTES)))).note;
         assert_eq!(note("1"), note("2"));
+    }
+
+    #[tokio::test]
+    async fn what_is_said_again_soon_counts_up_the_event_that_said_it_first() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::clone(&log);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (parts, body) = request.into_parts();
+            let asked = Arc::clone(&asked);
+            async move {
+                let body = body.collect_bytes().await?;
+                let sent: serde_json::Value = serde_json::from_slice(&body)?;
+                let said = match parts.method.as_str() {
+                    "POST" => sent["note"].to_string(),
+                    _ => sent["series"]["count"].to_string(),
+                };
+                asked.lock().unwrap().push(format!("{} {said}", parts.method));
+                let answer = json!({ "metadata": {}, "eventTime": null }).to_string();
+                Ok::<_, tower::BoxError>(http::Response::new(kube::client::Body::from(answer.into_bytes())))
+            }
+        });
+        let events = Events::new(
+            Client::new(service, "default"),
+            "controller",
+            "instance".to_owned(),
+        );
+        let object = |name: &str| ObjectReference {
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        };
+        let start = Timestamp::UNIX_EPOCH;
+        for (name, note, minutes) in [
+            ("a", "first", 0),
+            ("a", "first", 1),
+            ("a", "second", 2),
+            ("b", "first", 3),
+            ("a", "first", 6),
+            ("a", "first", 13),
+        ] {
+            let now = start + SignedDuration::from_mins(minutes);
+            events.tell(&object(name), &said(note), now).await.unwrap();
+        }
+        assert_eq!(
+            log.lock().unwrap().as_slice(),
+            [
+                "POST \"first\"",
+                "PATCH 2",
+                "POST \"second\"",
+                "POST \"first\"",
+                "PATCH 3",
+                "POST \"first\""
+            ]
+        );
     }
 }
