@@ -205,7 +205,7 @@ impl Catalogs {
             response = self.get(place, &Endpoint::All.url(place.base), tag).await?;
         }
         let status = response.status();
-        let tag = response.headers().get(ETAG).cloned();
+        let tag = response.headers().get(ETAG).and_then(copy);
         let content = match (status, kept) {
             (StatusCode::NOT_MODIFIED, Some(answer)) => answer.content.clone(),
             (StatusCode::OK, _) => read(place, package, response)
@@ -269,6 +269,11 @@ impl Catalogs {
         let trusted = self.authorities.client().await?;
         Ok(client.insert(trusted).client.clone())
     }
+}
+
+/// The value without the answer around it: what is cloned keeps the whole buffer that the answer's head was read into, of 8 KiB.
+fn copy(value: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(value.as_bytes()).ok()
 }
 
 /// Whether an answer says that it is not of the image that is waited for. The reference implementation does not say.

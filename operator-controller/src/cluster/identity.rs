@@ -110,7 +110,7 @@ fn create_account(account: &AccountName) -> String {
 pub struct Accounts {
     own: Client,
     anonymous: Client,
-    known: Mutex<HashMap<AccountName, (Client, Arc<TokenCell>)>>,
+    known: Mutex<HashMap<AccountName, Arc<TokenCell>>>,
 }
 
 impl Accounts {
@@ -134,20 +134,22 @@ impl Accounts {
 
     /// A client that acts as the account, with a token at hand.
     ///
+    /// Made anew each time: the queue inside a client takes some 12 KiB, which hundreds of accounts that have nothing to do
+    /// should not hold. What is worth keeping, the token and the connections, is shared.
+    ///
     /// # Errors
     /// [`IdentityError`]
     pub async fn client(&self, account: &AccountName) -> Result<Client, IdentityError> {
-        let known = self.known().get(account).cloned();
-        let (client, cell) = known.unwrap_or_else(|| {
-            // Made while nobody waits for it; who was quicker has the one that all use.
-            let made = self.make(account);
-            self.known().entry(account.clone()).or_insert(made).clone()
-        });
+        let cell = Arc::clone(
+            self.known()
+                .entry(account.clone())
+                .or_insert_with(|| self.cell(account)),
+        );
         cell.header().await?;
-        Ok(client)
+        Ok(self.acting(cell))
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<AccountName, (Client, Arc<TokenCell>)>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<AccountName, Arc<TokenCell>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,13 +158,17 @@ impl Accounts {
         self.known().retain(|account, _| used(account));
     }
 
-    fn make(&self, account: &AccountName) -> (Client, Arc<TokenCell>) {
-        let cell = Arc::new(TokenCell {
+    fn cell(&self, account: &AccountName) -> Arc<TokenCell> {
+        Arc::new(TokenCell {
             account: account.clone(),
             own: self.own.clone(),
             state: tokio::sync::Mutex::new(TokenState::default()),
-        });
-        let (anonymous, tokens) = (self.anonymous.clone(), Arc::clone(&cell));
+        })
+    }
+
+    fn acting(&self, tokens: Arc<TokenCell>) -> Client {
+        let anonymous = self.anonymous.clone();
+        let namespace = tokens.account.namespace.clone();
         let service = tower::service_fn(move |mut request: http::Request<Body>| {
             let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
             async move {
@@ -175,7 +181,7 @@ impl Accounts {
                 Ok::<_, tower::BoxError>(response)
             }
         });
-        (Client::new(service, account.namespace.clone()), cell)
+        Client::new(service, namespace)
     }
 }
 

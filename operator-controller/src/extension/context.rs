@@ -82,8 +82,8 @@ pub struct Context {
 /// What the last run over an extension saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Everything that the newest revision follows from, when it was last found to be the wanted one.
-    pub settled: Option<String>,
+    /// The digest of everything that the newest revision follows from, when it was last found to be the wanted one.
+    pub settled: Option<[u8; 32]>,
     /// What the bundle that is to be there asks of the cluster itself.
     pub platform: Option<Arc<Platform>>,
     /// What its newest revision said was in its way when [`Memory::settled`] was found out.

@@ -13,6 +13,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
+use sha2::{Digest as _, Sha256};
 
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
@@ -275,18 +276,20 @@ async fn revise(
 ) -> Result<Option<Started>, Failure> {
     let certificates = render::certificates(context, revisions).await?;
     let pinned = context.bundles.pin(&target.bundle.image).await?;
-    let inputs = format!(
+    // Remembered of every extension, and a bundle in a catalog can be long.
+    let inputs = Sha256::digest(format!(
         "{:?} {} {:?} {pinned} {certificates:?} {:?}",
         (extension.generation(), &extension.metadata.annotations),
         asked.account,
         target.bundle,
         revisions.latest().map(identity),
-    );
+    ))
+    .into();
     let disturbed = revisions.latest().filter(|latest| disturbed(latest));
     let trouble = disturbed
         .and_then(|set| conditions::find(set.conditions(), PROGRESSING))
         .map(|progressing| progressing.message.clone());
-    if is_settled(context, extension.name(), &inputs, trouble.as_deref()) {
+    if is_settled(context, extension.name(), inputs, trouble.as_deref()) {
         return Ok(None);
     }
     let fetched = context.bundles.fetch(&pinned).await;
@@ -377,10 +380,10 @@ fn concluded(
 
 /// Whether the newest revision was found to be the wanted one before. What was in its way then was looked at: its content
 /// is there, and the next word on it comes from the revision.
-fn is_settled(context: &Context, extension: &str, inputs: &str, trouble: Option<&str>) -> bool {
+fn is_settled(context: &Context, extension: &str, inputs: [u8; 32], trouble: Option<&str>) -> bool {
     let remembered = context.remember(extension);
-    let settled = remembered.settled.as_deref() == Some(inputs)
-        && (trouble.is_none() || remembered.trouble.as_deref() == trouble);
+    let settled =
+        remembered.settled == Some(inputs) && (trouble.is_none() || remembered.trouble.as_deref() == trouble);
     if settled && trouble.is_none() && remembered.trouble.is_some() {
         context.memorise(extension, |memory| memory.trouble = None);
     }
