@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use crate::digest::{Digest, Hasher};
 use crate::registry::{RegistryError, Session, jitter};
 
-/// Chunks that may be under way; one is at most a few tens of kilobytes.
-const CHUNKS: usize = 8;
+/// Chunks that may wait for the reader: enough to keep both sides busy. When the registry is faster than the reader, each is as
+/// large as the HTTP client's buffer becomes, 408 KiB.
+const CHUNKS: usize = 2;
 
 /// A blob that a manifest names.
 #[derive(Clone, Debug, PartialEq, Eq)]

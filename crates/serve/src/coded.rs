@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crc32fast::Hasher;
 use flate2::FlushCompress;
 use serde::{Deserialize, Serialize};
-use zstd::stream::raw::{Encoder, InBuffer, Operation as _, OutBuffer};
+use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation as _, OutBuffer};
 
 use crate::deflate::{Check, Deflate, HEADER};
 
@@ -29,6 +29,10 @@ pub(crate) enum Format {
 
 /// The level of zstd: better and faster than what gzip gets.
 const LEVEL: i32 = 5;
+/// How far zstd looks back, and the places it remembers, as powers of two: 2 MiB instead of the 6 of the level, for 0.1 % more
+/// bytes in stretches.
+const WINDOW: u32 = 20;
+const HASHES: u32 = 17;
 /// Room for what zstd hands out at a time.
 const ROOM: usize = 128 << 10;
 
@@ -67,9 +71,14 @@ impl<W: Write> Coder<W> {
         })
     }
 
-    /// Codes the chunks as one stretch.
-    pub(crate) fn stretch(&mut self, chunks: impl Iterator<Item = io::Result<Bytes>>) -> io::Result<()> {
+    /// Codes the chunks, of so many bytes together, as one stretch.
+    pub(crate) fn stretch(
+        &mut self,
+        length: u64,
+        chunks: impl Iterator<Item = io::Result<Bytes>>,
+    ) -> io::Result<()> {
         let (plain, coded) = (self.plain, self.coded);
+        self.squeeze.begin_stretch(length)?;
         let mut check = Hasher::new();
         let (out, written) = (&mut self.out, &mut self.coded);
         let mut emit = |bytes: &[u8]| {
@@ -131,6 +140,7 @@ impl Splice {
             coded.extend_from_slice(bytes);
             Ok(())
         };
+        squeeze.begin_stretch(plain.len() as u64)?;
         squeeze.push(plain, &mut emit)?;
         squeeze.end_stretch(&mut emit)?;
         Ok(coded.into())
@@ -168,8 +178,21 @@ impl Squeeze {
     fn new(format: Format) -> io::Result<Self> {
         Ok(match format {
             Format::Gzip => Self::Deflate(Deflate::new()),
-            Format::Zstd => Self::Zstd(Encoder::new(LEVEL)?, Vec::with_capacity(ROOM)),
+            Format::Zstd => {
+                let mut encoder = Encoder::new(LEVEL)?;
+                encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
+                encoder.set_parameter(CParameter::HashLog(HASHES))?;
+                Self::Zstd(encoder, Vec::with_capacity(ROOM))
+            }
         })
+    }
+
+    /// What is known of the length makes zstd's tables no larger than they need to be.
+    fn begin_stretch(&mut self, length: u64) -> io::Result<()> {
+        match self {
+            Self::Deflate(_) => Ok(()),
+            Self::Zstd(encoder, _) => encoder.set_pledged_src_size(Some(length)),
+        }
     }
 
     fn push(&mut self, plain: &[u8], emit: &mut impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -248,7 +271,10 @@ mod tests {
         let mut coder = Coder::new(format, Vec::new()).unwrap();
         for text in texts() {
             coder
-                .stretch(text.chunks(70_000).map(|c| Ok(Bytes::copy_from_slice(c))))
+                .stretch(
+                    text.len() as u64,
+                    text.chunks(70_000).map(|c| Ok(Bytes::copy_from_slice(c))),
+                )
                 .unwrap();
         }
         coder.finish().unwrap()

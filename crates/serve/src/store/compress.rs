@@ -110,7 +110,8 @@ impl Snapshot {
             if !go_on() {
                 return Ok(());
             }
-            coder.stretch(self.chunks(run)).context("write", name)?;
+            let length = run.end - run.start;
+            coder.stretch(length, self.chunks(run)).context("write", name)?;
         }
         let (out, stretches) = coder.finish().context("write", name)?;
         let file = out
