@@ -37,6 +37,10 @@ const AUTHORITIES_HERE: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// What the managers' environment says to the C library's allocator: threads share two heaps instead of having up to eight for
+/// each core, between which what is free cannot be lent (docs/performance.md).
+pub const HEAPS: (&str, &str) = ("MALLOC_ARENA_MAX", "2");
+
 /// The sub-commands of `images`.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the arguments are described where they are defined")]
@@ -216,6 +220,7 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
         )
         .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"))
         .environment("SSL_CERT_FILE", AUTHORITIES)
+        .environment(HEAPS.0, HEAPS.1)
         .entrypoint([format!("/{name}")])
         .user(USER)
         .working_directory("/")

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::{Lab, binary, free_address};
 use crate::cluster::Cluster;
+use crate::images::HEAPS;
 
 /// A manager as a process.
 #[derive(Debug)]
@@ -129,6 +130,8 @@ impl Manager {
         let child = cluster.spawn(program, |command| {
             command
                 .args(arguments)
+                // As in the images.
+                .env(HEAPS.0, HEAPS.1)
                 .stdout(log)
                 .stderr(errors)
                 .stdin(Stdio::null());
