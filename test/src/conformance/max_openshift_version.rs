@@ -59,7 +59,10 @@ fn expected(recorded: &Value, value: &str) -> Value {
             .iter()
             .all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
         match (all, numbers.as_slice()) {
-            (true, [major, minor, _]) => Some((major.parse::<u64>().ok()?, minor.parse::<u64>().ok()?)),
+            (true, [major, minor, patch]) => {
+                patch.parse::<u64>().ok()?;
+                Some((major.parse::<u64>().ok()?, minor.parse::<u64>().ok()?))
+            }
             _ => None,
         }
     };

@@ -62,12 +62,12 @@ fn run_parse(case: &Value) -> Outcome {
     let is_longer = expect(case, "most_bytes")
         .as_u64()
         .is_some_and(|most| input.len() as u64 > most);
-    let is_spelling = list(case.get("expect").unwrap_or(&Value::Null), "package_spellings")
+    let spellings = list(case.get("expect").unwrap_or(&Value::Null), "package_spellings");
+    let error = expect(case, "error").as_str().unwrap_or_default();
+    let is_spelling = spellings
         .iter()
-        .any(|field| {
-            text(case.get("expect").unwrap_or(&Value::Null), "error")
-                == format!("json: unknown field {field}")
-        });
+        .any(|field| error == format!("json: unknown field {field}"))
+        && serde_json::from_str(input).is_ok_and(|given| is_known(&given, spellings));
     let expected = (expect(case, "ok") == &json!(true) || is_spelling) && !is_longer;
     Outcome::compare("ok", &expected, &found.is_ok()).and(|| match &found {
         Ok(constraint) if !is_spelling => {
@@ -75,6 +75,26 @@ fn run_parse(case: &Value) -> Outcome {
         }
         _ => Outcome::Pass,
     })
+}
+
+/// Whether a constraint has no other fields than the reference knows and, for packages, these.
+fn is_known(constraint: &Value, spellings: &[Value]) -> bool {
+    let has_only = |value: &Value, fields: &[&str], more: &[Value]| {
+        let mut given = value.as_object().into_iter().flat_map(Map::keys);
+        given.all(|key| fields.contains(&key.as_str()) || more.iter().any(|other| other == key))
+    };
+    let part = |key: &str| constraint.get(key).unwrap_or(&Value::Null);
+    has_only(
+        constraint,
+        &["failureMessage", "cel", "package", "gvk", "all", "any", "not"],
+        &[],
+    ) && has_only(part("cel"), &["rule"], &[])
+        && has_only(part("gvk"), &["group", "version", "kind"], &[])
+        && has_only(part("package"), &["packageName", "versionRange"], spellings)
+        && ["all", "any", "not"].into_iter().all(|key| {
+            let parts = list(part(key), "constraints");
+            has_only(part(key), &["constraints"], &[]) && parts.iter().all(|part| is_known(part, spellings))
+        })
 }
 
 /// A constraint as the reference writes it.
