@@ -227,9 +227,30 @@ fn t_3e_01_and_02_properties_are_merged() {
     );
 }
 
-/// T-3B-01 and T-3B-02: what annotations.yaml says, and that it beats the labels of the image.
+/// T-3B-01: the annotations of the worked example.
 #[test]
-fn t_3b_01_and_02_annotations_beat_labels() {
+fn t_3b_01_annotations_say_what_a_bundle_is() {
+    let annotations = "annotations:\n  \
+        operators.operatorframework.io.bundle.mediatype.v1: \"registry+v1\"\n  \
+        operators.operatorframework.io.bundle.manifests.v1: \"manifests/\"\n  \
+        operators.operatorframework.io.bundle.metadata.v1: \"metadata/\"\n  \
+        operators.operatorframework.io.bundle.package.v1: \"test-operator\"\n  \
+        operators.operatorframework.io.bundle.channels.v1: \"beta,stable\"\n  \
+        operators.operatorframework.io.bundle.channel.default.v1: \"stable\"\n";
+    let mut files = fixture("kettle");
+    files.insert("metadata/annotations.yaml".to_owned(), annotations.into());
+    assert_eq!(olm_bundle::format::faults(&files), []);
+    let bundle = olm_bundle::parse(&files, &BTreeMap::new()).expect("a sound bundle");
+    let said = bundle.annotations();
+    assert_eq!(said.media_type(), Some("registry+v1"));
+    assert_eq!(bundle.package(), "test-operator");
+    assert_eq!(said.channels().collect::<Vec<_>>(), ["beta", "stable"]);
+    assert_eq!(said.default_channel(), Some("stable"));
+}
+
+/// T-3B-02: what annotations.yaml says beats the labels of the image, which fill in what it leaves out.
+#[test]
+fn t_3b_02_annotations_beat_labels() {
     let label = |key: &str| format!("operators.operatorframework.io.bundle.{key}");
     let labels = BTreeMap::from([
         (label("package.v1"), "teapot".to_owned()),
