@@ -77,8 +77,14 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     if found.is_empty() {
         text.push_str("its custom resource definitions go back without loss\n");
     }
+    let mut loses = false;
     for reversal in &found {
         let _ = writeln!(text, "{reversal}");
+        if may_have_objects(&client, &reversal.definition).await {
+            loses = true;
+        } else {
+            text.push_str("(there is no object of this kind)\n");
+        }
     }
     tell(&text)?;
     if !found.iter().all(Reversal::is_possible) {
@@ -86,7 +92,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
             "a definition cannot go back; migrate what is stored in the newer version first, or keep the present one",
         ));
     }
-    if !found.is_empty() && !arguments.accept_data_loss {
+    if loses && !arguments.accept_data_loss {
         return Ok(refused(
             "custom resources would lose data; --accept-data-loss goes back all the same",
         ));
@@ -107,24 +113,12 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     } else {
         "is pinned"
     };
-    let source = extension.spec.source.catalog.as_ref();
-    let channels = source
-        .map(|source| source.channels.join(", "))
-        .unwrap_or_default();
-    let mut text = format!(
+    tell(&format!(
         "{name} {told} to version {version}, SelfCertified; operator-controller makes a new revision of it if a selected \
-         catalog still has it"
-    );
-    if !channels.is_empty() {
-        let _ = write!(text, " in channel {channels}");
-    }
-    let _ = writeln!(
-        text,
-        "\nwatch it:     kubectl get clusterextension {name} -w\nlift the pin: kubectl patch clusterextension {name} \
-         --type merge -p {}",
+         catalog still has it, in whatever channel\nwatch it:     kubectl get clusterextension {name} -w\nlift the pin: \
+         kubectl patch clusterextension {name} --type merge -p {}\n",
         quoted(&lift.to_string())
-    );
-    tell(&text)?;
+    ))?;
     Ok(Verdict::Good)
 }
 
@@ -167,6 +161,29 @@ async fn effects(
         }
     }
     Ok(reversals(&present, &older, |name| live.get(name)))
+}
+
+/// Whether there may be objects of a definition's kind; what cannot be asked may have some.
+async fn may_have_objects(client: &Client, definition: &str) -> bool {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let spec = match definitions.get_opt(definition).await {
+        Ok(Some(found)) => found.spec,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
+    let Some(version) = spec.versions.into_iter().find(|version| version.served) else {
+        return true;
+    };
+    let resource = ApiResource {
+        api_version: format!("{}/{}", spec.group, version.name),
+        group: spec.group,
+        version: version.name,
+        kind: spec.names.kind,
+        plural: spec.names.plural,
+    };
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let listed = api.list_metadata(&ListParams::default().limit(1)).await;
+    listed.map_or(true, |list| !list.items.is_empty())
 }
 
 /// The objects of a revision.

@@ -94,7 +94,11 @@ pub(crate) fn course<'a>(
     Ok(Course { present, target })
 }
 
-/// A merge patch that pins an extension, as it was seen, to a version, and lets these checks of its definitions pass.
+/// Where a patch has what is wanted of catalogs.
+const SOURCE: &str = "/spec/source/catalog";
+
+/// A merge patch that pins an extension, as it was seen, to a version, and lets these checks of its definitions pass. The version
+/// may be in another channel than the present one, so that channels do not choose while it is pinned.
 pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSet<Check>) -> Value {
     let mut patch = json!({
         "metadata": {"resourceVersion": extension.metadata.resource_version},
@@ -102,6 +106,11 @@ pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSe
             "version": version, "upgradeConstraintPolicy": UpgradeConstraintPolicy::SelfCertified,
         }}},
     });
+    if !channels(extension).is_empty()
+        && let Some(Value::Object(source)) = patch.pointer_mut(SOURCE)
+    {
+        source.insert("channels".to_owned(), Value::Null);
+    }
     if let Some(policy) = policy(extension, passing)
         && let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut)
     {
@@ -150,7 +159,19 @@ pub(crate) fn lift(extension: &ClusterExtension, pin: &Value) -> Value {
         "spec".to_owned(),
         json!({"source": {"catalog": {"version": version, "upgradeConstraintPolicy": policy}}}),
     );
-    Value::Object(lift)
+    let mut lift = Value::Object(lift);
+    let channels = channels(extension);
+    if !channels.is_empty()
+        && let Some(Value::Object(source)) = lift.pointer_mut(SOURCE)
+    {
+        source.insert("channels".to_owned(), json!(channels));
+    }
+    lift
+}
+
+fn channels(extension: &ClusterExtension) -> &[String] {
+    let source = extension.spec.source.catalog.as_ref();
+    source.map_or(&[], |source| source.channels.as_slice())
 }
 
 #[cfg(test)]
@@ -255,6 +276,17 @@ mod tests {
             json!({"spec": {"source": {"catalog": {
                 "version": "1.x", "upgradeConstraintPolicy": "CatalogProvided"}}}})
         );
+    }
+
+    #[test]
+    fn channels_do_not_choose_while_a_version_is_pinned() {
+        let mut given = extension(&[]);
+        let source = given.spec.source.catalog.as_mut().unwrap();
+        source.channels = vec!["stable".to_owned()];
+        let pinned = pin(&given, "1.0.0", &BTreeSet::new());
+        let there = |patch: &Value| patch.pointer("/spec/source/catalog/channels").cloned();
+        assert_eq!(there(&pinned), Some(Value::Null));
+        assert_eq!(there(&lift(&given, &pinned)), Some(json!(["stable"])));
     }
 
     #[test]

@@ -38,8 +38,19 @@ pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &Wor
     )?;
     let loss =
         "CRD \"greetings.samples.olm.example\" loses when it goes back: existingFieldRemoval: removed field";
+    let (done, text) = rollback(world, &["--dry-run"])?;
+    ensure!(
+        done && text.contains(loss) && text.contains("there is no object of this kind"),
+        "{text}"
+    );
+    let greeting = json!({
+        "apiVersion": "samples.olm.example/v1", "kind": "Greeting",
+        "metadata": { "name": "ada", "namespace": NAME }, "spec": { "name": "Ada" },
+    });
+    world.apply(std::slice::from_ref(&greeting))?;
     refused(&[], loss)?;
     refused(&[], "--accept-data-loss")?;
+    world.kubectl(&["delete", "greetings.samples.olm.example", "ada", "-n", NAME])?;
     let before = extensions(world).get(NAME).await?;
     let (done, text) = rollback(world, &["--accept-data-loss", "--dry-run"])?;
     ensure!(done && text.contains("nothing was changed"), "{text}");
