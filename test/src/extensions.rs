@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::{World, binary};
 
 /// How long tests wait for what takes a moment, on a machine with much else to do.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_mins(2);
 
 /// A ClusterCatalog of an image.
 pub fn catalog(name: &str, reference: &str) -> Value {

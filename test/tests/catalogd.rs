@@ -21,7 +21,7 @@ use olm_test::world::{Lab, eventually, free_address};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(90);
 
 fn catalogs(lab: &Lab) -> Api<ClusterCatalog> {
     Api::all(lab.client.clone())

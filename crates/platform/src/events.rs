@@ -136,16 +136,12 @@ impl Events {
         let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let key = self.known.key(object, said);
-        let told = if let Some(told) = self.known.get(key, now) {
-            let count = told.count.saturating_add(1);
-            let series = json!({ "series": { "count": count, "lastObservedTime": MicroTime(now) } });
-            api.patch(&told.name, &PatchParams::default(), &Patch::Merge(series))
-                .await?;
-            Told {
-                count,
-                at: now,
-                ..told
-            }
+        let counted = match self.known.get(key, now) {
+            Some(told) => count_up(&api, told, now).await?,
+            None => None,
+        };
+        let told = if let Some(told) = counted {
+            told
         } else {
             let event = self.event(object, said, now);
             api.create(&PostParams::default(), &event).await?;
@@ -178,6 +174,22 @@ impl Events {
             reporting_instance: Some(self.instance.clone()),
             ..Event::default()
         }
+    }
+}
+
+/// Counts up an event; nothing when somebody removed it.
+async fn count_up(api: &Api<Event>, told: Told, now: Timestamp) -> Result<Option<Told>, kube::Error> {
+    let count = told.count.saturating_add(1);
+    let series = json!({ "series": { "count": count, "lastObservedTime": MicroTime(now) } });
+    let params = PatchParams::default();
+    match api.patch(&told.name, &params, &Patch::Merge(series)).await {
+        Ok(_) => Ok(Some(Told {
+            count,
+            at: now,
+            ..told
+        })),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

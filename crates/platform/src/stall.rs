@@ -175,7 +175,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(300);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_begin_is_cut_off() {
         let (near, mut far) = duplex(1024);
         far.write_all(b"PRI").await.unwrap();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_has_begun_may_pause() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[0; 24]).await.unwrap();
@@ -197,7 +197,7 @@ mod tests {
         opening.read_exact(&mut [0; 1]).await.unwrap();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_reader_that_takes_nothing_is_cut_off() {
         let (near, _far) = duplex(1024);
         let mut guarded = StallGuard::new(near, LIMIT);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_reader_that_trickles_is_cut_off() {
         let (near, mut far) = duplex(1024);
         let mut guarded = StallGuard::new(near, LIMIT);
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_slow_but_steady_reader_gets_everything() {
         let (near, mut far) = duplex(1024);
         let mut guarded = StallGuard::new(near, LIMIT);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(reader.await.unwrap(), 200 << 10);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_pause_between_two_answers_does_not_count() {
         let (near, mut far) = duplex(1024);
         let mut guarded = StallGuard::new(near, LIMIT);

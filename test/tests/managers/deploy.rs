@@ -66,6 +66,11 @@ pub(crate) async fn overlays_are_applied_and_removed(world: &World) -> Result<()
         .with_context(|| format!("overlay {overlay}"))?;
         let found = arguments()?;
         ensure!(found.contains(argument), "{overlay}: {found}");
+        // Its own address is made of it.
+        let path = "jsonpath={.spec.template.spec.containers[0].env[*].name}";
+        let name = "catalogd-controller-manager";
+        let variables = world.kubectl(&["get", "deployment", name, "-n", NAMESPACE, "-o", path])?;
+        ensure!(variables.contains("POD_NAMESPACE"), "{overlay}: {variables}");
     }
     let prometheus = "--as=system:serviceaccount:openshift-monitoring:prometheus-k8s";
     world.kubectl(&["auth", "can-i", "get", "/metrics", prometheus])?;
