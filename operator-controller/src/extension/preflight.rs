@@ -16,7 +16,7 @@ use olm_api::conditions::reason;
 use olm_api::names::user;
 use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
 use olm_preflight::crd_upgrade::{
-    Change, Check, Policy, add, check_all, definition_name, settle, summary, weigh, within,
+    Change, Check, Policy, Unsafe, add, check_all, definition_name, settle, summary, weigh, within,
 };
 use olm_preflight::permissions::{Missing, Right};
 use serde_json::Value;
@@ -310,12 +310,36 @@ async fn safety(
         for note in notes {
             let _ = write!(text, "\n{note}");
         }
+        if let Some(policy) = lenient(&errors) {
+            let _ = write!(
+                text,
+                "\nto go on all the same: annotation {}: {policy:?}",
+                user::CRD_POLICY
+            );
+        }
         return Err(PreflightError::Definitions(text));
     }
     if !warnings.is_empty() {
         notes.insert(0, summary(&warnings, MAX_FINDINGS));
     }
     Ok(notes)
+}
+
+/// The policy under which what was found is only told; nothing when the API server itself would refuse it.
+fn lenient(errors: &[Unsafe]) -> Option<String> {
+    let mut checks = BTreeSet::new();
+    for error in errors {
+        let Unsafe::Change { findings, .. } = error else {
+            return None;
+        };
+        checks.extend(findings.iter().map(|finding| finding.check));
+    }
+    let last = checks.contains(&Check::StoredVersionRemoval) || checks.contains(&Check::Scope);
+    let entries: Vec<String> = checks
+        .iter()
+        .map(|check| format!("{}=Warn", check.as_str()))
+        .collect();
+    (!last && !entries.is_empty()).then(|| entries.join(","))
 }
 
 /// The definitions (name, as the cluster has it) of which stored versions go, and how they can.
