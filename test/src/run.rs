@@ -63,10 +63,14 @@ pub async fn run() -> Result<()> {
         .next()
         .context("the cluster has no programs")?;
     writeln!(out, "In another terminal:\n")?;
+    // `olm` lies beside this program.
+    let here = std::env::current_exe()?;
+    let here = here.parent().context("this program lies nowhere")?;
     writeln!(
         out,
-        "  export KUBECONFIG={} PATH={programs}:$PATH",
-        info.kubeconfig.display()
+        "  export KUBECONFIG={} PATH={programs}:{}:$PATH",
+        info.kubeconfig.display(),
+        here.display()
     )?;
     writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
     writeln!(
@@ -74,7 +78,12 @@ pub async fn run() -> Result<()> {
         "  curl -k '{0}/catalogs/samples/api/v1/metas?schema=olm.channel'\n\ncatalogs to browse   {0}/",
         world.catalogs
     )?;
-    writeln!(out, "registry            https://{}", world.registry()?)?;
+    writeln!(
+        out,
+        "registry            {0}: olm catalog push --ca-dir {1} DIRECTORY {0}/NAME:TAG",
+        world.registry()?,
+        world.authorities().display()
+    )?;
     writeln!(out, "catalogd logs       {}", world.catalogd.log.display())?;
     writeln!(
         out,

@@ -27,8 +27,26 @@ fn make(lab: &Lab, arguments: &[&str]) -> Result<String> {
     Ok(said)
 }
 
+/// A kustomization over the base moves all of it to another namespace, also those to whom rights are given.
+fn another_namespace_is_one_line(world: &World) -> Result<()> {
+    let folder = world.folder().join("elsewhere");
+    std::fs::create_dir_all(&folder)?;
+    // kustomize takes relative paths only.
+    let up = "../".repeat(folder.components().count() - 1);
+    let base = repository().join("manifests/base");
+    let base = format!("{up}{}", base.display().to_string().trim_start_matches('/'));
+    let text = format!("namespace: elsewhere\nresources:\n  - {base}\n");
+    std::fs::write(folder.join("kustomization.yaml"), text)?;
+    let rendered = world.kubectl(&["kustomize", &folder.display().to_string()])?;
+    ensure!(rendered.contains("namespace: elsewhere"), "{rendered}");
+    let left = rendered.lines().find(|line| line.contains(NAMESPACE));
+    ensure!(left.is_none(), "{left:?}");
+    Ok(())
+}
+
 /// Every overlay is accepted as a whole by a real API server, and removed as a whole.
 pub(crate) async fn overlays_are_applied_and_removed(world: &World) -> Result<()> {
+    another_namespace_is_one_line(world)?;
     for definitions in ["cert-manager", "monitoring"] {
         world.apply_file(&format!("test/samples/definitions/{definitions}.yaml"))?;
     }
