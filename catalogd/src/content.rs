@@ -342,7 +342,7 @@ impl Pulled {
             Resolved::Directory => Err(io::ErrorKind::IsADirectory.into()),
             Resolved::Missing => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "it is a link that leads out of the catalog",
+                "it is a link that leads out of the catalog, or nowhere",
             )),
         }
     }

@@ -76,19 +76,31 @@ pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
 async fn pass(context: &Context, observed: observe::Observed) -> Result<Outcome, act::WriteError> {
     let plan = plan::plan(&observed);
     let mut observed = act::prepare(context, observed, &plan).await?;
+    tell_readiness(context, observed.catalog.name(), &plan);
     let done = act::content(context, &mut observed, &plan.content).await;
     let status = report::status(&observed, &plan, &done, &context.origin);
     let next = report::next(&plan, &observed, &done);
-    let ready = match context.store.get(observed.catalog.name()) {
-        Lookup::Served(_) => Some(Ready::Yes),
-        Lookup::Expected => Some(Ready::No),
-        Lookup::Unknown => matches!(plan.content, Content::Follow { .. }).then_some(Ready::No),
-    };
-    if let Some(ready) = ready {
-        context.counts.ready(observed.catalog.name(), ready);
-    }
+    tell_readiness(context, observed.catalog.name(), &plan);
     act::publish(context, observed, &plan, status).await?;
     Ok(next)
+}
+
+/// Tells in the metrics whether a catalog is served that is to be: also while its content is on its way.
+fn tell_readiness(context: &Context, name: &str, plan: &plan::Plan) {
+    let ready = match context.store.get(name) {
+        Lookup::Served(_) => Some(Ready::Yes),
+        Lookup::Expected => Some(Ready::No),
+        Lookup::Unknown => {
+            let wanted = matches!(
+                plan.content,
+                Content::Follow { .. } | Content::Refuse(_) | Content::Wait(_)
+            );
+            wanted.then_some(Ready::No)
+        }
+    };
+    if let Some(ready) = ready {
+        context.counts.ready(name, ready);
+    }
 }
 
 /// Names of objects that cannot be read.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use kube::Client;
 use kube::runtime::reflector::{self, ObjectRef};
+use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::{ClusterCatalog, names};
 use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
@@ -20,7 +21,7 @@ use olm_platform::queue::Queue;
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
-use olm_platform::{client, identity};
+use olm_platform::{client, crypto, identity};
 use olm_serve::{Access, App, Endpoints, Store, StoreLimits};
 use tokio::sync::watch;
 
@@ -47,6 +48,7 @@ const CATALOGS_AT_ONCE: usize = 256;
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    crypto::gather_randomness();
     run_until(args, Shutdown::on_signals()?).await
 }
 
@@ -76,11 +78,18 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         graphql: gates.enabled("GraphQLCatalogQueries"),
     };
     let (catalogs, writer) = reflector::store::<ClusterCatalog>();
-    let known = catalogs.clone();
-    let app = App::new(Arc::clone(&store), endpoints).with_priorities(move |catalog| {
-        let object = known.get(&ObjectRef::new(catalog))?;
-        Some(object.spec.priority)
-    });
+    let (known, all) = (catalogs.clone(), catalogs.clone());
+    let app = App::new(Arc::clone(&store), endpoints)
+        .with_priorities(move |catalog| {
+            let object = known.get(&ObjectRef::new(catalog))?;
+            Some(object.spec.priority)
+        })
+        .with_names(move || {
+            let wanted = all.state().into_iter().filter(|catalog| {
+                !catalog.is_deleting() && catalog.spec.availability_mode == AvailabilityMode::Available
+            });
+            wanted.map(|catalog| catalog.name().to_owned()).collect()
+        });
     serve_content(
         &args,
         &store,

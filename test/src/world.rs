@@ -5,11 +5,13 @@ mod lab;
 mod manager;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use olm_api::names;
+use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::lab::Lab;
 pub use self::manager::Manager;
@@ -18,6 +20,11 @@ pub use crate::cluster::free_address;
 
 /// Kinds in the manifests that only Pods need; here the managers are processes.
 const ONLY_FOR_PODS: &[&str] = &["Deployment", "NetworkPolicy", "PodDisruptionBudget"];
+
+/// How much longer than the time for all looks together one of them may take.
+const LAST_LOOK: Duration = Duration::from_secs(30);
+/// How long kubectl may take.
+const KUBECTL_TIME: Duration = Duration::from_mins(3);
 
 /// The running product.
 pub struct World {
@@ -126,10 +133,12 @@ where
 {
     let end = Instant::now() + limit;
     loop {
-        let problem = match look().await {
-            Ok(Some(found)) => return Ok(found),
-            Ok(None) => String::new(),
-            Err(error) => format!(" ({error:#})"),
+        // One look may wait for an answer that never comes.
+        let problem = match tokio::time::timeout(limit + LAST_LOOK, look()).await {
+            Ok(Ok(Some(found))) => return Ok(found),
+            Ok(Ok(None)) => String::new(),
+            Ok(Err(error)) => format!(" ({error:#})"),
+            Err(_) => " (no answer)".to_owned(),
         };
         if Instant::now() > end {
             bail!("{what}: not within {} s{problem}", limit.as_secs());
@@ -205,10 +214,12 @@ pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Re
         Stdio::null()
     });
     let mut child = command.spawn().context("cannot run kubectl")?;
+    let limit = Limit::on(&child);
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
         pipe.write_all(text.as_bytes())?;
     }
     let output = child.wait_with_output()?;
+    drop(limit);
     if !output.status.success() {
         bail!(
             "kubectl {}: {}",
@@ -217,4 +228,23 @@ pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Re
         );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Ends a process that takes longer than [`KUBECTL_TIME`], unless this is dropped before.
+struct Limit {
+    _done: std::sync::mpsc::Sender<()>,
+}
+
+impl Limit {
+    fn on(child: &Child) -> Self {
+        let (done, wait) = std::sync::mpsc::channel();
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        std::thread::spawn(move || {
+            if let (Some(pid), Err(RecvTimeoutError::Timeout)) = (pid, wait.recv_timeout(KUBECTL_TIME)) {
+                // An error means that it has just ended.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Self { _done: done }
+    }
 }

@@ -134,7 +134,10 @@ impl Replica {
     /// A question to this replica, trusting what it published.
     async fn request(&self, lab: &Lab, path: &str) -> Result<reqwest::RequestBuilder> {
         let authority = lab.catalogd_authority().await?;
-        let client = reqwest::Client::builder().tls_certs_only([authority]).build()?;
+        let client = reqwest::Client::builder()
+            .tls_certs_only([authority])
+            .timeout(SOON)
+            .build()?;
         Ok(client.get(format!("https://{}/catalogs/{path}", self.content)))
     }
 

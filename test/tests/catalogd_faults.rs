@@ -185,10 +185,16 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
 /// One cluster for all of it; each part takes its catalog away again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()> {
-    let lab = Lab::with_manifests("manifests/base").await?;
-    killed_at_any_point(&lab).await?;
-    replaced_under_load(&lab).await?;
-    full_disk(&lab).await
+    let parts = async {
+        let lab = Lab::with_manifests("manifests/base").await?;
+        killed_at_any_point(&lab).await?;
+        replaced_under_load(&lab).await?;
+        full_disk(&lab).await
+    };
+    // A wait without an end of its own is an error to be found, not a test that never ends.
+    tokio::time::timeout(Duration::from_mins(15), Box::pin(parts))
+        .await
+        .context("it hangs")?
 }
 
 /// Takes the catalog away; a replica that leads has to run.

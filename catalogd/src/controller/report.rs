@@ -296,12 +296,28 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
     };
     let mut said = Vec::new();
     let (old, new) = (digest(before), digest(after));
-    if let Some(reference) = new.filter(|new| old.as_ref() != Some(new)) {
-        said.push(Said {
-            is_fault: false,
-            reason: reason::AVAILABLE.to_owned(),
-            note: format!("Serving {reference}"),
-        });
+    let recovered = |condition_type, good| {
+        let was = |catalog: &ClusterCatalog, wanted: bool| {
+            let condition = conditions::find(catalog.conditions(), condition_type);
+            condition.is_some_and(|condition| (condition.reason == good) == wanted)
+        };
+        was(before, false) && was(after, true)
+    };
+    let is_new = old != new;
+    if let Some(reference) = new {
+        if is_new || recovered(conditions::SERVING, reason::AVAILABLE) {
+            said.push(Said {
+                is_fault: false,
+                reason: reason::AVAILABLE.to_owned(),
+                note: format!("Serving {reference}"),
+            });
+        } else if recovered(conditions::PROGRESSING, reason::SUCCEEDED) {
+            said.push(Said {
+                is_fault: false,
+                reason: reason::SUCCEEDED.to_owned(),
+                note: format!("Serving {reference}, which is what is wanted again"),
+            });
+        }
     }
     for condition in after.conditions() {
         let earlier = conditions::find(before.conditions(), &condition.type_);

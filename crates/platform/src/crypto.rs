@@ -6,3 +6,14 @@ pub fn install() {
     // An error only says that a provider is installed already, and there is one in the tree.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
+
+/// Gathers the first randomness of this process in a thread of its own. Once in a process that takes some 50 ms, for which
+/// the first connection would wait otherwise. After [`install`].
+pub fn gather_randomness() {
+    std::thread::spawn(|| {
+        if let Some(provider) = rustls::crypto::CryptoProvider::get_default() {
+            // Whoever needs it tries again and hears of the error.
+            let _ = provider.secure_random.fill(&mut [0]);
+        }
+    });
+}

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod listener;
 pub mod log;
 pub mod metrics;
+mod progress;
 pub mod pull_secrets;
 pub mod queue;
 pub mod shutdown;

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::progress::{Answers, Still, Told};
 use crate::stall::{Opening, StallGuard};
 
 /// What a client may take up.
@@ -75,10 +77,11 @@ pub async fn serve<F, Answer, B>(
 ) where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Clone + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
 {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let graceful = GracefulShutdown::new();
+    // Tells when the last one is closed.
+    let connections = GracefulShutdown::new();
     let acceptor = match transport {
         Transport::Tls(config) => Some(TlsAcceptor::from(config)),
         Transport::Plain => None,
@@ -98,17 +101,17 @@ pub async fn serve<F, Answer, B>(
                 continue;
             }
         };
-        let (respond, limits, watcher) = (respond.clone(), Arc::clone(&limits), graceful.watcher());
-        let acceptor = acceptor.clone();
+        let (respond, limits, open) = (respond.clone(), Arc::clone(&limits), connections.watcher());
+        let (acceptor, shutdown) = (acceptor.clone(), shutdown.clone());
         tokio::spawn(async move {
-            let _place = place;
-            if let Err(error) = secured(stream, acceptor, respond, peer, &limits, watcher).await {
+            let (_place, _open) = (place, open);
+            if let Err(error) = secured(stream, acceptor, respond, peer, &limits, &shutdown).await {
                 tracing::debug!(%peer, error = %error, "connection ended");
             }
         });
     }
     drop(listener);
-    if timeout(limits.drain, graceful.shutdown()).await.is_err() {
+    if timeout(limits.drain, connections.shutdown()).await.is_err() {
         tracing::warn!("answers under way were cut off at shutdown");
     }
 }
@@ -135,12 +138,12 @@ async fn secured<F, Answer, B>(
     respond: F,
     peer: SocketAddr,
     limits: &Limits,
-    watcher: Watcher,
+    shutdown: &CancellationToken,
 ) -> Result<(), Failure>
 where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
 {
     let stream = StallGuard::new(stream, limits.stall);
     match acceptor {
@@ -150,9 +153,9 @@ where
                 Some(b"h2") => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            connection(stream, protocol, respond, peer, limits, watcher).await
+            connection(stream, protocol, respond, peer, limits, shutdown).await
         }
-        None => connection(stream, Protocol::Http1, respond, peer, limits, watcher).await,
+        None => connection(stream, Protocol::Http1, respond, peer, limits, shutdown).await,
     }
 }
 
@@ -172,12 +175,12 @@ async fn connection<F, Answer, B>(
     respond: F,
     peer: SocketAddr,
     limits: &Limits,
-    watcher: Watcher,
+    shutdown: &CancellationToken,
 ) -> Result<(), Failure>
 where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
 {
     let builder = Builder::new(TokioExecutor::new());
     let (mut builder, opening) = match protocol {
@@ -197,11 +200,28 @@ where
         .keep_alive_timeout(limits.handshake)
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(32 << 10);
+    let answers = Answers::new();
     let service = service_fn(|request| {
-        let answer = respond(request, peer);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let (ticket, answer) = (answers.begin(), respond(request, peer));
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Told::new(body, ticket))) }
     });
-    watcher
-        .watch(builder.serve_connection(TokioIo::new(stream), service))
-        .await
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let still = async {
+        match protocol {
+            // There, what the connection as a whole does says enough.
+            Protocol::Http1 => std::future::pending().await,
+            Protocol::Http2 => answers.still(limits.stall, limits.head).await,
+        }
+    };
+    tokio::select! {
+        ended = served.as_mut() => return ended,
+        () = shutdown.cancelled() => {}
+        still = still => match still {
+            Still::Stalled => return Err(still.into()),
+            Still::Idle => {}
+        },
+    }
+    // Nothing more is taken on, and the client is told so; what is under way may end.
+    served.as_mut().graceful_shutdown();
+    timeout(limits.stall.max(limits.drain), served).await?
 }

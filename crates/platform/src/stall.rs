@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// Bytes that count as moving: a client that takes one byte now and then does not.
-const STEP: u64 = 16 << 10;
+pub(crate) const STEP: u64 = 16 << 10;
 
 /// Breaks a connection off when a write has been waiting and fewer than [`STEP`] bytes were taken within the limit.
 ///

@@ -67,6 +67,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tells the priority of a catalog, where one is known.
 type Priorities = Box<dyn Fn(&str) -> Option<i32> + Send + Sync>;
+/// Tells the names of the catalogs that there are to be.
+type Names = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Answers requests out of a store.
 pub struct App {
@@ -74,6 +76,7 @@ pub struct App {
     endpoints: Endpoints,
     observer: Option<Box<dyn Observer>>,
     priorities: Priorities,
+    names: Names,
     patience: Duration,
     turns: graphql::Turns,
 }
@@ -86,6 +89,7 @@ impl App {
             endpoints,
             observer: None,
             priorities: Box::new(|_| None),
+            names: Box::new(Vec::new),
             patience: PATIENCE,
             turns: graphql::Turns::default(),
         }
@@ -102,6 +106,13 @@ impl App {
     #[must_use]
     pub fn with_priorities(mut self, of: impl Fn(&str) -> Option<i32> + Send + Sync + 'static) -> Self {
         self.priorities = Box::new(of);
+        self
+    }
+
+    /// Names the catalogs that there are to be: those whose content was never here are listed all the same.
+    #[must_use]
+    pub fn with_names(mut self, names: impl Fn() -> Vec<String> + Send + Sync + 'static) -> Self {
+        self.names = Box::new(names);
         self
     }
 

@@ -194,7 +194,8 @@ impl Manager {
         let url = format!("http://{}/readyz", self.health);
         let end = Instant::now() + Duration::from_secs(60);
         loop {
-            if let Ok(answer) = reqwest::get(&url).await
+            let answer = tokio::time::timeout(Duration::from_secs(10), reqwest::get(&url)).await;
+            if let Ok(Ok(answer)) = answer
                 && answer.status().is_success()
             {
                 return Ok(());

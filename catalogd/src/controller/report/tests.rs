@@ -347,6 +347,14 @@ fn events_tell_what_changed_and_nothing_else() {
     let broken = after(again.clone(), 30, &failed(Remedy::Retry));
     check(&again, &broken, &["!Retrying: source catalog content: reset"]);
     check(&broken, &after(broken.clone(), 40, &failed(Remedy::Retry)), &[]);
+    let recovered = after(broken.clone(), 45, &Done::Served(stored(ONE, 10)));
+    check(
+        &broken,
+        &recovered,
+        &[&format!(
+            "Succeeded: Serving {ONE}, which is what is wanted again"
+        )],
+    );
     let gone = after(broken.clone(), 50, &Done::Removed(Why::Unavailable));
     check(
         &broken,

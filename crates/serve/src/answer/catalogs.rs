@@ -21,7 +21,7 @@ struct List<'a> {
 struct Catalog<'a> {
     name: &'a str,
     priority: i32,
-    /// Whether its content is here; if not, it is on its way.
+    /// Whether its content is here; if not, it is on its way, or cannot be had.
     ready: bool,
     /// Where its endpoints lie.
     path: String,
@@ -48,7 +48,11 @@ struct Content<'a> {
 impl App {
     /// Answers with every catalog that is known, by name.
     pub(super) fn catalogs(&self, headers: &HeaderMap) -> Response<Body> {
-        let known = self.store.known();
+        let mut known: BTreeMap<String, Lookup> = (self.names)()
+            .into_iter()
+            .map(|name| (name, Lookup::Unknown))
+            .collect();
+        known.extend(self.store.known());
         let catalogs = known.iter().map(|(name, lookup)| Catalog {
             name,
             priority: self.priority(name),

@@ -221,8 +221,8 @@ async fn catalogs_are_listed_with_priority_digest_and_counts() {
     running.store.announce("later");
     let answer = request(running.address, "GET", "/catalogs", "").await;
     let list: Value = serde_json::from_slice(&answer.body).unwrap();
-    let [cat, later] = list["catalogs"].as_array().unwrap().as_slice() else {
-        panic!("two catalogs: {list}");
+    let [cat, later, new] = list["catalogs"].as_array().unwrap().as_slice() else {
+        panic!("three catalogs: {list}");
     };
     assert_eq!(
         (
@@ -240,6 +240,7 @@ async fn catalogs_are_listed_with_priority_digest_and_counts() {
         later,
         &json!({ "name": "later", "priority": 0, "ready": false, "path": "/catalogs/later" })
     );
+    assert_eq!((&new["name"], &new["ready"]), (&json!("new"), &json!(false)));
     let tag = format!("If-None-Match: {}\r\n", answer.header("etag").unwrap());
     assert_eq!(
         request(running.address, "GET", "/catalogs", &tag).await.status,

@@ -36,6 +36,7 @@ pub async fn start(limits: Limits) -> Running {
     let app = App::new(Arc::clone(&store), Endpoints::default())
         .observed_by(observer)
         .with_priorities(|catalog| (catalog == "cat").then_some(7))
+        .with_names(|| vec!["cat".to_owned(), "new".to_owned()])
         .with_patience(PATIENCE);
     let app = Arc::new(app);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

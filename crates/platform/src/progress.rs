@@ -1,0 +1,269 @@
+//! Answers on one HTTP/2 connection that have to keep moving.
+//!
+//! A client of HTTP/2 may take nothing of an answer without stopping the connection, which [`StallGuard`] would notice: it
+//! opens no window, and goes on to answer pings.
+//!
+//! [`StallGuard`]: crate::stall::StallGuard
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Buf;
+use tokio::time::{Instant, sleep_until};
+
+use crate::stall::STEP;
+
+/// The answers under way on a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Answers(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    next: u64,
+    under_way: BTreeMap<u64, Moved>,
+    /// When the last answer ended.
+    quiet_since: Instant,
+}
+
+#[derive(Debug)]
+struct Moved {
+    turn: Turn,
+    since: Instant,
+    /// Bytes since then.
+    bytes: u64,
+}
+
+/// Who has to do something next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Server,
+    Client,
+}
+
+/// Why a connection is broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Still {
+    /// The client took too little of an answer.
+    #[error("the client takes too little of an answer")]
+    Stalled,
+    /// Nobody asked anything.
+    #[error("the client asks nothing")]
+    Idle,
+}
+
+impl Answers {
+    /// Of a connection that begins now.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            next: 0,
+            under_way: BTreeMap::new(),
+            quiet_since: Instant::now(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question has come in.
+    pub(crate) fn begin(&self) -> Ticket {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        let moved = Moved {
+            turn: Turn::Server,
+            since: Instant::now(),
+            bytes: 0,
+        };
+        state.under_way.insert(number, moved);
+        Ticket {
+            answers: self.clone(),
+            number,
+        }
+    }
+
+    /// Waits until one answer has moved by less than [`STEP`] bytes within `stall`, or nothing was asked for `idle`.
+    pub(crate) async fn still(&self, stall: Duration, idle: Duration) -> Still {
+        loop {
+            let (end, what) = self.lock().end(stall, idle);
+            if end <= Instant::now() {
+                return what;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+impl State {
+    /// When the connection ends if nothing happens, but not before the next look has to be taken.
+    fn end(&self, stall: Duration, idle: Duration) -> (Instant, Still) {
+        if self.under_way.is_empty() {
+            return (self.quiet_since + idle, Still::Idle);
+        }
+        let waiting = self.under_way.values().filter(|moved| moved.turn == Turn::Client);
+        let first = waiting.map(|moved| moved.since).min();
+        // An answer that begins to wait for its client after this look is seen at the next.
+        let look = Instant::now() + stall.min(idle);
+        (first.map_or(look, |first| first + stall), Still::Stalled)
+    }
+}
+
+/// One answer under way, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    answers: Answers,
+    number: u64,
+}
+
+impl Ticket {
+    fn waits_for(&self, turn: Turn, bytes: usize) {
+        if let Some(moved) = self.answers.lock().under_way.get_mut(&self.number) {
+            moved.bytes += bytes as u64;
+            if moved.turn != turn || moved.bytes >= STEP {
+                *moved = Moved {
+                    turn,
+                    since: Instant::now(),
+                    bytes: 0,
+                };
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.answers.lock();
+        state.under_way.remove(&self.number);
+        if state.under_way.is_empty() {
+            state.quiet_since = Instant::now();
+        }
+    }
+}
+
+/// A body that tells how much of it was taken.
+#[derive(Debug)]
+pub(crate) struct Told<B> {
+    body: B,
+    ticket: Ticket,
+}
+
+impl<B> Told<B> {
+    /// From now on it is the client that has to take it.
+    pub(crate) fn new(body: B, ticket: Ticket) -> Self {
+        ticket.waits_for(Turn::Client, 0);
+        Self { body, ticket }
+    }
+}
+
+impl<B: Body + Unpin> Body for Told<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let outcome = Pin::new(&mut self.body).poll_frame(cx);
+        match &outcome {
+            Poll::Pending => self.ticket.waits_for(Turn::Server, 0),
+            Poll::Ready(frame) => {
+                let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                self.ticket
+                    .waits_for(Turn::Client, data.map_or(0, Buf::remaining));
+            }
+        }
+        outcome
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+    const IDLE: Duration = Duration::from_secs(20);
+
+    /// Gives a piece of so many bytes each time.
+    struct Pieces(usize);
+
+    impl Body for Pieces {
+        type Data = &'static [u8];
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<&'static [u8]>, Infallible>>> {
+            static PIECE: [u8; 32 << 10] = [0; 32 << 10];
+            Poll::Ready(Some(Ok(Frame::data(&PIECE[..self.0]))))
+        }
+    }
+
+    /// Takes a piece each second until the connection is broken off or so many seconds are over.
+    async fn taking(bytes: usize, seconds: u64) -> Option<(Still, u64)> {
+        let answers = Answers::new();
+        let mut body = Told::new(Pieces(bytes), answers.begin());
+        let began = Instant::now();
+        let take = async {
+            for _ in 0..seconds {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+            }
+        };
+        tokio::select! {
+            still = answers.still(STALL, IDLE) => Some((still, began.elapsed().as_secs())),
+            () = take => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_to_move() {
+        assert_eq!(taking(100, 200).await, Some((Still::Stalled, 30)));
+        assert_eq!(taking(1 << 10, 200).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_takes_ends_although_others_move() {
+        let answers = Answers::new();
+        let began = Instant::now();
+        let _stalled = Told::new(Pieces(1), answers.begin());
+        let mut other = Told::new(Pieces(32 << 10), answers.begin());
+        let take = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                std::future::poll_fn(|cx| Pin::new(&mut other).poll_frame(cx)).await;
+            }
+        };
+        tokio::select! {
+            still = answers.still(STALL, IDLE) => assert_eq!(still, Still::Stalled),
+            () = take => {}
+        }
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_takes_long_for_is_not_the_clients_fault() {
+        let answers = Answers::new();
+        let began = Instant::now();
+        let ticket = answers.begin();
+        let end = tokio::time::timeout(STALL * 5, answers.still(STALL, IDLE)).await;
+        assert!(end.is_err());
+        drop(ticket);
+        assert_eq!(answers.still(STALL, IDLE).await, Still::Idle);
+        assert_eq!(began.elapsed().as_secs(), 170);
+    }
+}
