@@ -69,24 +69,23 @@ impl Bundle {
     /// 3.54): `olm.gvk` for what it provides, and what it requires. Each once.
     #[must_use]
     pub fn all_properties(&self) -> Vec<Property> {
+        let mut all = self.provided_properties();
+        for dependency in &self.dependencies {
+            add(&mut all, dependency.property_kind(), dependency.property_value());
+        }
+        all
+    }
+
+    /// [`Bundle::all_properties`] without what the bundle requires by its files: what it asks of others is not what it
+    /// has to offer.
+    #[must_use]
+    pub fn provided_properties(&self) -> Vec<Property> {
         let mut all = self.properties.clone();
-        let mut add = |kind: &str, value: Value| {
-            let property = Property {
-                kind: kind.to_owned(),
-                value,
-            };
-            if !all.contains(&property) {
-                all.push(property);
-            }
-        };
         for api in self.definitions.iter().flat_map(provided) {
-            add("olm.gvk", api);
+            add(&mut all, "olm.gvk", api);
         }
         for api in &self.csv.spec.api_service_definitions.owned {
-            add("olm.gvk", described(api));
-        }
-        for dependency in &self.dependencies {
-            add(dependency.property_kind(), dependency.property_value());
+            add(&mut all, "olm.gvk", described(api));
         }
         all
     }
@@ -97,15 +96,19 @@ impl Bundle {
     pub fn recorded_properties(&self, told: &[(String, Value)]) -> Option<String> {
         let mut all = self.all_properties();
         for (kind, value) in told {
-            let property = Property {
-                kind: kind.clone(),
-                value: value.clone(),
-            };
-            if !all.contains(&property) {
-                all.push(property);
-            }
+            add(&mut all, kind, value.clone());
         }
         (!all.is_empty()).then(|| crate::names::go_json(&all))
+    }
+}
+
+fn add(all: &mut Vec<Property>, kind: &str, value: Value) {
+    let property = Property {
+        kind: kind.to_owned(),
+        value,
+    };
+    if !all.contains(&property) {
+        all.push(property);
     }
 }
 

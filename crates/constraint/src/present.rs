@@ -126,6 +126,11 @@ impl<'a> Present<'a> {
         self.budget.set(budget);
     }
 
+    /// What is left of the budget.
+    pub fn left(&self) -> Budget {
+        self.budget.get()
+    }
+
     /// Those of a package.
     pub(crate) fn of_package(&self, package: &str) -> impl Iterator<Item = &'a Subject> {
         let others = self

@@ -17,6 +17,10 @@ const DEPENDENCY_TYPES: [(&str, &str); 3] = [
     ("olm.constraint", TYPE_CONSTRAINT),
 ];
 
+/// The type of an older dependency: somebody has a property of this type with the same value. As a property it requires
+/// nothing.
+const LABEL: &str = "olm.label";
+
 /// Why a requirement cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
@@ -63,6 +67,9 @@ pub enum RequirementError {
     /// The rule cannot be used (T-3G-08).
     #[error("Invalid CEL expression: {0}")]
     Cel(CompileError),
+    /// A label without text.
+    #[error("Label information is missing")]
+    NoLabel,
     /// The type is not known.
     #[error("couldn't parse dependency of type {0}")]
     Type(String),
@@ -173,6 +180,13 @@ impl Requirement {
             .iter()
             .find(|(dependency, property)| *dependency == kind || *property == kind);
         let unknown = || RequirementError::Type(kind.to_owned());
+        if kind == LABEL {
+            return Ok(Self {
+                kind: kind.to_owned(),
+                text: value.to_owned(),
+                rule: Rule::plain(label(value)?),
+            });
+        }
         let (_, property) = known.ok_or_else(unknown)?;
         Self::of_property(&Property::new(*property, value)).ok_or_else(unknown)?
     }
@@ -181,6 +195,14 @@ impl Requirement {
     pub fn apis(&self) -> impl Iterator<Item = &Gvk> {
         self.rules().filter_map(|rule| match &rule.term {
             Term::Simple(Wanted::Api(api)) => Some(api),
+            _ => None,
+        })
+    }
+
+    /// The packages that it speaks of, be it to exclude them.
+    pub fn packages(&self) -> impl Iterator<Item = &str> {
+        self.rules().filter_map(|rule| match &rule.term {
+            Term::Simple(Wanted::Package { name, .. }) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -242,6 +264,19 @@ fn api(api: Gvk) -> Result<Wanted, RequirementError> {
     } else {
         Ok(Wanted::Api(api))
     }
+}
+
+fn label(value: &str) -> Result<Wanted, RequirementError> {
+    let value: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
+    let label = value.get("label").and_then(serde_json::Value::as_str);
+    let label = label
+        .filter(|label| !label.is_empty())
+        .ok_or(RequirementError::NoLabel)?;
+    // The text of a string in JSON is that of one in CEL, too.
+    let label = serde_json::Value::from(label);
+    let text = format!("properties.exists(p, p.type == \"{LABEL}\" && p.value.label == {label})");
+    let program = Program::compile(&text).map_err(RequirementError::Cel)?;
+    Ok(Wanted::Cel { program, text })
 }
 
 /// Calls itself as deep as the constraint is nested, which is bounded when it is read.

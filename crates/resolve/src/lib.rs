@@ -12,7 +12,7 @@
 //! A [`Refusal`] says in its first line what it has always said on the wire, and below it which bundles there were,
 //! what excluded them and what the user can change. [`keep`] says when what is installed may stay although nothing
 //! could be resolved, [`deprecation`] what of it is deprecated. [`providers`] proposes what would provide a missing
-//! requirement, [`together`] finds updates of several extensions that only go together.
+//! requirement, [`together`] finds updates of several extensions that only go together, [`ties`] whom to ask about that.
 //!
 //! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
 //! used for any number of requests.
@@ -28,6 +28,7 @@ pub mod selector;
 pub mod hindrance;
 pub mod platform;
 pub mod providers;
+pub mod ties;
 pub mod together;
 
 mod channels;

@@ -42,14 +42,14 @@ pub struct Provider<'a> {
 
 /// The best bundle of each package that provides what is wanted, best first: the dependent's own catalog before
 /// others, then by priority (requirement 5.10); the default channel before others, these by name (5.11); of a channel
-/// what is nearest to the head (5.12).
+/// what is nearest to the head (5.12). What would take more steps than the budget has is not proposed.
 pub fn providers<'a>(
     wanted: &Wanted,
     offers: &[Offer<'a>],
     own_catalog: Option<&str>,
     facts: &Facts<'_>,
+    budget: &mut Budget,
 ) -> Vec<Provider<'a>> {
-    let mut budget = Budget::default();
     let mut offers: Vec<&Offer<'a>> = offers.iter().collect();
     let is_other = |offer: &Offer<'_>| Some(offer.catalog) != own_catalog;
     offers.sort_by(|left, right| {
@@ -63,7 +63,7 @@ pub fn providers<'a>(
         let platform = candidate.platform.as_ref();
         let can_be_there =
             !platform.is_some_and(|platform| platform.is_forbidden(facts.ground, facts.served));
-        can_be_there && wanted.is_provided_by(candidate.subject(), &mut budget) == Ok(true)
+        can_be_there && wanted.is_provided_by(candidate.subject(), budget) == Ok(true)
     };
     offers
         .into_iter()

@@ -1,10 +1,12 @@
 //! Updates that only go together (requirement 5.41): two extensions that need each other's new version. First
 //! installations of extensions that need each other are the same.
+//!
+//! Catalogs decide how hard the search is, so everything that it does is paid for from one [`Effort`].
 
 use std::collections::{BTreeMap, HashSet};
 
 use olm_constraint::cel::Budget;
-use olm_constraint::{Gvk, Present, Requirement, Subject};
+use olm_constraint::{Gvk, Present, Requirement, Subject, Undecided};
 
 use crate::catalog::Catalog;
 use crate::choose;
@@ -18,8 +20,68 @@ use crate::{Resolution, fitting, resolution};
 const TRIED: usize = 5;
 /// How many extensions move along with one.
 const MOST_MOVED: usize = 20;
-/// How many sets of bundles are looked at before it is given up.
-const LOOKED_AT: usize = 2_000;
+/// What a whole search may cost, in steps: some thousand sets of bundles on a cluster of a hundred extensions.
+const STEPS: u64 = 50_000_000;
+/// Steps for each extension and each API when what there would be is put together.
+const STEPS_TO_PLACE: u64 = 10;
+/// Bytes of a requirement that are gone through in a step, beside what its rules cost.
+const BYTES_IN_A_STEP: usize = 16;
+
+/// What the search may still cost, whoever it is seen by.
+#[derive(Debug)]
+pub struct Effort(Budget);
+
+/// The search took more than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("whether it goes together with others takes too many steps to find out")]
+pub struct GivenUp;
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::new(STEPS)
+    }
+}
+
+impl Effort {
+    /// So many steps.
+    pub fn new(steps: u64) -> Self {
+        Self(Budget::new(steps))
+    }
+
+    /// Whether nothing is left.
+    pub fn is_spent(&self) -> bool {
+        self.0.is_spent()
+    }
+
+    fn spend(&mut self, steps: u64) -> Result<(), GivenUp> {
+        self.0.spend(steps).then_some(()).ok_or(GivenUp)
+    }
+
+    /// What there is, to be asked by [`Self::holds`].
+    fn place<'s>(
+        &mut self,
+        subjects: Vec<&'s Subject>,
+        served: &'s HashSet<Gvk>,
+    ) -> Result<Present<'s>, GivenUp> {
+        let apis: usize = subjects.iter().map(|subject| subject.apis.len()).sum();
+        let size = subjects.len() + apis + served.len();
+        self.spend(STEPS_TO_PLACE.saturating_mul(size as u64))?;
+        Ok(Present::new(subjects, served, Budget::new(0)))
+    }
+
+    /// Whether a requirement holds. One whose rule alone takes too long does not.
+    fn holds(&mut self, requirement: &Requirement, present: &Present<'_>) -> Result<bool, GivenUp> {
+        self.spend(1 + (requirement.text.len() / BYTES_IN_A_STEP) as u64)?;
+        present.renew(self.0);
+        let holds = requirement.holds(present);
+        self.0 = present.left();
+        match holds {
+            Ok(holds) => Ok(holds),
+            Err(Undecided) if self.0.is_spent() => Err(GivenUp),
+            Err(Undecided) => Ok(false),
+        }
+    }
+}
 
 /// An extension that may be updated along, or installed.
 #[derive(Clone, Debug)]
@@ -66,16 +128,22 @@ type Moved<'a> = BTreeMap<&'a str, &'a Candidate>;
 
 /// The best update of an extension that goes when others are updated along, and which those are; `None` when there is
 /// none. Everybody whose update is part of it comes to the same answer: that of the first of them by name.
+///
+/// # Errors
+/// When the effort is used up before there is an answer.
 pub fn together<'a>(
     own: &Mover<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-) -> Option<(Resolution<'a>, Moved<'a>)> {
-    let (mut chosen, mut moved) = alone(own, others, facts)?;
+    effort: &mut Effort,
+) -> Result<Option<(Resolution<'a>, Moved<'a>)>, GivenUp> {
+    let Some((mut chosen, mut moved)) = alone(own, others, facts, effort)? else {
+        return Ok(None);
+    };
     let mut seen_from = own.extension;
     // Names only get smaller.
     while let Some(first) = moved.keys().next().copied().filter(|first| *first < seen_from) {
-        let Some((bundle, along)) = seen_by(first, own, others, facts) else {
+        let Some((bundle, along)) = seen_by(first, own, others, facts, effort)? else {
             break;
         };
         let option = along.get(own.extension).and_then(|bundle| {
@@ -90,7 +158,7 @@ pub fn together<'a>(
         moved.insert(first, bundle);
         seen_from = first;
     }
-    Some((chosen, moved))
+    Ok(Some((chosen, moved)))
 }
 
 /// What another extension comes to.
@@ -99,8 +167,11 @@ fn seen_by<'a>(
     own: &Mover<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-) -> Option<(&'a Candidate, Moved<'a>)> {
-    let mover = others.iter().find(|other| other.extension == viewer)?;
+    effort: &mut Effort,
+) -> Result<Option<(&'a Candidate, Moved<'a>)>, GivenUp> {
+    let Some(mover) = others.iter().find(|other| other.extension == viewer) else {
+        return Ok(None);
+    };
     let is_viewer = |neighbour: &&Neighbour| neighbour.subject.name == viewer;
     let neighbours = facts.neighbours.iter().filter(|other| !is_viewer(other));
     let mut neighbours: Vec<Neighbour> = neighbours.cloned().collect();
@@ -121,7 +192,8 @@ fn seen_by<'a>(
         .collect();
     rest.push(own.clone());
     rest.sort_unstable_by_key(|other| other.extension);
-    alone(mover, &rest, &facts).map(|(found, along)| (found.bundle, along))
+    let found = alone(mover, &rest, &facts, effort)?;
+    Ok(found.map(|(found, along)| (found.bundle, along)))
 }
 
 /// The best update of an extension that goes when others are updated along, whatever these come to.
@@ -129,36 +201,38 @@ fn alone<'a>(
     own: &Mover<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-) -> Option<(Resolution<'a>, Moved<'a>)> {
-    let mut left = LOOKED_AT;
-    own.options.iter().find_map(|option| {
-        let moved = search(option.bundle, Moved::new(), others, facts, &mut left)?;
-        Some((option.clone(), moved))
-    })
+    effort: &mut Effort,
+) -> Result<Option<(Resolution<'a>, Moved<'a>)>, GivenUp> {
+    for option in &own.options {
+        if let Some(moved) = search(option.bundle, Moved::new(), others, facts, effort)? {
+            return Ok(Some((option.clone(), moved)));
+        }
+    }
+    Ok(None)
 }
 
-/// Those that have to move along beside those that do. It calls itself once for each extension that moves, and looks at
-/// so many sets as are `left`.
+/// Those that have to move along beside those that do. It calls itself once for each extension that moves.
 fn search<'a>(
     own: &'a Candidate,
     moved: Moved<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-    left: &mut usize,
-) -> Option<Moved<'a>> {
-    let Some(problem) = problem(own, &moved, facts) else {
-        return Some(moved);
+    effort: &mut Effort,
+) -> Result<Option<Moved<'a>>, GivenUp> {
+    let Some(problem) = problem(own, &moved, facts, effort)? else {
+        return Ok(Some(moved));
     };
     if moved.len() == MOST_MOVED {
-        return None;
+        return Ok(None);
     }
-    solutions(&problem, own, &moved, others, facts, left)
-        .into_iter()
-        .find_map(|(extension, bundle)| {
-            let mut next = moved.clone();
-            next.insert(extension, bundle);
-            search(own, next, others, facts, left)
-        })
+    for (extension, bundle) in solutions(&problem, own, &moved, others, facts, effort)? {
+        let mut next = moved.clone();
+        next.insert(extension, bundle);
+        if let Some(found) = search(own, next, others, facts, effort)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Why a set of bundles cannot be there.
@@ -207,37 +281,38 @@ fn served(moved: &Moved<'_>, facts: &Facts<'_>) -> HashSet<Gvk> {
         .collect()
 }
 
-fn problem(own: &Candidate, moved: &Moved<'_>, facts: &Facts<'_>) -> Option<Problem> {
+fn problem(
+    own: &Candidate,
+    moved: &Moved<'_>,
+    facts: &Facts<'_>,
+    effort: &mut Effort,
+) -> Result<Option<Problem>, GivenUp> {
     let served = served(moved, facts);
-    let present = Present::new(subjects(own, moved, facts), &served, Budget::default());
+    let present = effort.place(subjects(own, moved, facts), &served)?;
     for coming in std::iter::once(own).chain(moved.values().copied()) {
         for declared in &coming.requirements {
-            match declared.read() {
-                Err(_) => return Some(Problem::Unsound),
-                Ok(requirement) if requirement.holds(&present) != Ok(true) => {
-                    return Some(Problem::Lack(requirement.clone()));
-                }
-                Ok(_) => {}
+            let Ok(requirement) = declared.read() else {
+                return Ok(Some(Problem::Unsound));
+            };
+            if !effort.holds(requirement, &present)? {
+                return Ok(Some(Problem::Lack(requirement.clone())));
             }
         }
     }
     if facts.dependents == Dependents::MayBreak {
-        return None;
+        return Ok(None);
     }
-    let now = facts
-        .neighbours
-        .iter()
-        .chain(facts.own)
-        .map(|neighbour| &neighbour.subject);
-    let now = Present::new(now, facts.served, Budget::default());
+    let now = facts.neighbours.iter().chain(facts.own);
+    let now = effort.place(now.map(|neighbour| &neighbour.subject).collect(), facts.served)?;
     let stays = |neighbour: &&Neighbour| !moved.contains_key(neighbour.subject.name.as_str());
-    let is_broken = |neighbour: &&Neighbour| {
-        let mut requirements = neighbour.requirements.iter();
-        requirements.any(|one| one.holds(&now) == Ok(true) && one.holds(&present) != Ok(true))
-    };
-    let mut staying = facts.neighbours.iter().filter(stays);
-    let broken = staying.find(is_broken)?;
-    Some(Problem::Broken(broken.subject.name.clone()))
+    for neighbour in facts.neighbours.iter().filter(stays) {
+        for requirement in &neighbour.requirements {
+            if effort.holds(requirement, &now)? && !effort.holds(requirement, &present)? {
+                return Ok(Some(Problem::Broken(neighbour.subject.name.clone())));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// What one more extension may move to, so that the problem is none; what lacks nothing itself first.
@@ -247,8 +322,8 @@ fn solutions<'a>(
     moved: &Moved<'a>,
     others: &[Mover<'a>],
     facts: &Facts<'_>,
-    left: &mut usize,
-) -> Vec<(&'a str, &'a Candidate)> {
+    effort: &mut Effort,
+) -> Result<Vec<(&'a str, &'a Candidate)>, GivenUp> {
     let may_move = |mover: &&Mover<'a>| match problem {
         Problem::Unsound => false,
         Problem::Broken(extension) => mover.extension == extension,
@@ -257,30 +332,36 @@ fn solutions<'a>(
     let mut found = Vec::new();
     for mover in others.iter().filter(may_move) {
         for option in &mover.options {
-            let Some(rest) = left.checked_sub(1) else {
-                return Vec::new();
-            };
-            *left = rest;
             let mut next = moved.clone();
             next.insert(mover.extension, option.bundle);
             let served = served(&next, facts);
-            let present = Present::new(subjects(own, &next, facts), &served, Budget::default());
+            let present = effort.place(subjects(own, &next, facts), &served)?;
             let helps = match problem {
-                Problem::Lack(requirement) => requirement.holds(&present) == Ok(true),
+                Problem::Lack(requirement) => effort.holds(requirement, &present)?,
                 Problem::Unsound | Problem::Broken(_) => true,
             };
-            let is_whole = option.bundle.requirements.iter().all(|declared| {
-                let read = declared.read();
-                read.is_ok_and(|requirement| requirement.holds(&present) == Ok(true))
-            });
             if helps {
+                let is_whole = is_whole(option.bundle, &present, effort)?;
                 found.push((is_whole, mover.extension, option.bundle));
             }
         }
     }
     found.sort_by_key(|(is_whole, ..)| !is_whole);
-    found
+    Ok(found
         .into_iter()
         .map(|(_, extension, bundle)| (extension, bundle))
-        .collect()
+        .collect())
+}
+
+/// Whether a bundle lacks nothing.
+fn is_whole(bundle: &Candidate, present: &Present<'_>, effort: &mut Effort) -> Result<bool, GivenUp> {
+    for declared in &bundle.requirements {
+        let Ok(requirement) = declared.read() else {
+            return Ok(false);
+        };
+        if !effort.holds(requirement, present)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

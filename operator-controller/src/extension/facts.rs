@@ -256,11 +256,13 @@ fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour>
     let mut others = context.extensions.state();
     others.retain(|other| other.name() != extension.name() && !other.is_deleting());
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-    let present = |other: &Arc<ClusterExtension>| {
-        let revisions = context.revisions(other.name());
-        present(&revisions).map(|set| neighbour(other.name(), set))
-    };
-    others.iter().filter_map(present).collect()
+    let installed = |other: &Arc<ClusterExtension>| installed(context, other.name());
+    others.iter().filter_map(installed).collect()
+}
+
+/// What is there of another extension.
+pub(super) fn installed(context: &Context, extension: &str) -> Option<Neighbour> {
+    present(&context.revisions(extension)).map(|set| neighbour(extension, set))
 }
 
 /// What is there of an extension: once something was complete, the newest that is wanted.
@@ -393,7 +395,7 @@ pub async fn admit(
     questions.platform(platform.as_ref());
     let gathered = find_out(context, extension, revisions, questions).await?;
     let facts = gathered.facts();
-    let properties = bundle.all_properties().into_iter();
+    let properties = bundle.provided_properties().into_iter();
     let subject = Subject::new(
         bundle.name(),
         bundle.package(),

@@ -11,8 +11,9 @@ use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
 use olm_resolve::providers::{Offer, Provider, providers};
-use olm_resolve::together::{Mover, options, together as solve};
-use olm_resolve::{Candidate, Catalog, Installed, Package, Reason, Refusal, Request, Resolution};
+use olm_resolve::ties::Ties;
+use olm_resolve::together::{Effort, GivenUp, Mover, options, together as solve};
+use olm_resolve::{Candidate, Catalog, Installed, Neighbour, Package, Reason, Refusal, Request, Resolution};
 
 use super::context::Context;
 use super::facts::{self, Gathered};
@@ -42,6 +43,8 @@ pub(super) enum Together<'a> {
     Goes(Box<Resolution<'a>>, Vec<Companion>),
     /// It would go, if somebody were not kept from it: who.
     Kept(String),
+    /// Nobody knows.
+    Unknown(GivenUp),
     /// Nothing.
     No,
 }
@@ -55,77 +58,165 @@ pub(super) async fn together<'a>(
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
 ) -> Together<'a> {
-    let mut others = context.extensions.state();
-    others.retain(|other| other.name() != extension.name() && may_move(other, request.package));
-    others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-    let mut answers = Vec::new();
-    for other in others {
-        let present = context
-            .revisions(other.name())
-            .installed()
-            .map(BundleIdentity::of);
-        // What is there is not moved for a first installation: nobody asked for that.
-        if (installed.is_some() || present.is_none()) && answers.len() < MOST_MOVERS {
-            answers.extend(Other::ask(context, other, present).await);
-        }
-    }
+    let answers = ask_others(context, extension, request.package, asked, installed).await;
     // What the others would get asks about the cluster, too.
     let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
     let gathered = facts::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
     let Ok(gathered) = gathered else {
         return Together::No;
     };
-    let facts = gathered.facts();
-    let catalogs: Vec<Catalog<'a>> = asked.iter().map(Asked::view).collect();
-    let Ok(updates) = options(&catalogs, request, installed, &facts) else {
+    let puzzle = Puzzle {
+        own: Member {
+            extension: Arc::new(extension.clone()),
+            present: revisions.installed().map(BundleIdentity::of),
+            asked: asked.to_vec(),
+            kept: None,
+        },
+        others: answers,
+        gathered,
+    };
+    // It may take seconds, during which nobody else is to wait.
+    let solving = tokio::task::spawn_blocking(move || {
+        let solved = puzzle.solve(&mut Effort::default());
+        (puzzle.gathered, solved)
+    });
+    let Ok((gathered, solved)) = solving.await else {
         return Together::No;
     };
-    let own = Mover {
-        extension: extension.name(),
-        options: updates.clone(),
-    };
-    let movers: Vec<(Mover<'_>, Option<String>)> = answers
-        .iter()
-        .filter_map(|other| Some((other.mover(&facts)?, kept(context, extension, &other.extension))))
-        .collect();
-    let free = movers.iter().filter(|(_, kept)| kept.is_none());
-    let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
-    if let Some((found, along)) = solve(&own, &free, &facts) {
-        if along.is_empty() {
-            // It goes by itself, which is known already, and with it what is held back.
-            return Together::No;
+    match solved {
+        Ok(Solved::Goes(name, along)) => {
+            let catalogs: Vec<Catalog<'a>> = asked.iter().map(Asked::view).collect();
+            let updates = options(&catalogs, request, installed, &gathered.facts()).unwrap_or_default();
+            let found = updates.into_iter().find(|option| option.bundle.name == name);
+            found.map_or(Together::No, |found| Together::Goes(Box::new(found), along))
         }
-        let name = found.bundle.name.clone();
-        let along: Vec<Companion> = along
+        Ok(Solved::Kept(who)) => Together::Kept(who),
+        Ok(Solved::No) => Together::No,
+        Err(given_up) => {
+            tracing::warn!(extension = extension.name(), "{given_up}");
+            Together::Unknown(given_up)
+        }
+    }
+}
+
+/// The extensions that may move along, by name, with what their catalogs say. Those come first that requirements tie to
+/// the extension, or to others that come first.
+async fn ask_others(
+    context: &Context,
+    extension: &ClusterExtension,
+    package: &str,
+    asked: &[Asked],
+    installed: Option<&Installed<'_>>,
+) -> Vec<Member> {
+    let mut others = context.extensions.state();
+    // What is there is not moved for a first installation: nobody asked for that.
+    let is_asked = |other: &ClusterExtension| {
+        other.name() != extension.name()
+            && may_move(other, package)
+            && (installed.is_some() || context.revisions(other.name()).installed().is_none())
+    };
+    others.retain(|other| is_asked(other));
+    others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
+    let mut waiting: Vec<(Arc<ClusterExtension>, Option<Neighbour>)> = others
+        .into_iter()
+        .map(|other| (Arc::clone(&other), facts::installed(context, other.name())))
+        .collect();
+    let mut ties = Ties::default();
+    if let Some(own) = facts::installed(context, extension.name()) {
+        ties.add(&own);
+    }
+    for package in asked.iter().filter_map(Asked::package) {
+        ties.add_package(package);
+    }
+    let mut answers = Vec::new();
+    while answers.len() < MOST_MOVERS && !waiting.is_empty() {
+        let is_near = |(other, there): &(Arc<ClusterExtension>, Option<Neighbour>)| {
+            let catalog = other.spec.source.catalog.as_ref();
+            catalog.is_some_and(|catalog| ties.reach(&catalog.package_name, there.as_ref()))
+        };
+        let near = waiting.iter().position(is_near);
+        let (other, there) = waiting.remove(near.unwrap_or(0));
+        let present = context
+            .revisions(other.name())
+            .installed()
+            .map(BundleIdentity::of);
+        if let Some(member) = Member::ask(context, extension, other, present).await {
+            if near.is_some() {
+                if let Some(there) = &there {
+                    ties.add(there);
+                }
+                for package in member.asked.iter().filter_map(Asked::package) {
+                    ties.add_package(package);
+                }
+            }
+            answers.push(member);
+        }
+    }
+    // Everybody looks at them in the same order.
+    answers.sort_unstable_by(|left, right| left.extension.name().cmp(right.extension.name()));
+    answers
+}
+
+/// Everything that it takes to find out who moves along.
+struct Puzzle {
+    own: Member,
+    others: Vec<Member>,
+    gathered: Gathered,
+}
+
+/// What comes of a [`Puzzle`]: see [`Together`].
+enum Solved {
+    Goes(String, Vec<Companion>),
+    Kept(String),
+    No,
+}
+
+impl Puzzle {
+    /// Who moves along, at no more than this effort over all that is tried.
+    fn solve(&self, effort: &mut Effort) -> Result<Solved, GivenUp> {
+        let facts = self.gathered.facts();
+        let Some(own) = self.own.mover(&facts) else {
+            return Ok(Solved::No);
+        };
+        let movers: Vec<(Mover<'_>, Option<&String>)> = self
+            .others
             .iter()
-            .map(|(extension, bundle)| Companion {
+            .filter_map(|other| Some((other.mover(&facts)?, other.kept.as_ref())))
+            .collect();
+        let free = movers.iter().filter(|(_, kept)| kept.is_none());
+        let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
+        if let Some((found, along)) = solve(&own, &free, &facts, effort)? {
+            if along.is_empty() {
+                // It goes by itself, which is known already, and with it what is held back.
+                return Ok(Solved::No);
+            }
+            let along = along.iter().map(|(extension, bundle)| Companion {
                 extension: (*extension).to_owned(),
                 bundle: bundle.name.clone(),
-            })
-            .collect();
-        let found = updates.into_iter().find(|option| option.bundle.name == name);
-        return found.map_or(Together::No, |found| Together::Goes(Box::new(found), along));
+            });
+            return Ok(Solved::Goes(found.bundle.name.clone(), along.collect()));
+        }
+        if free.len() == movers.len() {
+            return Ok(Solved::No);
+        }
+        let all: Vec<Mover<'_>> = movers.iter().map(|(mover, _)| mover.clone()).collect();
+        let Some((found, along)) = solve(&own, &all, &facts, effort)? else {
+            return Ok(Solved::No);
+        };
+        let who = movers.iter().filter_map(|(mover, kept)| {
+            let (bundle, why) = (along.get(mover.extension)?, (*kept)?);
+            Some(format!(
+                "{} of ClusterExtension {}, which {why}",
+                bundle.name, mover.extension
+            ))
+        });
+        let who: Vec<String> = who.collect();
+        Ok(Solved::Kept(format!(
+            "{} goes together with {}",
+            found.bundle.name,
+            who.join(" and with ")
+        )))
     }
-    if free.len() == movers.len() {
-        return Together::No;
-    }
-    let all: Vec<Mover<'_>> = movers.iter().map(|(mover, _)| mover.clone()).collect();
-    let Some((found, along)) = solve(&own, &all, &facts) else {
-        return Together::No;
-    };
-    let who = movers.iter().filter_map(|(mover, kept)| {
-        let (bundle, why) = (along.get(mover.extension)?, kept.as_ref()?);
-        Some(format!(
-            "{} of ClusterExtension {}, which {why}",
-            bundle.name, mover.extension
-        ))
-    });
-    let who: Vec<String> = who.collect();
-    Together::Kept(format!(
-        "{} goes together with {}",
-        found.bundle.name,
-        who.join(" and with ")
-    ))
 }
 
 /// Whether another extension may be updated, or installed, along with one of a package, if nothing keeps it from that.
@@ -195,26 +286,31 @@ pub(super) fn all_ready(context: &Context, companions: &[Companion]) -> Result<(
     }
 }
 
-/// Another extension, and what the catalogs say about its package.
-struct Other {
+/// An extension, and what the catalogs say about its package.
+struct Member {
     extension: Arc<ClusterExtension>,
     present: Option<BundleIdentity>,
     asked: Vec<Asked>,
+    /// What keeps it from moving.
+    kept: Option<String>,
 }
 
-impl Other {
+impl Member {
     async fn ask(
         context: &Context,
-        extension: Arc<ClusterExtension>,
+        own: &ClusterExtension,
+        other: Arc<ClusterExtension>,
         present: Option<BundleIdentity>,
     ) -> Option<Self> {
-        let filter = extension.spec.source.catalog.clone()?;
+        let filter = other.spec.source.catalog.clone()?;
         let selector = filter.selector.as_ref().map(selector);
         let asked = ask(context, &request(&filter, selector.as_ref())).await;
+        let kept = kept(context, own, &other);
         Some(Self {
-            extension,
+            extension: other,
             present,
             asked,
+            kept,
         })
     }
 
@@ -251,6 +347,8 @@ pub(super) async fn propose(
         Reason::Held { catalog, .. } => catalog.clone(),
         _ => return,
     };
+    let own_package = extension.spec.source.catalog.as_ref();
+    let own_package = own_package.map(|catalog| catalog.package_name.as_str());
     let facts = gathered.facts();
     let mut attachments = Vec::new();
     let mut proposed: Vec<Candidate> = Vec::new();
@@ -266,7 +364,8 @@ pub(super) async fn propose(
         }
         let found = search(context, wanted).await;
         let offers: Vec<Offer<'_>> = found.iter().map(Found::offer).collect();
-        let proposals = providers(wanted, &offers, Some(&own_catalog), &facts);
+        let mut proposals = providers(wanted, &offers, Some(&own_catalog), &facts, &mut budget);
+        proposals.retain(|proposal| Some(proposal.package) != own_package);
         if proposals.is_empty() {
             refusal.hint(format!("no catalog has anything that provides {wanted}"));
         }

@@ -100,6 +100,7 @@ impl StageError for ResolveError {
 }
 
 /// A catalog and what it answered.
+#[derive(Clone)]
 pub(super) struct Asked {
     catalog: Arc<ClusterCatalog>,
     labels: BTreeMap<String, String>,
@@ -107,6 +108,7 @@ pub(super) struct Asked {
     answer: Answer,
 }
 
+#[derive(Clone)]
 enum Answer {
     NotAsked,
     Absent,
@@ -152,6 +154,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 companions = along;
             }
             Together::Kept(who) => kept = Some(who),
+            Together::Unknown(why) => kept = Some(why.to_string()),
             Together::No => {}
         }
     }

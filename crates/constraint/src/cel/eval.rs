@@ -24,6 +24,19 @@ impl Budget {
     pub fn new(steps: u64) -> Self {
         Self { left: steps }
     }
+
+    /// Takes steps for work that is not an evaluation; `false` when there are not so many, and then none is left.
+    #[must_use]
+    pub fn spend(&mut self, steps: u64) -> bool {
+        let rest = self.left.checked_sub(steps);
+        self.left = rest.unwrap_or(0);
+        rest.is_some()
+    }
+
+    /// Whether nothing is left.
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
 }
 
 impl Default for Budget {

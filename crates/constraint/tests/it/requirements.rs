@@ -120,7 +120,8 @@ fn t_3g_01_and_02_a_rule_is_satisfied_by_one_bundle() {
     let certified = r#"properties.exists(p, p.type == "certified")"#;
     let one = rule(certified, r#"require to have "certified""#);
     check(&one, &[with_properties("a", &["certified"])], "ok");
-    for subjects in [vec![with_properties("a", &["stable"])], vec![]] {
+    let [other, none] = [&["stable"][..], &[]].map(|kinds| with_properties("a", kinds));
+    for subjects in [vec![other], vec![none], vec![]] {
         let text = outcome(&one, &subjects);
         assert!(text.starts_with(r#"require to have "certified": "#), "{text}");
     }
@@ -129,11 +130,17 @@ fn t_3g_01_and_02_a_rule_is_satisfied_by_one_bundle() {
         r#"require to have "certified" and "stable" properties"#,
     );
     check(&both, &[with_properties("a", &["certified", "stable"])], "ok");
-    let apart = [
+    let [a, b] = [
         with_properties("a", &["certified"]),
         with_properties("b", &["stable"]),
     ];
-    assert!(outcome(&both, &apart).starts_with(r#"require to have "certified" and "stable" properties: "#));
+    for subjects in [vec![a.clone()], vec![b.clone()], vec![a, b]] {
+        let text = outcome(&both, &subjects);
+        assert!(
+            text.starts_with(r#"require to have "certified" and "stable" properties: "#),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -288,12 +295,36 @@ fn a_constraint_has_exactly_one_key_and_nothing_unknown() {
             .to_string();
         assert!(error.contains(part), "{value}: {error}");
     }
-    assert_eq!(
-        Requirement::of_dependency("olm.label", "{}")
-            .unwrap_err()
-            .to_string(),
-        "couldn't parse dependency of type olm.label"
-    );
+    for (kind, value, expected) in [
+        ("olm.labels", "{}", "couldn't parse dependency of type olm.labels"),
+        ("olm.label", "{}", "Label information is missing"),
+        ("olm.label", r#""x""#, "Label information is missing"),
+        ("olm.label", r#"{"label": ""}"#, "Label information is missing"),
+    ] {
+        let error = Requirement::of_dependency(kind, value).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn a_label_is_asked_of_others() {
+    let label = |text: &str| json!({"label": text}).to_string();
+    let having = |value: String| {
+        let properties = vec![Property::new("olm.label", value)];
+        Subject::new("my-p", "p", None, properties)
+    };
+    // Whatever the text holds, it is a text.
+    for text in ["blue", r#"a "quoted" \ one"#, "line\nand \u{1F980} \u{7}"] {
+        let needs = Requirement::of_dependency("olm.label", &label(text)).unwrap();
+        check(&needs, &[having(label(text))], "ok");
+        for others in [
+            vec![],
+            vec![having(label("other"))],
+            vec![having("\"blue\"".to_owned())],
+        ] {
+            assert!(outcome(&needs, &others).contains("is not installed"), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use olm_constraint::cel::Budget;
 use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Blob;
 use olm_resolve::platform::Ground;
@@ -85,7 +86,7 @@ pub(crate) fn requires_package(name: &str, range: &str) -> Value {
     json!({"type": "olm.package.required", "value": {"packageName": name, "versionRange": range}})
 }
 
-fn constraint(value: &Value) -> Value {
+pub(crate) fn constraint(value: &Value) -> Value {
     json!({"type": "olm.constraint", "value": value})
 }
 
@@ -495,13 +496,14 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
 fn proposed(offers: &[Offer<'_>], own_catalog: &str) -> Vec<String> {
     let green = Requirement::of_dependency("olm.gvk", &api("Green", "v1").to_string()).unwrap();
     let served = HashSet::new();
-    let nothing = olm_constraint::Present::new([], &served, olm_constraint::cel::Budget::default());
+    let nothing = olm_constraint::Present::new([], &served, Budget::default());
     let explanation = green.explain(&nothing).unwrap();
     providers(
         explanation.wanted[0],
         offers,
         Some(own_catalog),
         &Cluster::default().facts(),
+        &mut Budget::default(),
     )
     .into_iter()
     .map(|found| {

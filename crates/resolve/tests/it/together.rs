@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use olm_resolve::together::{Mover, options, together};
+use olm_resolve::ties::Ties;
+use olm_resolve::together::{Effort, GivenUp, Mover, options, together};
 use olm_resolve::{Installed, Package, Request};
+use serde_json::{Value, json};
 
-use crate::dependencies::{Cluster, book, catalog, gvk, installed, provides, requires, requires_package};
+use crate::dependencies::{
+    Cluster, book, catalog, constraint, gvk, installed, provides, requires, requires_package,
+};
 
 /// Packages, each with the version of it that ClusterExtension `my-NAME` has installed, if any.
 type World<'a> = &'a [(&'static str, &'a Package, Option<&'a str>)];
@@ -27,6 +31,16 @@ fn cluster(world: World<'_>, own: &str) -> Cluster {
 
 /// What the extension of a package moves to, and with whom, as `NAME VERSION` each; nothing when it stays.
 fn plan(world: World<'_>, own: &str, served: &[(&str, &str)]) -> Vec<String> {
+    plan_within(world, own, served, &mut Effort::default()).unwrap()
+}
+
+/// The same for a certain effort.
+fn plan_within(
+    world: World<'_>,
+    own: &str,
+    served: &[(&str, &str)],
+    effort: &mut Effort,
+) -> Result<Vec<String>, GivenUp> {
     let mut cluster = cluster(world, own);
     cluster
         .served
@@ -64,13 +78,13 @@ fn plan(world: World<'_>, own: &str, served: &[(&str, &str)]) -> Vec<String> {
     let (mine, others): (Vec<_>, Vec<_>) = movers
         .into_iter()
         .partition(|mover| mover.extension == names[own]);
-    let Some((found, along)) = together(&mine[0], &others, &cluster.facts()) else {
-        return Vec::new();
+    let Some((found, along)) = together(&mine[0], &others, &cluster.facts(), effort)? else {
+        return Ok(Vec::new());
     };
     let mut plan: Vec<String> = along.values().map(|bundle| bundle.name.clone()).collect();
     plan.push(found.bundle.name.clone());
     plan.sort();
-    plan
+    Ok(plan)
 }
 
 /// What everybody comes to, who is part of it.
@@ -203,4 +217,105 @@ fn what_others_need_of_the_cluster_itself_counts() {
     let world = [("a", &a, Some("1.0.0")), ("b", &b, Some("1.0.0"))];
     assert_eq!(plan(&world, "a", &[("native", "v1")]), ["a.v2.0.0", "b.v2.0.0"]);
     assert_eq!(plan(&world, "a", &[]), [""; 0]);
+}
+
+#[test]
+fn who_is_tied_by_requirements_is_found_over_others() {
+    // a needs b, b needs c; d needs a by a package; e is there for itself.
+    let on_a = book("d")
+        .bundle("1.0.0", &[requires_package("a", "1.0.0")])
+        .package();
+    let world = [
+        ("a", &tied("a", &["b"])),
+        ("b", &tied("b", &["c"])),
+        ("c", &tied("c", &[])),
+        ("d", &on_a),
+        ("e", &tied("e", &[])),
+    ];
+    let reached = |ties: &Ties| -> Vec<&str> {
+        let there = world
+            .iter()
+            .map(|(name, package)| (*name, installed(package, name, "1.0.0")));
+        let reached = there.filter(|(name, there)| ties.reach(name, Some(there)));
+        reached.map(|(name, _)| name).collect()
+    };
+    let mut ties = Ties::default();
+    assert_eq!(reached(&ties), [""; 0]);
+    ties.add_package(world[0].1);
+    assert_eq!(reached(&ties), ["b", "d"]);
+    ties.add(&installed(world[1].1, "b", "1.0.0"));
+    assert_eq!(reached(&ties), ["a", "b", "c", "d"]);
+    // A package that is asked for is reached before anything of it is there.
+    ties.add(&installed(&on_a, "d", "1.0.0"));
+    assert!(ties.reach("a", None) && !ties.reach("e", None));
+}
+
+/// Names of packages, for more of them than anybody wants to think of.
+const NAMES: [&str; 20] = [
+    "p00", "p01", "p02", "p03", "p04", "p05", "p06", "p07", "p08", "p09", "p10", "p11", "p12", "p13", "p14",
+    "p15", "p16", "p17", "p18", "p19",
+];
+
+#[test]
+fn the_largest_circle_of_extensions_is_far_within_the_effort() {
+    let packages: Vec<Package> = NAMES
+        .iter()
+        .zip(NAMES.iter().cycle().skip(1))
+        .map(|(name, next)| tied(name, &[next]))
+        .collect();
+    let world: Vec<_> = NAMES
+        .iter()
+        .zip(&packages)
+        .map(|(name, package)| (*name, package, Some("1.0.0")))
+        .collect();
+    for own in ["p00", "p19"] {
+        let plan = plan_within(&world, own, &[], &mut Effort::new(5_000_000)).unwrap();
+        assert_eq!(plan.len(), NAMES.len(), "{plan:?}");
+    }
+}
+
+/// A package of five versions, each of which excludes all but one version of all others, by a rule that takes as many
+/// steps as a rule may.
+fn hostile(name: &'static str) -> Package {
+    let slow = "properties.all(a, properties.all(b, properties.all(c, a.type != 'x' || b.type != 'y' || c.type != 'z')))";
+    let rule = constraint(&json!({"not": {"constraints": [{"cel": {"rule": format!("{slow} && false")}}]}}));
+    let lack = constraint(&json!({"cel": {"rule": format!("{slow} && false")}}));
+    let filler = (0..90).map(|number| json!({"type": format!("filler.{number}"), "value": number}));
+    let filler: Vec<Value> = filler.collect();
+    let versions = ["1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.0.5"];
+    let mut book = book(name);
+    for version in versions {
+        let mut properties = vec![provides(name, version), rule.clone()];
+        properties.extend(
+            NAMES
+                .iter()
+                .filter(|other| **other != name)
+                .map(|other| requires(other, version)),
+        );
+        properties.extend(filler.iter().cloned());
+        if version != "1.0.0" {
+            properties.push(lack.clone());
+        }
+        book = book.bundle(version, &properties);
+    }
+    book.channel("stable", &["1.0.5", "1.0.4", "1.0.3", "1.0.2", "1.0.1", "1.0.0"])
+        .package()
+}
+
+/// Without one effort for everything this takes hours: each of thousands of sets would be judged by dozens of rules.
+#[test]
+fn catalogs_that_make_the_search_hard_end_it() {
+    let packages: Vec<Package> = NAMES.iter().map(|name| hostile(name)).collect();
+    for at in [None, Some("1.0.0")] {
+        let world: Vec<_> = NAMES
+            .iter()
+            .zip(&packages)
+            .map(|(name, package)| (*name, package, at))
+            .collect();
+        let mut effort = Effort::new(3_000_000);
+        assert_eq!(plan_within(&world, "p10", &[], &mut effort), Err(GivenUp));
+        assert!(effort.is_spent());
+        // Nor is there a second one for what is tried next.
+        assert_eq!(plan_within(&world, "p10", &[], &mut effort), Err(GivenUp));
+    }
 }
