@@ -314,15 +314,17 @@ impl Load {
                     let mut turn: usize = first;
                     while !stop.load(Ordering::SeqCst) {
                         turn += 1;
-                        let mut faults = Vec::new();
-                        for attempt in 0..2 {
+                        let (mut faults, mut tried) = (Vec::new(), None);
+                        for _ in 0..2 {
                             let place = {
                                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                                places
-                                    .get((turn + attempt) % places.len().max(1))
-                                    .cloned()
-                                    .unwrap_or_default()
+                                let (before, after) = places.split_at(turn % places.len().max(1));
+                                let order = || after.iter().chain(before);
+                                // The list may be another one by now: who failed is not asked again beside others.
+                                let other = order().find(|&place| Some(place) != tried.as_ref());
+                                other.or(order().next()).cloned().unwrap_or_default()
                             };
+                            tried = Some(place.clone());
                             match served(&client, &place, "cat").await {
                                 Ok(Some(_)) => {
                                     faults.clear();

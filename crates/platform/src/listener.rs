@@ -214,6 +214,8 @@ where
         }
     };
     tokio::select! {
+        // First of all: a question that has arrived is taken on before the server is told to stop.
+        biased;
         ended = served.as_mut() => return ended,
         () = shutdown.cancelled() => {}
         still = still => match still {
