@@ -12,10 +12,13 @@ use olm_api::conditions::reason;
 use olm_api::names;
 use olm_image::Digest;
 use olm_test::extensions::{
-    SOON, await_gone, await_progressing, await_version, catalog, extensions, patch_source,
+    SOON, await_gone, await_progressing, await_version, catalog, extensions, installed_version, patch_source,
 };
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
+
+/// What the custom object of T-10-01 waits for before it goes.
+const FINALIZER: &str = "finalizer.stable.example.com";
 
 /// The content of a bundle by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -52,6 +55,11 @@ fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> Fil
 
 /// A bundle without a workload: the definition and roles of T-10-01 and T-10-03, and these other objects.
 fn larder(version: &str, definition: &str, others: &[Value]) -> Files {
+    providing("larder", version, definition, &[&roles(), others].concat())
+}
+
+/// A bundle of the definition of T-10-01 and these other objects.
+fn providing(package: &str, version: &str, definition: &str, others: &[Value]) -> Files {
     let owned = json!({"owned": [{"name": definition, "version": "v1", "kind": "CronTab"}]});
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": definition},
@@ -66,8 +74,7 @@ fn larder(version: &str, definition: &str, others: &[Value]) -> Files {
         },
     });
     let more = json!({"spec": {"customresourcedefinitions": owned}});
-    let manifests = [&[crd][..], &roles(), others].concat();
-    files("larder", version, &more, &manifests)
+    files(package, version, &more, &[&[crd], others].concat())
 }
 
 /// The ClusterRoles of T-10-03.
@@ -139,6 +146,11 @@ fn bundles() -> Vec<(&'static str, &'static str, Files)> {
             larder("2.0.0", good, &[config_map("cfg", "2"), secret("s2")]),
         ),
         ("larder", "3.0.0", larder("3.0.0", "tabs.stable.example.com", &[])),
+        (
+            "pantry",
+            "1.0.0",
+            providing("pantry", "1.0.0", good, &[config_map("pantry", "1")]),
+        ),
         ("burden", "1.0.0", files("burden", "1.0.0", &more, &large)),
         ("crowd", "1.0.0", files("crowd", "1.0.0", &more, &crowd(1000))),
         ("crowd", "2.0.0", files("crowd", "2.0.0", &more, &crowd(1001))),
@@ -275,6 +287,8 @@ async fn objects_and_kinds_of_a_bundle_live_as_long_as_it_does() -> Result<()> {
     await_version(&world, "larder", "1.0.0").await?;
     t_10_01_a_brought_kind_is_served_under_all_its_names(&world)?;
     t_10_03_brought_roles_are_gathered_by_the_default_roles(&world).await?;
+    requirement_5_04_a_package_is_not_installed_twice(&world).await?;
+    requirement_7_51_a_kind_is_not_provided_twice(&world).await?;
     t_3a_02_objects_are_updated_in_place_renamed_and_removed(&world).await?;
     t_10_02_a_definition_with_another_name_is_refused(&world).await?;
 
@@ -286,6 +300,7 @@ async fn objects_and_kinds_of_a_bundle_live_as_long_as_it_does() -> Result<()> {
     extensions(&world)
         .delete("larder", &DeleteParams::default())
         .await?;
+    requirement_10_07_what_holds_an_object_is_waited_for(&world).await?;
     await_gone(&world, "larder").await?;
     let left = world.kubectl(&[
         "get",
@@ -300,22 +315,88 @@ async fn objects_and_kinds_of_a_bundle_live_as_long_as_it_does() -> Result<()> {
 }
 
 fn t_10_01_a_brought_kind_is_served_under_all_its_names(world: &World) -> Result<()> {
+    let spec = json!({"cronSpec": "* * * * /5", "image": "my-awesome-cron-image"});
     world.apply(&[json!({
         "apiVersion": "stable.example.com/v1", "kind": "CronTab",
-        "metadata": {"name": "my-new-cron-object", "namespace": "larder"},
-        "spec": {"cronSpec": "* * * * /5", "image": "my-awesome-cron-image"},
+        "metadata": {"name": "my-new-cron-object", "namespace": "larder", "finalizers": [FINALIZER]},
+        "spec": spec,
     })])?;
-    for name in ["crontabs", "crontab", "ct", "CronTab"] {
+    for name in [
+        "crontabs",
+        "crontab",
+        "ct",
+        "CronTab",
+        "CronTab.v1.stable.example.com",
+    ] {
         let found = world.kubectl(&["get", name, "-n", "larder", "-o", "name"])?;
         ensure!(
             found.trim() == "crontab.stable.example.com/my-new-cron-object",
             "{name}: {found}"
         );
     }
-    let path = "/apis/stable.example.com/v1/namespaces/larder/crontabs/my-new-cron-object";
-    let raw = world.kubectl(&["get", "--raw", path])?;
-    ensure!(raw.contains("my-awesome-cron-image"), "{raw}");
+    let get = |path: &str| -> Result<Value> {
+        let path = format!("/apis/stable.example.com/v1/{path}");
+        Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", &path])?)?)
+    };
+    let found = get("namespaces/larder/crontabs/my-new-cron-object")?;
+    assert_eq!((&found["kind"], &found["spec"]), (&json!("CronTab"), &spec));
+    assert_eq!(found["metadata"]["finalizers"], json!([FINALIZER]));
+    for list in ["namespaces/larder/crontabs", "crontabs"] {
+        let found = get(list)?;
+        assert_eq!(found["items"][0]["spec"], spec, "{list}");
+    }
     Ok(())
+}
+
+/// Requirement 10.07. The extension is being deleted.
+async fn requirement_10_07_what_holds_an_object_is_waited_for(world: &World) -> Result<()> {
+    let held = format!("larder/my-new-cron-object ({FINALIZER})");
+    await_progressing(world, "larder", reason::RETRYING, &held).await?;
+    let free = r#"{"metadata": {"finalizers": null}}"#;
+    let object = "crontab/my-new-cron-object";
+    world
+        .kubectl(&["patch", object, "-n", "larder", "--type=merge", "-p", free])
+        .map(drop)
+}
+
+async fn requirement_5_04_a_package_is_not_installed_twice(world: &World) -> Result<()> {
+    let mut second = extension("larder", None);
+    second["metadata"]["name"] = json!("larder-again");
+    world.apply(&[second])?;
+    let taken =
+        "package \"larder\" belongs to ClusterExtension \"larder\": a package is installed once on a cluster";
+    await_progressing(world, "larder-again", reason::BLOCKED, taken).await?;
+    leaves_without_a_trace(world, "larder-again").await
+}
+
+async fn requirement_7_51_a_kind_is_not_provided_twice(world: &World) -> Result<()> {
+    let definition = || {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.stable.example.com";
+        let found: Value = serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?;
+        anyhow::Ok((
+            found["metadata"]["uid"].clone(),
+            found["metadata"]["labels"].clone(),
+        ))
+    };
+    let before = definition()?;
+    world.apply(&[extension("pantry", None)])?;
+    let taken =
+        "CustomResourceDefinition \"crontabs.stable.example.com\" belongs to ClusterExtension \"larder\"";
+    await_progressing(world, "pantry", reason::BLOCKED, taken).await?;
+    // Nor is anything else of the bundle there, and what is there stays when the second one goes.
+    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), "larder");
+    ensure!(maps.get_opt("pantry").await?.is_none(), "something was applied");
+    leaves_without_a_trace(world, "pantry").await?;
+    assert_eq!(definition()?, before);
+    Ok(())
+}
+
+/// Deletes an extension that has nothing installed.
+async fn leaves_without_a_trace(world: &World, name: &str) -> Result<()> {
+    let found = extensions(world).get(name).await?;
+    assert_eq!(installed_version(&found), None);
+    extensions(world).delete(name, &DeleteParams::default()).await?;
+    await_gone(world, name).await
 }
 
 async fn t_10_03_brought_roles_are_gathered_by_the_default_roles(world: &World) -> Result<()> {
