@@ -61,14 +61,13 @@ fn world() -> &'static World {
             let admin = cluster.client().await.unwrap();
             kubectl(&cluster, &["create", "namespace", SYSTEM]);
             let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
-            for (how, part) in [
-                ("-k", "crds"),
-                ("-f", "operator-controller/rbac.yaml"),
-                ("-f", "operator-controller/rbac-watch.yaml"),
-            ] {
-                let part = format!("{manifests}/{part}");
-                kubectl(&cluster, &["apply", "--server-side", "-n", SYSTEM, how, &part]);
-            }
+            kubectl(
+                &cluster,
+                &["apply", "--server-side", "-k", &format!("{manifests}/crds")],
+            );
+            let rights = rights_of(&cluster, &format!("{manifests}/operator-controller"));
+            let arguments = ["apply", "--server-side", "-f", "-"];
+            olm_test::world::kubectl(&cluster, &arguments, Some(&rights)).unwrap();
             kubectl(&cluster, &["wait", "--for=condition=Established", "crd", "--all"]);
             let config = config_of(&cluster, &admin, SYSTEM, "operator-controller-controller-manager").await;
             (cluster, admin, config)
@@ -82,6 +81,24 @@ fn world() -> &'static World {
         world.start(None);
         world
     })
+}
+
+/// The accounts and rights of a kustomization, as it gives them.
+fn rights_of(cluster: &Cluster, folder: &str) -> String {
+    const KINDS: &[&str] = &[
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ];
+    let rendered = olm_test::world::kubectl(cluster, &["kustomize", folder], None).unwrap();
+    let is_right = |object: &&str| {
+        let mut kinds = object.lines().filter_map(|line| line.strip_prefix("kind: "));
+        kinds.any(|kind| KINDS.contains(&kind))
+    };
+    let rights: Vec<&str> = rendered.split("\n---\n").filter(is_right).collect();
+    rights.join("\n---\n")
 }
 
 fn kubectl(cluster: &Cluster, arguments: &[&str]) {
