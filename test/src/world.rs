@@ -3,6 +3,7 @@
 
 mod lab;
 mod manager;
+mod passage;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::lab::Lab;
 pub use self::manager::Manager;
+pub use self::passage::Passage;
 use crate::cluster::Cluster;
 pub use crate::cluster::free_address;
 

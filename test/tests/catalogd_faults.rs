@@ -15,7 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
-use olm_test::world::{Lab, Manager, eventually, free_address};
+use olm_test::world::{Lab, Manager, Passage, eventually, free_address};
 use serde_json::{Value, json};
 
 /// The name that all replicas show a certificate for.
@@ -188,6 +188,7 @@ async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()
     let parts = async {
         let lab = Lab::with_manifests("manifests/base").await?;
         killed_at_any_point(&lab).await?;
+        followed_slowly(&lab).await?;
         replaced_under_load(&lab).await?;
         full_disk(&lab).await
     };
@@ -291,6 +292,118 @@ async fn restart_with_a_warm_disk(lab: &Lab, replica: &mut Replica, client: &req
     );
     ensure!(downloads()? == before, "something was downloaded again");
     Ok(())
+}
+
+/// What a replica answers to one question after the other, one at a time.
+struct Answers {
+    /// How many, and each answer that differs from the one before.
+    seen: Arc<Mutex<(usize, Vec<String>)>>,
+    stop: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Answers {
+    fn begin(client: &reqwest::Client, content: &str) -> Self {
+        let (seen, stop) = (Arc::<Mutex<(usize, Vec<String>)>>::default(), Arc::default());
+        let (client, content) = (client.clone(), content.to_owned());
+        let (noted, asked_to_stop) = (Arc::clone(&seen), Arc::<AtomicBool>::clone(&stop));
+        let task = tokio::spawn(async move {
+            while !asked_to_stop.load(Ordering::SeqCst) {
+                let answer = match served(&client, &content, "cat").await {
+                    Ok(Some((round, _))) => round,
+                    Ok(None) => "nothing".to_owned(),
+                    Err(error) => format!("{error:#}"),
+                };
+                note(&noted, answer);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        Self { seen, stop, task }
+    }
+
+    fn seen(&self) -> (usize, Vec<String>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for so many more.
+    async fn more(&self, number: usize) -> Result<()> {
+        let before = self.seen().0;
+        eventually("more answers", SOON, async || {
+            Ok((self.seen().0 >= before + number).then_some(()))
+        })
+        .await
+    }
+
+    async fn end(self) -> Result<Vec<String>> {
+        self.stop.store(true, Ordering::SeqCst);
+        let seen = Arc::clone(&self.seen);
+        self.task.await?;
+        Ok(seen.lock().unwrap_or_else(PoisonError::into_inner).1.clone())
+    }
+}
+
+fn note(seen: &Mutex<(usize, Vec<String>)>, answer: String) {
+    let (count, distinct) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
+    *count += 1;
+    if distinct.last() != Some(&answer) {
+        distinct.push(answer);
+    }
+}
+
+/// A replica that does not lead serves what it has while its registry is slow, fetches what the leader reports and not what
+/// the tag has come to mean since, and changes over between two answers.
+async fn followed_slowly(lab: &Lab) -> Result<()> {
+    let passage = Passage::to(lab.registry()?).await?;
+    let registries = lab.folder().join("slow.conf");
+    let text = format!(
+        "[[registry]]\nprefix = \"{}\"\nlocation = \"{}\"\n",
+        lab.registry()?,
+        passage.address()
+    );
+    std::fs::write(&registries, text)?;
+    let mut leader = Replica::prepare(lab, "leader", &["--leader-elect"]).await?;
+    leader.start(lab).await?;
+    let reference = push(lab, "cat", 0, FILLER / 16).await?;
+    create(lab, "cat", &reference).await?;
+    // Whoever writes status leads, and goes on leading.
+    settled(lab, "cat", "Succeeded").await?;
+    let slow = format!("--registries-conf={}", registries.display());
+    let mut follower = Replica::prepare(lab, "follower", &["--leader-elect", &slow]).await?;
+    follower.start(lab).await?;
+    let client = client(lab).await?;
+    let answers = Answers::begin(&client, &follower.content);
+    answers.more(5).await?;
+
+    passage.close();
+    let held = passage.held();
+    push(lab, "cat", 1, FILLER / 16).await?;
+    touch(lab, "cat", 1).await?;
+    settled(lab, "cat", "Succeeded").await?;
+    eventually("the follower asks its registry", SOON, async || {
+        Ok((passage.held() > held).then_some(()))
+    })
+    .await?;
+    // The leader does not look at the tag again.
+    push(lab, "cat", 2, FILLER / 16).await?;
+    answers.more(20).await?;
+    let (_, seen) = answers.seen();
+    ensure!(seen == ["round-0"], "while its registry is slow: {seen:?}");
+    let first = served(&client, &leader.content, "cat").await?;
+    ensure!(first.is_some_and(|(round, _)| round == "round-1"));
+
+    passage.open();
+    eventually("the follower serves what the leader does", SOON, async || {
+        let now = served(&client, &follower.content, "cat").await?;
+        Ok(now.filter(|(round, _)| round == "round-1"))
+    })
+    .await?;
+    answers.more(20).await?;
+    let seen = answers.end().await?;
+    ensure!(seen == ["round-0", "round-1"], "{seen:?}");
+    follower.manager.stop().await?;
+    remove(lab).await?;
+    // It gives its lease back.
+    leader.manager.stop().await.map(drop)
 }
 
 /// Asks replicas as a Service would have clients do: any of those in the list, and once another one when that fails.
