@@ -15,7 +15,7 @@ use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
-use olm_preflight::crd_upgrade::{Check, definition_name};
+use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_revision::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
@@ -149,11 +149,10 @@ async fn effects(
 ) -> anyhow::Result<Vec<Reversal>> {
     let present = objects(client, course.present, system_namespace).await?;
     let older = objects(client, course.target, system_namespace).await?;
-    let definitions: BTreeSet<&str> = present.iter().chain(&older).filter_map(definition_name).collect();
-    let resource = ApiResource::erase::<CustomResourceDefinition>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let names: BTreeSet<&str> = present.iter().chain(&older).filter_map(definition_name).collect();
+    let api = definitions(client);
     let mut live: BTreeMap<&str, Value> = BTreeMap::new();
-    for name in definitions {
+    for name in names {
         let found = api.get_opt(name).await;
         let found = found.with_context(|| format!("cannot read CustomResourceDefinition {name:?}"))?;
         if let Some(found) = found {
@@ -165,25 +164,31 @@ async fn effects(
 
 /// Whether there may be objects of a definition's kind; what cannot be asked may have some.
 async fn may_have_objects(client: &Client, definition: &str) -> bool {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let spec = match definitions.get_opt(definition).await {
-        Ok(Some(found)) => found.spec,
+    let definition = match definitions(client).get_opt(definition).await {
+        Ok(Some(found)) => serde_json::to_value(found).unwrap_or_default(),
         Ok(None) => return false,
         Err(_) => return true,
     };
-    let Some(version) = spec.versions.into_iter().find(|version| version.served) else {
+    let Some((group, version, plural)) = resource(&definition) else {
         return true;
     };
     let resource = ApiResource {
-        api_version: format!("{}/{}", spec.group, version.name),
-        group: spec.group,
-        version: version.name,
-        kind: spec.names.kind,
-        plural: spec.names.plural,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: format!("{group}/{version}"),
+        plural: plural.to_owned(),
+        kind: String::new(),
     };
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let listed = api.list_metadata(&ListParams::default().limit(1)).await;
     listed.map_or(true, |list| !list.items.is_empty())
+}
+
+fn definitions(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(
+        client.clone(),
+        &ApiResource::erase::<CustomResourceDefinition>(&()),
+    )
 }
 
 /// The objects of a revision.
