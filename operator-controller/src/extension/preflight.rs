@@ -334,12 +334,13 @@ fn lenient(errors: &[Unsafe]) -> Option<String> {
         };
         checks.extend(findings.iter().map(|finding| finding.check));
     }
-    let last = checks.contains(&Check::StoredVersionRemoval) || checks.contains(&Check::Scope);
+    let refused = [Check::StoredVersionRemoval, Check::Scope];
+    let is_refused = refused.iter().any(|check| checks.contains(check));
     let entries: Vec<String> = checks
         .iter()
         .map(|check| format!("{}=Warn", check.as_str()))
         .collect();
-    (!last && !entries.is_empty()).then(|| entries.join(","))
+    (!is_refused && !entries.is_empty()).then(|| entries.join(","))
 }
 
 /// The definitions (name, as the cluster has it) of which stored versions go, and how they can.
@@ -479,5 +480,40 @@ async fn read(
             kind: failure.kind,
             message: failure.message,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_preflight::crd_upgrade::{Finding, Place};
+
+    use super::*;
+
+    #[test]
+    fn the_way_out_names_what_was_found_unless_the_server_refuses_it() {
+        let change = |checks: &[Check]| {
+            let finding = |check: &Check| Finding {
+                place: Place::Definition,
+                check: *check,
+                message: String::new(),
+            };
+            Unsafe::Change {
+                definition: "pots.x.io".to_owned(),
+                findings: checks.iter().map(finding).collect(),
+            }
+        };
+        let unknown = Unsafe::Unknown {
+            definition: "pans.x.io".to_owned(),
+            reason: "no answer".to_owned(),
+        };
+        for (errors, expected) in [
+            (vec![change(&[Check::Enum, Check::Enum])], Some("enum=Warn")),
+            (vec![change(&[Check::Enum, Check::StoredVersionRemoval])], None),
+            (vec![change(&[Check::Scope])], None),
+            (vec![change(&[Check::Enum]), unknown], None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(lenient(&errors).as_deref(), expected);
+        }
     }
 }
