@@ -74,6 +74,14 @@ struct Column {
     path: &'static str,
 }
 
+/// What `kubectl get` shows of a kind.
+struct Columns<'a> {
+    /// Always: those of the reference, in its order.
+    always: &'a [Column],
+    /// With `-o wide`, after the others: what tells states apart in which the same conditions are true.
+    wide: &'a [Column],
+}
+
 /// The column that every kind closes with.
 const AGE: Column = Column {
     name: "Age",
@@ -81,13 +89,32 @@ const AGE: Column = Column {
     path: ".metadata.creationTimestamp",
 };
 
+/// Whether something is still to be done.
+const PROGRESSING: Column = Column {
+    name: "Progressing",
+    kind: "string",
+    path: ".status.conditions[?(@.type=='Progressing')].status",
+};
+
+/// Why the last step was or was not taken.
+const REASON: Column = Column {
+    name: "Reason",
+    kind: "string",
+    path: ".status.conditions[?(@.type=='Progressing')].reason",
+};
+
 /// A cluster-scoped definition with one version, served and stored, and a status subresource.
-fn definition(kind: &str, columns: &[Column], root: Schema) -> Value {
+fn definition(kind: &str, columns: &Columns<'_>, root: Schema) -> Value {
     let singular = kind.to_ascii_lowercase();
-    let columns: Vec<Value> = columns
+    let always = columns
+        .always
         .iter()
-        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind}))
-        .collect();
+        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind}));
+    let wide = columns
+        .wide
+        .iter()
+        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind, "priority": 1}));
+    let columns: Vec<Value> = always.chain(wide).collect();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -3,23 +3,38 @@
 use serde_json::{Value, json};
 
 use super::schema::{Schema, boolean_enum, integer, object, string};
-use super::{AGE, Column, conditions, definition as define, root};
+use super::{AGE, Column, Columns, REASON, conditions, definition as define, root};
 use crate::names::CLUSTER_CATALOG;
 
 pub(super) fn definition() -> Value {
-    let columns = [
-        Column {
-            name: "LastUnpacked",
-            kind: "date",
-            path: ".status.lastUnpacked",
-        },
-        Column {
-            name: "Serving",
-            kind: "string",
-            path: r#".status.conditions[?(@.type=="Serving")].status"#,
-        },
-        AGE,
-    ];
+    let columns = Columns {
+        always: &[
+            Column {
+                name: "LastUnpacked",
+                kind: "date",
+                path: ".status.lastUnpacked",
+            },
+            Column {
+                name: "Serving",
+                kind: "string",
+                path: r#".status.conditions[?(@.type=="Serving")].status"#,
+            },
+            AGE,
+        ],
+        wide: &[
+            Column {
+                name: "Availability",
+                kind: "string",
+                path: ".spec.availabilityMode",
+            },
+            Column {
+                name: "Priority",
+                kind: "integer",
+                path: ".spec.priority",
+            },
+            REASON,
+        ],
+    };
     let description = "A ClusterCatalog is an image of file-based catalogs that is unpacked and served on the cluster, so that ClusterExtensions can be installed from it.";
     let root = root(description, spec(), status()).extension("required", json!(["metadata", "spec"]));
     define(CLUSTER_CATALOG, &columns, root)

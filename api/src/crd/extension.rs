@@ -4,37 +4,48 @@ use serde_json::{Value, json};
 
 use super::schema::{Schema, array, boolean_enum, integer, object, string};
 use super::{
-    AGE, Column, DNS_LABEL, DNS_SUBDOMAIN, VersionPattern, conditions, definition as define, label_selector,
-    root, version_pattern,
+    AGE, Column, Columns, DNS_LABEL, DNS_SUBDOMAIN, PROGRESSING, REASON, VersionPattern, conditions,
+    definition as define, label_selector, root, version_pattern,
 };
 use crate::names::CLUSTER_EXTENSION;
 
 const SUBDOMAIN_RULES: &str = "It must contain only lowercase alphanumeric characters, hyphens (-) or periods (.), start and end with an alphanumeric character, and be no longer than 253 characters";
 
 pub(super) fn definition() -> Value {
-    let columns = [
-        Column {
-            name: "Installed Bundle",
-            kind: "string",
-            path: ".status.install.bundle.name",
-        },
-        Column {
-            name: "Version",
-            kind: "string",
-            path: ".status.install.bundle.version",
-        },
-        Column {
-            name: "Installed",
-            kind: "string",
-            path: ".status.conditions[?(@.type=='Installed')].status",
-        },
-        Column {
-            name: "Progressing",
-            kind: "string",
-            path: ".status.conditions[?(@.type=='Progressing')].status",
-        },
-        AGE,
-    ];
+    let columns = Columns {
+        always: &[
+            Column {
+                name: "Installed Bundle",
+                kind: "string",
+                path: ".status.install.bundle.name",
+            },
+            Column {
+                name: "Version",
+                kind: "string",
+                path: ".status.install.bundle.version",
+            },
+            Column {
+                name: "Installed",
+                kind: "string",
+                path: ".status.conditions[?(@.type=='Installed')].status",
+            },
+            PROGRESSING,
+            AGE,
+        ],
+        wide: &[
+            REASON,
+            Column {
+                name: "Package",
+                kind: "string",
+                path: ".spec.source.catalog.packageName",
+            },
+            Column {
+                name: "Range",
+                kind: "string",
+                path: ".spec.source.catalog.version",
+            },
+        ],
+    };
     let description = "A ClusterExtension installs one package of the catalogs on the cluster and keeps it at the version that is asked for.";
     define(CLUSTER_EXTENSION, &columns, root(description, spec(), status()))
 }

@@ -3,23 +3,36 @@
 use serde_json::{Value, json};
 
 use super::schema::{Schema, array, boolean_enum, integer, object, string};
-use super::{AGE, Column, conditions, definition as define, label_selector, root};
+use super::{
+    AGE, Column, Columns, PROGRESSING, REASON, conditions, definition as define, label_selector, root,
+};
 use crate::names::CLUSTER_OBJECT_SET;
 
 pub(super) fn definition() -> Value {
-    let columns = [
-        Column {
-            name: "Available",
-            kind: "string",
-            path: ".status.conditions[?(@.type=='Available')].status",
-        },
-        Column {
-            name: "Progressing",
-            kind: "string",
-            path: ".status.conditions[?(@.type=='Progressing')].status",
-        },
-        AGE,
-    ];
+    let columns = Columns {
+        always: &[
+            Column {
+                name: "Available",
+                kind: "string",
+                path: ".status.conditions[?(@.type=='Available')].status",
+            },
+            PROGRESSING,
+            AGE,
+        ],
+        wide: &[
+            Column {
+                name: "Revision",
+                kind: "integer",
+                path: ".spec.revision",
+            },
+            Column {
+                name: "Lifecycle",
+                kind: "string",
+                path: ".spec.lifecycleState",
+            },
+            REASON,
+        ],
+    };
     let description = "A ClusterObjectSet is one revision of a set of objects. It is applied phase by phase, kept as it is written, and archived when its successor is complete.";
     define(CLUSTER_OBJECT_SET, &columns, root(description, spec(), status()))
 }

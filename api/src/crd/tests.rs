@@ -140,6 +140,41 @@ fn the_schema_requires_what_the_reference_requires() {
 }
 
 #[test]
+fn the_columns_of_the_reference_come_first_and_only_those_are_always_shown() {
+    for (kind, always, wide) in [
+        (
+            "ClusterCatalog",
+            &["LastUnpacked", "Serving", "Age"][..],
+            &["Availability", "Priority", "Reason"][..],
+        ),
+        (
+            "ClusterExtension",
+            &["Installed Bundle", "Version", "Installed", "Progressing", "Age"],
+            &["Reason", "Package", "Range"],
+        ),
+        (
+            "ClusterObjectSet",
+            &["Available", "Progressing", "Age"],
+            &["Revision", "Lifecycle", "Reason"],
+        ),
+    ] {
+        let definition = definitions()
+            .into_iter()
+            .find(|d| d["spec"]["names"]["kind"] == kind)
+            .unwrap();
+        let columns: Vec<(&str, Option<i64>)> = definition["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| (c["name"].as_str().unwrap(), c["priority"].as_i64()))
+            .collect();
+        let always = always.iter().map(|name| (*name, None));
+        let wide = wide.iter().map(|name| (*name, Some(1)));
+        assert_eq!(columns, always.chain(wide).collect::<Vec<_>>(), "{kind}");
+    }
+}
+
+#[test]
 fn committed_files_are_the_generated_ones() {
     for file in files() {
         let path = format!("{}/../manifests/crds/{}", env!("CARGO_MANIFEST_DIR"), file.name);

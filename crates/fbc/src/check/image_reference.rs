@@ -1,4 +1,7 @@
 //! Whether a text is an image reference, short names included. [`Display`](std::fmt::Display) of the fault does not repeat the text.
+//!
+//! This is the grammar that catalog tools check with. It is older than the one by which images are pulled (`olm_image::Reference`), and what
+//! they refuse differs: here a first part in upper case is no registry, and the registry counts towards the longest name.
 
 /// Why a text is no image reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
