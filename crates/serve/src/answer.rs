@@ -233,8 +233,7 @@ impl App {
         request: &Parts,
         catalog: &str,
     ) -> Result<(Arc<Snapshot>, Response<Body>), Refusal> {
-        let question = query::parse(request.uri.query())
-            .map_err(|error| refuse(StatusCode::BAD_REQUEST).because(error.to_string()))?;
+        let question = query::parse(request.uri.query())?;
         let snapshot = self.served(catalog)?;
         let response = content::metas(&snapshot, &question, &request.headers)
             .await

@@ -1,6 +1,11 @@
 //! The parameters of requests.
 
-use olm_api::serving::percent_encode;
+use http::StatusCode;
+use http::header::LINK;
+use olm_api::serving::{OPENAPI_PATH, percent_encode};
+use olm_fbc::similar::nearest;
+
+use super::problem::{Refusal, refuse};
 
 use crate::store::Record;
 
@@ -98,8 +103,8 @@ impl Question {
 /// Why a query is refused; the client is told when it asks for problems in detail.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadQuery {
-    #[error("there is no parameter `{0}`")]
-    Unknown(String),
+    #[error("{}", unknown(.given, .known))]
+    Unknown { given: String, known: Vec<&'static str> },
     #[error("the query is not well encoded")]
     Encoding,
     #[error("`limit` has to be a number from 1 to {0}")]
@@ -110,6 +115,30 @@ pub(crate) enum BadQuery {
     Words(usize),
     #[error("`cursor` is not one that a page ended with")]
     Cursor,
+}
+
+/// How many letters of a parameter that there is not are shown.
+const SHOWN: usize = 64;
+
+fn unknown(given: &str, known: &[&'static str]) -> String {
+    let shown: String = given.chars().take(SHOWN).collect();
+    let meant = nearest(given, known.iter().copied())
+        .map_or_else(|| ".".to_owned(), |meant| format!(", did you mean `{meant}`?"));
+    let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "there is no parameter `{shown}`{meant} There are {}; {OPENAPI_PATH} describes them",
+        names.join(", ")
+    )
+}
+
+impl From<BadQuery> for Refusal {
+    /// The line of text is the one that clients of the reference implementation know; where the description lies stands in
+    /// a header, too (RFC 8631).
+    fn from(error: BadQuery) -> Self {
+        refuse(StatusCode::BAD_REQUEST)
+            .because(error.to_string())
+            .with(LINK, &format!("<{OPENAPI_PATH}>; rel=\"service-desc\""))
+    }
 }
 
 /// The most blobs of a page.
@@ -158,7 +187,7 @@ const STRICT: [&str; 2] = ["limit", "cursor"];
 /// is as good as none.
 pub(crate) fn parameters<const N: usize>(
     query: Option<&str>,
-    known: [&str; N],
+    known: [&'static str; N],
 ) -> Result<[Option<String>; N], BadQuery> {
     let mut values = [const { None }; N];
     for pair in query
@@ -177,7 +206,12 @@ pub(crate) fn parameters<const N: usize>(
                 return Err(BadQuery::Once(key));
             }
             Some((_, slot)) => slot.get_or_insert(value),
-            None => return Err(BadQuery::Unknown(key)),
+            None => {
+                return Err(BadQuery::Unknown {
+                    given: key,
+                    known: known.to_vec(),
+                });
+            }
         };
     }
     Ok(values.map(|value| value.filter(|v| !v.is_empty())))
@@ -246,9 +280,29 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_an_unknown_parameter_is_told_the_known_ones() {
+        let check = |query: &str, expected: &str| {
+            assert_eq!(
+                parse(Some(query)).unwrap_err().to_string(),
+                format!(
+                    "there is no parameter {expected} There are `schema`, `package`, `name`, `limit`, `cursor`; \
+                     /openapi.json describes them"
+                )
+            );
+        };
+        check("Schema=x", "`Schema`, did you mean `schema`?");
+        check("packages=x", "`packages`, did you mean `package`?");
+        check("version=1", "`version`.");
+        check(&"x".repeat(1000), &format!("`{}`.", "x".repeat(SHOWN)));
+    }
+
+    #[test]
     fn what_is_unknown_or_malformed_is_refused() {
         for query in ["x=1", "Schema=olm.bundle", "=x", "schema=a&Limit=1"] {
-            assert!(matches!(parse(Some(query)), Err(BadQuery::Unknown(_))), "{query}");
+            assert!(
+                matches!(parse(Some(query)), Err(BadQuery::Unknown { .. })),
+                "{query}"
+            );
         }
         for query in ["schema=a;name=b", "schema=%zz", "schema=%e", "%=a"] {
             assert_eq!(parse(Some(query)), Err(BadQuery::Encoding), "{query}");

@@ -178,8 +178,7 @@ impl App {
 
     /// Looks through all catalogs.
     pub(super) async fn find(&self, query: Option<&str>) -> Result<Finds, Refusal> {
-        let wanted = Wanted::parse(query)
-            .map_err(|error| refuse(StatusCode::BAD_REQUEST).because(error.to_string()))?;
+        let wanted = Wanted::parse(query)?;
         let catalogs: Vec<(i32, Arc<Snapshot>)> = self
             .store
             .snapshots()

@@ -318,6 +318,34 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
 }
 
 #[tokio::test]
+async fn an_unknown_parameter_is_named_wherever_that_is_allowed() {
+    let running = start(Limits::default()).await;
+    fill(&running.store, 1);
+    let asked = "Accept: application/problem+json\r\n";
+    for (path, headers, part) in [
+        (
+            "/catalogs/cat/api/v1/metas?schma=x",
+            asked,
+            "`schma`, did you mean `schema`?",
+        ),
+        ("/api/v1/search?x=1", "", "There are `q`, `name`, `keyword`"),
+        ("/catalogs/cat/api/v1/metas?schma=x", "", "400 Bad Request\n"),
+    ] {
+        let answer = request(running.address, "GET", path, headers).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert_eq!(
+            answer.header("link"),
+            Some("</openapi.json>; rel=\"service-desc\""),
+            "{path}"
+        );
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(text.contains(part), "{path}: {text}");
+    }
+    let answer = request(running.address, "GET", "/openapi.json", "").await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
 async fn the_descriptions_are_json_and_name_every_path() {
     let running = start(Limits::default()).await;
     let get = async |path: &str| -> Value {
