@@ -15,6 +15,8 @@ const MARGIN: usize = 16;
 const ARCS: usize = 120;
 /// The width of a letter of a label.
 const LETTER: usize = 7;
+/// The width of a letter of a heading, which is larger and bold.
+const HEADING_LETTER: usize = 9;
 /// Letters of a label that are shown.
 const MAX_LETTERS: usize = 60;
 
@@ -59,14 +61,9 @@ fn columns(graph: &PackageGraph) -> Vec<Column<'_>> {
     let mut columns = Vec::new();
     for channel in &graph.channels {
         let axis = channel.edges.iter().map(bulge).max().unwrap_or(0) + 12;
-        let letters = channel
-            .nodes
-            .iter()
-            .map(|node| label(node).chars().count())
-            .chain([heading(channel).chars().count()])
-            .max()
-            .unwrap_or(0);
-        let width = axis + 16 + letters * LETTER;
+        let letters = channel.nodes.iter().map(|node| label(node).chars().count());
+        let labels = axis + 16 + letters.max().unwrap_or(0) * LETTER;
+        let width = labels.max(heading(channel).chars().count() * HEADING_LETTER);
         columns.push(Column {
             channel,
             left,
@@ -283,6 +280,24 @@ mod tests {
             assert!(picture.contains(expected), "{expected} is not in {picture}");
         }
         assert_eq!(picture, svg(&graph()), "the picture depends on the graph only");
+    }
+
+    #[test]
+    fn there_is_room_for_the_longest_heading() {
+        let name = "candidate-of-a-version-with-a-long-name";
+        let mut catalog = Catalog::default();
+        let text = CATALOG.replace("\"name\":\"stable\"", &format!("\"name\":\"{name}\""));
+        catalog.load(text.as_bytes(), &limits()).expect("it loads");
+        let graph = PackageGraph::new(&catalog, "p").expect("the package is there");
+        let picture = svg(&graph.only(name));
+        let width = picture
+            .split("width=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let width: usize = width
+            .and_then(|width| width.parse().ok())
+            .expect("it has a width");
+        assert!(width >= name.len() * super::HEADING_LETTER, "{picture}");
     }
 
     #[test]

@@ -378,15 +378,15 @@ impl<'of> Marks<'of> {
 fn version(marks: &Marks<'_>, row: &Row) -> Markup {
     html! {
         tr {
-            td { @if let Some(version) = &row.version { (version.version) } }
-            td {
+            td class="version" { @if let Some(version) = &row.version { (version.version) } }
+            td class="name" {
                 (row.name)
                 @if let Some(why) = marks.deprecated.get(row.name.as_str()) {
                     p class="deprecated" { "Deprecated: " (why) }
                 }
             }
             td { (marks.channels(&row.name)) }
-            td { code { (row.image) } }
+            td class="image" { code { (row.image) } }
         }
     }
 }

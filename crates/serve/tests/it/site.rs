@@ -172,7 +172,7 @@ async fn the_page_of_a_package_says_how_to_install_it() {
     for part in [
         "<em>database</em>",
         "stable (default): <code>db.v2</code>",
-        "<td>2.0.0</td>",
+        "<td class=\"version\">2.0.0</td>",
         "kind: ClusterExtension",
         "packageName: &quot;db&quot;",
         "<div class=\"graph\"><svg",
