@@ -229,19 +229,21 @@ async fn await_version_within(world: &World, name: &str, version: &str, limit: D
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_account_or_namespace_is_said_and_waited_for() -> Result<()> {
+async fn what_is_missing_is_said_and_waited_for() -> Result<()> {
     let world = world_with(&["1.0.0"]).await?;
-    let extension = json!({
-        "apiVersion": "olm.operatorframework.io/v1",
-        "kind": "ClusterExtension",
-        "metadata": { "name": "greeter" },
-        "spec": {
-            "namespace": "greeter",
-            "serviceAccount": { "name": "greeter-installer" },
-            "source": { "sourceType": "Catalog", "catalog": { "packageName": "greeter" } },
-        },
-    });
-    world.apply(&[extension])?;
+    let extension = |name: &str, package: &str| {
+        json!({
+            "apiVersion": "olm.operatorframework.io/v1",
+            "kind": "ClusterExtension",
+            "metadata": { "name": name },
+            "spec": {
+                "namespace": "greeter",
+                "serviceAccount": { "name": "greeter-installer" },
+                "source": { "sourceType": "Catalog", "catalog": { "packageName": package } },
+            },
+        })
+    };
+    world.apply(&[extension("greeter", "greeter")])?;
     let message = await_progressing(&world, "greeter", conditions::reason::RETRYING, "namespace").await?;
     assert!(
         !message.contains("permission"),
@@ -274,7 +276,17 @@ async fn a_missing_account_or_namespace_is_said_and_waited_for() -> Result<()> {
             ])
             .map(drop)
     })?;
-    await_version_within(&world, "greeter", "1.0.0", Duration::from_secs(90)).await
+    await_version_within(&world, "greeter", "1.0.0", Duration::from_secs(90)).await?;
+    // A package that no catalog has.
+    world.apply(&[extension("misspelled", "greter")])?;
+    let retrying = conditions::reason::RETRYING;
+    let message = await_progressing(&world, "misspelled", retrying, "did you mean").await?;
+    assert!(
+        message.starts_with("no bundles found for package \"greter\"\n")
+            && message.contains("did you mean \"greeter\" of catalog \"samples\"?"),
+        "{message}"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,19 @@
 //! What there was, what excluded it, and what the user can change.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
+use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
 use crate::catalog::{Availability, Catalog, Content, Selected};
 use crate::channels;
 use crate::choose::{Choice, Context, compare_versions, rank};
 use crate::hindrance::{Held, Hindrance, listed};
-use crate::package::Candidate;
+use crate::package::{Candidate, Package};
 use crate::range::{Fit, fit};
 use crate::refusal::{NoBundle, Reason, Refusal};
+use crate::request::Request;
 use crate::successors::{self, Edge, Successors};
 
 /// How many names a list shows before it only counts.
@@ -147,7 +150,7 @@ fn nothing(
         refusal.add(describe(catalog, &groups));
         excluded.extend(groups);
     }
-    let mut left_out: Vec<&str> = Vec::new();
+    let (mut left_out, mut absent): (Vec<&str>, bool) = (Vec::new(), false);
     for catalog in others {
         let is_selected = context
             .request
@@ -155,6 +158,7 @@ fn nothing(
             .is_none_or(|selector| selector.matches(catalog.labels));
         match (is_selected, catalog.availability, catalog.content) {
             (true, Availability::Available, Content::Absent) => {
+                absent = true;
                 refusal.add(format!(
                     "catalog {} does not have the package",
                     quoted(catalog.name)
@@ -179,10 +183,14 @@ fn nothing(
     if catalogs.is_empty() {
         refusal.hint("create a ClusterCatalog: the cluster has none");
     } else if selected.is_empty() {
-        refusal.hint_or(
-            "check spec.source.catalog.packageName and spec.source.catalog.selector",
-            "check the name of the package: `olm catalog list packages` shows what a catalog has",
-        );
+        let general = "check spec.source.catalog.packageName and spec.source.catalog.selector";
+        let on_command_line =
+            "check the name of the package: `olm catalog list packages` shows what a catalog has";
+        if absent {
+            refusal.unknown_package(general, on_command_line);
+        } else {
+            refusal.hint_or(general, on_command_line);
+        }
     }
     hints(refusal, &selected, &excluded, context);
 }
@@ -247,8 +255,15 @@ fn list(noun: &str, names: Vec<String>) -> String {
 }
 
 fn bundles(candidates: &[&Candidate]) -> String {
-    let name = |candidate: &&Candidate| candidate.name.chars().take(80).collect();
-    list("bundle", candidates.iter().map(name).collect())
+    list(
+        "bundle",
+        candidates.iter().map(|candidate| name_of(candidate)).collect(),
+    )
+}
+
+/// The name of a bundle, no longer than has room in a line.
+fn name_of(candidate: &Candidate) -> String {
+    candidate.name.chars().take(80).collect()
 }
 
 fn describe(catalog: &Selected<'_>, groups: &[Excluded<'_>]) -> String {
@@ -304,13 +319,35 @@ fn hints(
         .filter(|name| !known.contains(&name.as_str()))
     {
         if !selected.is_empty() {
-            let channels = known.iter().map(|name| quoted(name)).collect();
-            refusal.hint(format!(
-                "channel {} does not exist; the catalogs have {}",
-                quoted(channel),
-                list("channel", channels)
-            ));
+            let instead = if let Some(meant) = nearest(channel, known.iter().copied()) {
+                format!("did you mean {}?", quoted(meant))
+            } else {
+                let channels = known.iter().map(|name| quoted(name)).collect();
+                format!("the catalogs have {}", list("channel", channels))
+            };
+            refusal.hint(format!("channel {} does not exist; {instead}", quoted(channel)));
         }
+    }
+    let elsewhere = elsewhere(selected, context);
+    if let Some((candidate, channels)) = &elsewhere {
+        let fits = format!(
+            "{} fits the version range, but is in another channel:",
+            name_of(candidate)
+        );
+        let either = |channels: &[&str], mark: &str| {
+            let named = channels
+                .iter()
+                .take(SHOWN)
+                .map(|name| format!("{mark}{}", quoted(name)));
+            named.collect::<Vec<_>>().join(" or ")
+        };
+        refusal.hint_or(
+            format!(
+                "{fits} add {} to spec.source.catalog.channels",
+                either(channels, "")
+            ),
+            format!("{fits} add {}", either(channels, "--channel ")),
+        );
     }
     if let Some(candidate) = first(excluded, Exclusion::Prerelease) {
         let name = &candidate.name;
@@ -341,7 +378,8 @@ fn hints(
             force("spec.source.catalog.upgradeConstraintPolicy: SelfCertified"),
             force("--policy SelfCertified"),
         );
-    } else if let (None, Some(candidate)) = (
+    } else if let (None, None, Some(candidate)) = (
+        elsewhere,
         first(excluded, Exclusion::Prerelease),
         first(excluded, Exclusion::Version),
     ) {
@@ -350,6 +388,43 @@ fn hints(
             candidate.name
         ));
     }
+}
+
+/// The highest bundle that is in the version range and would be taken if its channels, which these are, were requested.
+fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&'a Candidate, Vec<&'a str>)> {
+    context.range.as_ref()?;
+    let any_channel = Request {
+        channels: &[],
+        ..*context.request
+    };
+    let mut best: Option<(&Candidate, &Package)> = None;
+    for package in selected.iter().map(|catalog| catalog.package) {
+        let members = channels::members(package, context.request)?;
+        let entries = channels::considered(package, &any_channel).flat_map(|channel| &channel.entries);
+        let entered: HashSet<&str> = entries.map(|entry| entry.name.as_str()).collect();
+        let successors = context
+            .current
+            .as_ref()
+            .map(|current| Successors::new(package, &any_channel, current));
+        for candidate in package.candidates() {
+            let name = candidate.name.as_str();
+            let is_kept_out = !members.contains(name)
+                && entered.contains(name)
+                && fit(candidate, context.range.as_ref()) == Fit::Inside
+                && successors
+                    .as_ref()
+                    .is_none_or(|successors| successors.to(candidate).is_some());
+            if is_kept_out && best.is_none_or(|(known, _)| by_version(candidate, known).is_gt()) {
+                best = Some((candidate, package));
+            }
+        }
+    }
+    best.map(|(candidate, package)| {
+        (
+            candidate,
+            channels::holding(package, &any_channel, &candidate.name),
+        )
+    })
 }
 
 /// The updates that the catalogs do offer, highest first.
@@ -366,8 +441,5 @@ fn next_steps(selected: &[&Selected<'_>], context: &Context<'_>) -> Vec<String> 
         .collect();
     steps.sort_by(|left, right| by_version(right, left));
     steps.dedup_by(|left, right| left.name == right.name);
-    steps
-        .into_iter()
-        .map(|candidate| candidate.name.chars().take(80).collect())
-        .collect()
+    steps.into_iter().map(name_of).collect()
 }

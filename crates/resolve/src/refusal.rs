@@ -3,6 +3,7 @@
 use std::fmt;
 
 use olm_constraint::Wanted;
+use olm_fbc::similar::distance;
 use olm_version::masterminds::ConstraintError;
 use olm_version::{VersionReleaseError, quoted};
 
@@ -130,6 +131,8 @@ pub struct Refusal {
     reason: Box<Reason>,
     findings: Vec<String>,
     hints: Vec<Hint>,
+    /// The hint that says that no catalog knows the package, where that is so.
+    unknown: Option<usize>,
     wanted: Vec<Wanted>,
     attachment: Option<String>,
 }
@@ -140,6 +143,7 @@ impl Refusal {
             reason: Box::new(reason),
             findings: Vec::new(),
             hints: Vec::new(),
+            unknown: None,
             wanted: Vec::new(),
             attachment: None,
         }
@@ -170,6 +174,45 @@ impl Refusal {
             text: hint.into(),
             on_command_line: Some(on_command_line.into()),
         });
+    }
+
+    /// [`Refusal::hint_or`] for a package that no catalog has: [`Refusal::suggest`] may have something better.
+    pub(crate) fn unknown_package(&mut self, hint: &str, on_command_line: &str) {
+        self.unknown = Some(self.hints.len());
+        self.hint_or(hint, on_command_line);
+    }
+
+    /// Whether a catalog was asked and none has the package, so that its name may be misspelled.
+    pub fn is_of_unknown_package(&self) -> bool {
+        self.unknown.is_some()
+    }
+
+    /// Takes the name that the user probably meant out of these (catalog, package), for a package that no catalog has and
+    /// of which nothing is installed.
+    pub fn suggest<'n>(&mut self, names: impl IntoIterator<Item = (&'n str, &'n str)>) {
+        let Reason::NoBundle(NoBundle {
+            package,
+            installed: None,
+            ..
+        }) = &*self.reason
+        else {
+            return;
+        };
+        let Some(hint) = self.unknown.and_then(|at| self.hints.get_mut(at)) else {
+            return;
+        };
+        let alike = names.into_iter().filter(|(_, name)| *name != package.as_str());
+        let meant = alike.filter_map(|(catalog, name)| Some((distance(package, name)?, name, catalog)));
+        if let Some((_, name, catalog)) = meant.min() {
+            let text = format!("did you mean {} of catalog {}?", quoted(name), quoted(catalog));
+            *hint = Hint {
+                on_command_line: Some(text.clone()),
+                text: format!(
+                    "{text} spec.source.catalog.packageName cannot be changed: delete this ClusterExtension, of which \
+                     nothing is installed, and make it again"
+                ),
+            };
+        }
     }
 
     /// [`Refusal::hint_or`] on the way.

@@ -1,4 +1,4 @@
-//! Which packages of a catalog provide what is wanted. Asked only while something is missing.
+//! Which packages of a catalog provide what is wanted, or are called like it. Asked only while something is missing.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use olm_api::serving::{Endpoint, MetasQuery};
 use olm_constraint::cel::Budget;
 use olm_constraint::{Subject, Wanted};
+use olm_fbc::similar::distance;
 use olm_fbc::{Bundle, Package, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -35,9 +36,8 @@ impl Catalogs {
             return Ok(vec![name.clone()]);
         }
         let key = format!("{}\n{}\n{wanted}", place.name, place.reference);
-        let known = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().get(&key) {
-            return Ok(found.clone());
+        if let Some(found) = self.remembered(&key) {
+            return Ok(found);
         }
         // Whatever provides an API names its kind.
         let word = match wanted {
@@ -69,12 +69,48 @@ impl Catalogs {
         })
         .await?;
         let found: Vec<String> = found.into_iter().collect();
-        let mut known = known();
+        self.remember(key, &found);
+        Ok(found)
+    }
+
+    /// The package whose name is most like this one, if there is one that is much like it. The answer about a content is
+    /// kept.
+    ///
+    /// # Errors
+    /// When the catalog does not answer.
+    pub async fn alike(&self, place: Place<'_>, package: &str) -> Result<Option<String>, CatalogsError> {
+        let key = format!("{}\n{}\nlike {package}", place.name, place.reference);
+        if let Some(found) = self.remembered(&key) {
+            return Ok(found.into_iter().next());
+        }
+        let mut best: Option<(usize, String)> = None;
+        self.each(place, SCHEMA_PACKAGE, None, |line| {
+            let head: Option<Head<'_>> = serde_json::from_str(line).ok();
+            let name = head.map(|head| head.name.into_owned()).unwrap_or_default();
+            if let Some(distance) = distance(package, &name) {
+                let found = (distance, name);
+                if best.as_ref().is_none_or(|best| found < *best) {
+                    best = Some(found);
+                }
+            }
+        })
+        .await?;
+        let found = best.map(|(_, name)| name);
+        self.remember(key, found.as_slice());
+        Ok(found)
+    }
+
+    fn remembered(&self, key: &str) -> Option<Vec<String>> {
+        let known = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).cloned()
+    }
+
+    fn remember(&self, key: String, found: &[String]) {
+        let mut known = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_SEARCHES {
             known.clear();
         }
-        known.insert(key, found.clone());
-        Ok(found)
+        known.insert(key, found.to_vec());
     }
 
     /// The default channel of a package.

@@ -175,6 +175,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
             }
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             proposals::propose(context, extension, &mut refusal, &gathered).await;
+            suggest(context, &asked, &request, &mut refusal).await;
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = Failure::from(ResolveError::Refused(refusal));
             let newest = revisions
@@ -255,6 +256,32 @@ fn refused(failure: Failure, deprecations: Option<Messages>) -> Resolution {
         problem: None,
         held: None,
     }
+}
+
+/// Names the package that is probably meant where no catalog has the one that is asked for.
+async fn suggest(context: &Context, asked: &[Asked], request: &Request<'_>, refusal: &mut Refusal) {
+    if !refusal.is_of_unknown_package() {
+        return;
+    }
+    let absent = asked
+        .iter()
+        .filter(|asked| matches!(asked.answer, Answer::Absent));
+    let alike = absent.map(|asked| alike(context, &asked.catalog, request.package));
+    let alike = join_all(alike.collect::<Vec<_>>()).await;
+    let names = alike.iter().flatten();
+    refusal.suggest(names.map(|(catalog, name)| (*catalog, name.as_str())));
+}
+
+/// The package of the catalog that is called most like this one. What cannot be asked is no loss: it is a hint.
+async fn alike<'a>(
+    context: &Context,
+    catalog: &'a ClusterCatalog,
+    package: &str,
+) -> Option<(&'a str, String)> {
+    let place = place(catalog).ok()?;
+    let found = context.catalogs.alike(place, package).await;
+    let name = found.ok().flatten()?;
+    Some((catalog.name(), name))
 }
 
 /// Whether a bundle would be chosen if others were there or moved along.

@@ -1,8 +1,8 @@
 //! What a refusal tells the user.
 
-use crate::common::{Shelf, entry, outcome, shelf};
+use crate::common::{Shelf, entry, outcome, shelf, with};
 use olm_resolve::refusal::MAX_LENGTH;
-use olm_resolve::{Request, Selector};
+use olm_resolve::{Refusal, Request, Selector};
 use serde_json::json;
 
 fn check(shelves: &[Shelf], request: Request<'_>, installed: Option<(&str, &str)>, expected: &[&str]) {
@@ -48,6 +48,7 @@ fn every_bundle_is_accounted_for() {
             "- catalog \"c\" is not used: its availabilityMode is Unavailable",
             "- not selected: 1 catalog (\"d\")",
             "hint: channel \"nope\" does not exist; the catalogs have 2 channels (\"beta\", \"stable\")",
+            "hint: foo.v3.0.0 fits the version range, but is in another channel: add \"beta\" to spec.source.catalog.channels",
             "hint: to admit pre-releases such as foo.v3.0.0-rc.1 name one in spec.source.catalog.version, e.g. >=1.2.3-0",
         ],
     );
@@ -82,6 +83,98 @@ fn a_missing_edge_is_named_with_the_ways_out() {
          by anybody and can lose data",
         ],
     );
+}
+
+#[test]
+fn a_version_that_is_in_another_channel_only_is_told_with_its_channels() {
+    let entries = |versions: &[&str]| -> Vec<_> {
+        let names = versions.iter().map(|version| format!("foo.v{version}"));
+        names.map(|name| entry(&name)).collect()
+    };
+    let shelves = [shelf("a")
+        .bundles(&["1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0"])
+        .channel("stable", &entries(&["1.0.0", "1.1.0"]))
+        .channel("fast", &entries(&["1.1.0", "2.0.0", "2.1.0"]))
+        .channel("beta", &entries(&["2.1.0"]))];
+    let hints = |version: &str, channel: &str, installed: Option<(&str, &str)>| -> Vec<String> {
+        let channels = [channel.to_owned()];
+        let request = Request {
+            version: Some(version),
+            channels: &channels,
+            ..Request::default()
+        };
+        let refusal = outcome(&shelves, request, installed).unwrap_err();
+        let hints = refusal.lines().filter_map(|line| line.strip_prefix("hint: "));
+        hints.map(str::to_owned).collect()
+    };
+    let check = |version: &str, channel: &str, installed: Option<(&str, &str)>, expected: &[&str]| {
+        assert_eq!(
+            hints(version, channel, installed),
+            expected,
+            "{version} {channel}"
+        );
+    };
+    check(
+        "2.x",
+        "stable",
+        None,
+        &[
+            "foo.v2.1.0 fits the version range, but is in another channel: add \"fast\" or \"beta\" to \
+             spec.source.catalog.channels",
+        ],
+    );
+    check(
+        "9.x",
+        "stable",
+        None,
+        &["the highest version outside the range is that of foo.v1.1.0"],
+    );
+    // In no channel at all, and without an edge: another channel would not help.
+    let outside = ["the highest version outside the range is that of foo.v1.1.0"];
+    check("3.x", "stable", None, &outside);
+    check("2.x", "stable", Some(("foo.v1.0.0", "1.0.0")), &outside);
+    check(
+        "1.0.0",
+        "Fats",
+        None,
+        &[
+            "channel \"Fats\" does not exist; did you mean \"fast\"?",
+            "foo.v1.0.0 fits the version range, but is in another channel: add \"stable\" to spec.source.catalog.channels",
+        ],
+    );
+}
+
+#[test]
+fn a_package_that_no_catalog_has_may_be_misspelled() {
+    let check = |shelves: &[Shelf], names: &[(&str, &str)], expected: &[&str]| {
+        let hints = with(shelves, Request::default(), None, |resolution| {
+            let mut refusal = resolution.unwrap_err();
+            refusal.suggest(names.iter().copied());
+            let hints = |refusal: &Refusal| refusal.hints().map(str::to_owned).collect::<Vec<_>>();
+            [hints(&refusal), hints(&refusal.on_command_line())].concat()
+        });
+        assert_eq!(hints, expected);
+    };
+    let absent = [shelf("a").without_package()];
+    check(
+        &absent,
+        &[("b", "Foo"), ("a", "fooo"), ("a", "Foo"), ("a", "foo")],
+        &[
+            "did you mean \"Foo\" of catalog \"a\"? spec.source.catalog.packageName cannot be changed: delete this \
+             ClusterExtension, of which nothing is installed, and make it again",
+            "did you mean \"Foo\" of catalog \"a\"?",
+        ],
+    );
+    check(
+        &absent,
+        &[("a", "other")],
+        &[
+            "check spec.source.catalog.packageName and spec.source.catalog.selector",
+            "check the name of the package: `olm catalog list packages` shows what a catalog has",
+        ],
+    );
+    let shelf = shelf("a").channel("stable", &[]);
+    check(&[shelf], &[("a", "fooo")], &[]);
 }
 
 #[test]
