@@ -7,6 +7,7 @@ mod validate;
 
 use clap::Subcommand;
 
+use crate::hint::Hint;
 use crate::output::Outcome;
 
 #[derive(Debug, Subcommand)]
@@ -19,6 +20,11 @@ pub(crate) enum Command {
     Convert(convert::Arguments),
     /// Make an image of a bundle and push it
     Push(push::Arguments),
+}
+
+/// The way to every fault of a bundle.
+fn faults_shown(source: &str) -> Hint {
+    Hint(format!("`olm bundle validate {source}` shows every fault"))
 }
 
 impl Command {

@@ -1,16 +1,20 @@
 //! Catalogs and bundles on disk.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read as _};
+use std::io::{BufReader, ErrorKind as Io, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use olm_bundle::BundleFiles;
+use olm_fbc::check::Rule;
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Ignore, Meta, MetaError, ignore, walk_order};
 use olm_yaml::{DuplicateKeys, ErrorKind, Limits, documents};
 use tempfile::TempDir;
+
+use crate::hint::Hint;
+use crate::output::note;
 
 /// Directories inside one another beyond which a tree is refused.
 const MAX_DEPTH: usize = 100;
@@ -26,10 +30,15 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
 }
 
+/// What to name in the place of a file.
+pub(crate) const CATALOG_DIRECTORY: &str = "name the directory that holds the files of the catalog";
+
 /// The files of a catalog, in the order in which they are read.
 #[derive(Debug)]
 pub(crate) struct CatalogFiles {
     files: Vec<Found>,
+    /// The names of those that `.indexignore` leaves out.
+    ignored: Vec<String>,
     /// Holds what had to be fetched.
     scratch: Option<TempDir>,
 }
@@ -45,9 +54,9 @@ impl CatalogFiles {
                 .to_string_lossy()
                 .into_owned();
             let path = path.to_owned();
-            return Ok(Self::of(vec![Found { name, path }]));
+            return Ok(Self::of(vec![Found { name, path }], Vec::new()));
         }
-        let mut files = walk(path)?;
+        let files = walk(path)?;
         let mut ignored = Ignore::new();
         for file in files
             .iter()
@@ -56,12 +65,22 @@ impl CatalogFiles {
             let text = read(&file.path, MAX_IGNORE_FILE)?;
             ignored.add(&file.name, &String::from_utf8_lossy(&text));
         }
-        files.retain(|file| !ignored.is_ignored(&file.name));
-        Ok(Self::of(files))
+        let (out, files): (Vec<Found>, Vec<Found>) =
+            files.into_iter().partition(|file| ignored.is_ignored(&file.name));
+        let out = out.into_iter().map(|file| file.name);
+        Ok(Self::of(
+            files,
+            out.filter(|name| name.rsplit('/').next() != Some(ignore::FILE_NAME))
+                .collect(),
+        ))
     }
 
-    fn of(files: Vec<Found>) -> Self {
-        Self { files, scratch: None }
+    fn of(files: Vec<Found>, ignored: Vec<String>) -> Self {
+        Self {
+            files,
+            ignored,
+            scratch: None,
+        }
     }
 
     /// Keeps a directory until the files are no longer needed.
@@ -72,12 +91,7 @@ impl CatalogFiles {
 
     /// Like [`CatalogFiles::open`], for a directory only.
     pub(crate) fn open_directory(path: &Path) -> anyhow::Result<Self> {
-        if !fs::metadata(path)
-            .with_context(|| format!("cannot read {}", path.display()))?
-            .is_dir()
-        {
-            bail!("{:?} is not a directory", path.display().to_string());
-        }
+        directory(path, CATALOG_DIRECTORY)?;
         Self::open(path)
     }
 
@@ -94,8 +108,25 @@ impl CatalogFiles {
             .map(|file| file.path.as_path())
     }
 
-    /// Shows every blob with the name of its file, and what of a file cannot be read.
+    /// Shows every blob with the name of its file, and what of a file cannot be read. Where there is nothing to show,
+    /// that is told.
     pub(crate) fn read(
+        &self,
+        mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
+    ) -> anyhow::Result<()> {
+        let mut is_empty = true;
+        self.each(|file, meta| {
+            is_empty = false;
+            each(file, meta)
+        })?;
+        if is_empty {
+            self.tell_that_it_is_empty();
+        }
+        Ok(())
+    }
+
+    /// Like [`CatalogFiles::read`], for those who tell more of what they find.
+    pub(crate) fn each(
         &self,
         mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
     ) -> anyhow::Result<()> {
@@ -108,6 +139,31 @@ impl CatalogFiles {
             }
         }
         Ok(())
+    }
+
+    /// Says what there is instead of a catalog, and what to do about it.
+    pub(crate) fn tell_that_it_is_empty(&self) {
+        note(&format!("warning: {}", self.emptiness()));
+        if let Some(hint) = Rule::CatalogEmpty.hint() {
+            note(&format!("hint: {hint}"));
+        }
+    }
+
+    /// What there is instead of a catalog.
+    pub(crate) fn emptiness(&self) -> String {
+        let read: Vec<&str> = self.names().collect();
+        let ignored: Vec<&str> = self.ignored.iter().map(String::as_str).collect();
+        let found = match (read.as_slice(), ignored.as_slice()) {
+            ([], []) => "there are no files".to_owned(),
+            ([], ignored) => format!(".indexignore leaves out {}", listed(ignored)),
+            (read, []) => format!("no object in {}", listed(read)),
+            (read, ignored) => format!(
+                "no object in {}, .indexignore leaves out {}",
+                listed(read),
+                listed(ignored)
+            ),
+        };
+        format!("the catalog is empty: {found}")
     }
 
     /// File, line and key of the first key of each YAML file that its mapping has already. Those of JSON are found when
@@ -131,11 +187,34 @@ impl CatalogFiles {
     }
 }
 
+/// `1 file (a)`, `5 files (a, b, c and 2 more)`.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let plural = if names.len() == 1 { "" } else { "s" };
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{} file{plural} ({shown}{more})", names.len())
+}
+
+/// That there is a directory at `path`; where there is something else, `hint` says what to name.
+pub(crate) fn directory(path: &Path, hint: &str) -> anyhow::Result<()> {
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    let error = anyhow!("{:?} is not a directory", path.display().to_string());
+    Err(error.context(Hint(hint.to_owned())))
+}
+
 /// The files of the bundle in the directory `path`.
 pub(crate) fn bundle_files(path: &Path) -> anyhow::Result<BundleFiles> {
-    if !path.is_dir() {
-        bail!("{:?} is not a directory", path.display().to_string());
-    }
+    directory(
+        path,
+        "name the directory of the bundle, with the directories manifests and metadata in it",
+    )?;
     let mut files = BundleFiles::new();
     for part in ["manifests", "metadata"] {
         let directory = path.join(part);
@@ -156,11 +235,14 @@ pub(crate) fn bundle_files(path: &Path) -> anyhow::Result<BundleFiles> {
 pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     let failed = || format!("cannot read {}", path.display());
     let mut bytes = Vec::new();
-    File::open(path)
+    let read = File::open(path)
         .with_context(failed)?
         .take(limit + 1)
-        .read_to_end(&mut bytes)
-        .with_context(failed)?;
+        .read_to_end(&mut bytes);
+    if read.as_ref().is_err_and(|error| error.kind() == Io::IsADirectory) {
+        bail!("{} is a directory; name a file", path.display());
+    }
+    read.with_context(failed)?;
     if bytes.len() as u64 > limit {
         bail!("{} is larger than {limit} bytes", path.display());
     }

@@ -1,6 +1,6 @@
 //! `olm resolve`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::catalog::named_source;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
-use crate::source::open_catalog;
+use crate::source::{faults_shown, open_catalog, unreadable};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -74,6 +74,8 @@ struct Source {
     priority: i32,
     labels: BTreeMap<String, String>,
     package: Option<Package>,
+    /// The names of all packages.
+    names: BTreeSet<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -120,7 +122,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             Ok(Verdict::Good)
         }
-        Err(refusal) => {
+        Err(mut refusal) => {
+            refusal.suggest(sources.iter().flat_map(|source| {
+                let names = source.names.iter();
+                names.map(|name| (source.name.as_str(), name.as_str()))
+            }));
             let refusal = refusal.on_command_line();
             match arguments.output {
                 Report::Text => note(&format!("refused: {refusal}")),
@@ -143,7 +149,9 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
         if sources.iter().any(|source| source.name == name) {
             bail!("two catalogs are named {name:?}; write NAME=SOURCE to tell them apart");
         }
-        let package = package(&open_catalog(&source, &arguments.registry)?, &arguments.package)?;
+        let files = open_catalog(&source, &arguments.registry)?;
+        let (package, names) = package(&files, &source, &arguments.package)
+            .with_context(|| format!("cannot read the catalog {source:?}"))?;
         let priority = arguments
             .priorities
             .iter()
@@ -155,6 +163,7 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
             priority,
             labels,
             package,
+            names,
         });
     }
     if let Some((name, _)) = arguments
@@ -167,32 +176,37 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What the catalog says about the package.
-fn package(files: &CatalogFiles, package: &str) -> anyhow::Result<Option<Package>> {
-    let mut blobs = Vec::new();
+/// What the catalog says about the package, as far as operator-controller asks for it, and the names of all packages.
+fn package(
+    files: &CatalogFiles,
+    source: &str,
+    package: &str,
+) -> anyhow::Result<(Option<Package>, BTreeSet<String>)> {
+    let (mut blobs, mut names) = (Vec::new(), BTreeSet::new());
     files.read(|file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
-            Err(error) => {
-                let place = format!("{file}:{}", error.line);
-                return ControlFlow::Break(anyhow::Error::new(error).context(place));
-            }
+            Err(error) => return ControlFlow::Break(unreadable(source, file, error)),
         };
-        let belongs = meta.package == package || (meta.schema == SCHEMA_PACKAGE && meta.name == package);
-        if belongs && !meta.schema.is_empty() {
+        if meta.package == package && !meta.schema.is_empty() {
             match Blob::from_json(&meta.schema, meta.json()) {
                 Ok(blob) => blobs.push(blob),
                 Err(error) => {
                     let place = format!("{file}:{}", meta.position);
-                    return ControlFlow::Break(anyhow::Error::new(error).context(place));
+                    let error = anyhow::Error::new(error).context(place);
+                    return ControlFlow::Break(error.context(faults_shown(source)));
                 }
             }
         }
+        if meta.schema == SCHEMA_PACKAGE {
+            names.insert(meta.name);
+        }
         ControlFlow::Continue(())
     })?;
-    Ok(Some(blobs)
+    let package = Some(blobs)
         .filter(|blobs| !blobs.is_empty())
-        .map(|blobs| Package::new(blobs, ReleaseField::Counts)))
+        .map(|blobs| Package::new(blobs, ReleaseField::Counts));
+    Ok((package, names))
 }
 
 /// The name and the version of what is installed.

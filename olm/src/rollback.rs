@@ -5,7 +5,7 @@ mod course;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,14 +14,18 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams}
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_fbc::similar::nearest;
 use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_revision::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use self::course::{Course, bundle_version, course};
+use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, tell};
 
+/// How many names are compared with one that there is not.
+const LISTED: u32 = 500;
 /// As whom the change is written.
 const MANAGER: &str = "olm";
 
@@ -55,11 +59,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 async fn roll_back(arguments: &Arguments) -> Outcome {
     let config = olm_platform::client::config(arguments.kubeconfig.as_deref(), "olm").await?;
+    let server = config.cluster_url.to_string();
     let client = Client::try_from(config)?;
     let name = &arguments.extension;
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
-    let extension = extensions.get_opt(name).await?;
-    let extension = extension.with_context(|| format!("there is no ClusterExtension {name:?}"))?;
+    let found = extensions.get_opt(name).await;
+    let found = found.with_context(|| format!("cannot read ClusterExtension {name:?} from {server}"))?;
+    let Some(extension) = found else {
+        let error = anyhow!("there is no ClusterExtension {name:?} on {server}");
+        return Err(error.context(others(&extensions, name).await));
+    };
     let sets = revisions(&client, &extension).await?;
     let course = match course(&extension, &sets, arguments.to_revision) {
         Ok(course) => course,
@@ -120,6 +129,26 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         quoted(&lift.to_string())
     ))?;
     Ok(Verdict::Good)
+}
+
+/// What to do about a name that no extension has.
+async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
+    let known = extensions
+        .list_metadata(&ListParams::default().limit(LISTED))
+        .await;
+    Hint(match known {
+        Ok(known) => {
+            let names = known.items.iter().filter_map(|one| one.metadata.name.as_deref());
+            match nearest(name, names) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "`kubectl get clusterextensions` lists those that there are".to_owned(),
+            }
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            "the cluster does not know the kind: is OLM installed there?".to_owned()
+        }
+        Err(_) => "`kubectl get clusterextensions` lists those that you may see".to_owned(),
+    })
 }
 
 fn refused(why: &str) -> Verdict {

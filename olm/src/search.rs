@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::catalog::named_source;
 use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
 use crate::registry::RegistryArguments;
-use crate::source::{load_catalog, no_package};
+use crate::source::{Unshaped, load_catalog, no_package};
 use crate::table::table;
 
 #[derive(Debug, Args)]
@@ -31,7 +31,8 @@ impl Sources {
             .iter()
             .map(|argument| {
                 let (name, source) = named_source(argument)?;
-                Ok((name, load_catalog(&source, &self.registry)?))
+                let catalog = load_catalog(&source, &self.registry, Unshaped::LeftOut)?;
+                Ok((name, catalog))
             })
             .collect()
     }

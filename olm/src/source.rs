@@ -1,7 +1,7 @@
 //! Where catalogs and bundles come from: files and directories, images in registries and on disk, a running catalogd.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,8 +10,9 @@ use anyhow::{Context as _, anyhow, bail};
 use olm_bundle::catalog::{Entry, entry};
 use olm_bundle::media_type::{Format, labels_of};
 use olm_bundle::{BundleFiles, ParseError, annotation_keys};
-use olm_fbc::Catalog;
+use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
+use olm_fbc::{Catalog, LoadError, MetaError};
 use olm_image::{Bundle, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
 use tempfile::TempDir;
 
@@ -131,26 +132,41 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
     match open(reference, registry)? {
         Source::Bundle(bundle) => Ok(bundle),
         Source::Catalog(_) => {
-            let error = anyhow!(
-                "{reference:?} is a catalog, not a bundle with the directories manifests and metadata"
-            );
+            let error = anyhow!("{reference:?} is no bundle with the directories manifests and metadata");
             Err(error.context(Hint(
-                "`olm catalog validate` and `olm catalog list` are for catalogs; of a bundle, name the directory that \
-                 holds both directories"
+                "of a bundle, name the directory that holds both directories; `olm catalog validate` and `olm catalog list` \
+                 are for catalogs"
                     .to_owned(),
             )))
         }
     }
 }
 
-/// Adds what `reference` names to the catalog: all blobs of a catalog, the one of a bundle.
+/// The way to every fault of a catalog.
+pub(crate) fn faults_shown(reference: &str) -> Hint {
+    Hint(format!(
+        "`olm catalog validate {reference}` shows every fault; files that are no part of the catalog are listed in \
+         .indexignore"
+    ))
+}
+
+/// The error that a file of a catalog cannot be read, which no catalog server would serve then.
+pub(crate) fn unreadable(reference: &str, file: &str, error: MetaError) -> anyhow::Error {
+    let place = format!("{file}:{}", error.line);
+    anyhow::Error::new(error)
+        .context(place)
+        .context(faults_shown(reference))
+}
+
+/// Adds what `reference` names to the catalog: all blobs of a catalog, the one of a bundle. What cannot be written again
+/// as it was is refused.
 pub(crate) fn load(
     reference: &str,
     registry: &RegistryArguments,
     catalog: &mut Catalog,
 ) -> anyhow::Result<()> {
     match open(reference, registry)? {
-        Source::Catalog(files) => load_files(&files, catalog),
+        Source::Catalog(files) => load_files(&files, reference, Unshaped::Refused, catalog),
         Source::Bundle(bundle) => {
             catalog.bundles.push(bundle.entry()?.bundle);
             Ok(())
@@ -159,27 +175,100 @@ pub(crate) fn load(
     .with_context(|| format!("render reference {reference:?}"))
 }
 
-/// Reads a whole catalog.
-pub(crate) fn load_catalog(reference: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog> {
+/// What becomes of objects that do not have the shape of their schema. Catalog servers serve them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unshaped {
+    /// They are told and left out: the rest can be looked at as it is served.
+    LeftOut,
+    /// They are an error: what is written would lack them.
+    Refused,
+}
+
+/// Reads a whole catalog: all that a catalog server would serve of it, but what `unshaped` says.
+pub(crate) fn load_catalog(
+    reference: &str,
+    registry: &RegistryArguments,
+    unshaped: Unshaped,
+) -> anyhow::Result<Catalog> {
     let mut catalog = Catalog::default();
-    load_files(&open_catalog(reference, registry)?, &mut catalog)
-        .with_context(|| format!("cannot read the catalog {reference:?}"))?;
+    load_files(
+        &open_catalog(reference, registry)?,
+        reference,
+        unshaped,
+        &mut catalog,
+    )
+    .with_context(|| format!("cannot read the catalog {reference:?}"))?;
     Ok(catalog)
 }
 
-fn load_files(files: &CatalogFiles, catalog: &mut Catalog) -> anyhow::Result<()> {
+/// How many faults of a catalog are told one by one.
+const MOST_TOLD: usize = 5;
+/// The longest text of a fault that is told, in characters.
+const MOST_SAID: usize = 300;
+
+fn load_files(
+    files: &CatalogFiles,
+    reference: &str,
+    unshaped: Unshaped,
+    catalog: &mut Catalog,
+) -> anyhow::Result<()> {
+    let (mut told, mut more) = (Vec::new(), 0_usize);
     files.read(|file, meta| {
-        let added = meta
-            .map_err(olm_fbc::LoadError::from)
-            .and_then(|meta| catalog.add(meta));
-        match added {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                let place = format!("{file}:{}", error.line());
-                ControlFlow::Break(anyhow::Error::new(error).context(place))
-            }
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(error) => return ControlFlow::Break(unreadable(reference, file, error)),
+        };
+        let Err(fault) = catalog.add_readable(meta) else {
+            return ControlFlow::Continue(());
+        };
+        if fault.effect == Effect::LeftOut && unshaped == Unshaped::Refused {
+            let place = format!("{file}:{}", fault.error.line());
+            let error = anyhow::Error::new(fault.error).context(place);
+            return ControlFlow::Break(error.context(faults_shown(reference)));
         }
-    })
+        if told.len() < MOST_TOLD {
+            told.push(warning(reference, file, &fault));
+        } else {
+            more += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    if told.is_empty() {
+        return Ok(());
+    }
+    for line in told {
+        note(&line);
+    }
+    if more > 0 {
+        note(&format!("warning: {reference}: and {more} more"));
+    }
+    note(&format!("hint: {}", faults_shown(reference)));
+    Ok(())
+}
+
+/// What is wrong with an object that is served all the same, in one line.
+fn warning(reference: &str, file: &str, fault: &Fault) -> String {
+    let object = fault.object.to_string();
+    let object = if object.is_empty() {
+        object
+    } else {
+        format!("{object}: ")
+    };
+    let left_out = match fault.effect {
+        Effect::LeftOut => "left out: ",
+        Effect::Kept => "",
+    };
+    let (line, text) = (fault.error.line(), said(&fault.error));
+    format!("warning: {reference}: {file}:{line}: {object}{left_out}{text}")
+}
+
+/// The text of an error that may quote a whole object.
+fn said(error: &LoadError) -> String {
+    let text = error.to_string();
+    match text.char_indices().nth(MOST_SAID) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
 }
 
 /// Whether a file is a tar archive.
@@ -335,12 +424,10 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
 
 /// Every file below `path` by its name, for bundles of the legacy format.
 pub(crate) fn all_files(path: &Path) -> anyhow::Result<BundleFiles> {
-    if !fs::metadata(path)
-        .with_context(|| format!("cannot read {}", path.display()))?
-        .is_dir()
-    {
-        bail!("{:?} is not a directory", path.display().to_string());
-    }
+    input::directory(
+        path,
+        "package manifests are a file PACKAGE.package.yaml beside a directory for each version",
+    )?;
     input::walk(path)?
         .into_iter()
         .map(|file| Ok((file.name, input::read(&file.path, input::MAX_BUNDLE_FILE)?)))

@@ -5,6 +5,7 @@ use std::io::BufRead;
 use crate::blob::{Blob, BlobError};
 use crate::bundle::Bundle;
 use crate::channel::Channel;
+use crate::check::Object;
 use crate::deprecation::Deprecations;
 use crate::meta::{Limits, Meta, MetaError, metas};
 use crate::package::Package;
@@ -50,6 +51,27 @@ impl LoadError {
     }
 }
 
+/// What is wrong with a blob that a catalog server stores and serves all the same, as it looks into none.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Fault {
+    /// What the blob says that it is about.
+    pub object: Object,
+    /// What is wrong.
+    pub error: LoadError,
+    /// What became of the blob.
+    pub effect: Effect,
+}
+
+/// What becomes of a blob with a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It does not have the shape of its schema and is not in the catalog.
+    LeftOut,
+    /// It is in the catalog as it is; its icon, or a manifest in it, cannot be decoded.
+    Kept,
+}
+
 impl Catalog {
     /// Adds the blobs of one file. Files are to be added in the order of [`walk_order`](crate::walk_order).
     ///
@@ -67,12 +89,35 @@ impl Catalog {
     /// # Errors
     /// When the blob has no schema or not the shape of its schema.
     pub fn add(&mut self, meta: Meta) -> Result<(), LoadError> {
+        let line = meta.position;
         let blob = Blob::from_json(&meta.schema, meta.json())
             .and_then(|blob| blob.check_contents().map(|()| blob))
-            .map_err(|error| LoadError::Blob {
-                line: meta.position,
-                error,
-            })?;
+            .map_err(|error| LoadError::Blob { line, error })?;
+        self.push(blob, meta);
+        Ok(())
+    }
+
+    /// Adds one blob as far as it can be read: for those who look at what a catalog server serves.
+    ///
+    /// # Errors
+    /// What is wrong with the blob, boxed since most are sound. The catalog may be added to all the same.
+    pub fn add_readable(&mut self, meta: Meta) -> Result<(), Box<Fault>> {
+        let fault = |error, effect| {
+            let line = meta.position;
+            Box::new(Fault {
+                object: Object::of(&meta),
+                error: LoadError::Blob { line, error },
+                effect,
+            })
+        };
+        let blob =
+            Blob::from_json(&meta.schema, meta.json()).map_err(|error| fault(error, Effect::LeftOut))?;
+        let contents = blob.check_contents().map_err(|error| fault(error, Effect::Kept));
+        self.push(blob, meta);
+        contents
+    }
+
+    fn push(&mut self, blob: Blob, meta: Meta) {
         match blob {
             Blob::Package(package) => self.packages.push(package),
             Blob::Channel(channel) => self.channels.push(channel),
@@ -80,14 +125,13 @@ impl Catalog {
             Blob::Deprecations(deprecations) => self.deprecations.push(deprecations),
             Blob::Other => self.others.push(meta),
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Catalog;
-    use crate::meta::limits;
+    use super::{Catalog, Effect};
+    use crate::meta::{limits, metas};
 
     fn check(text: &str, expected: Result<[usize; 5], (usize, &str)>) {
         let mut catalog = Catalog::default();
@@ -141,6 +185,30 @@ mod tests {
                 "parse package: `icon.base64data` must be base64: Invalid symbol 37, offset 0.",
             )),
         );
+    }
+
+    #[test]
+    fn what_is_served_all_the_same_is_added_as_far_as_it_can_be_read() {
+        let text = "{\"schema\":\"olm.package\",\"name\":\"p\",\"icon\":{\"base64data\":\"%\"}}\n\
+                    {\"schema\":\"olm.bundle\",\"name\":\"b\",\"package\":\"p\",\"image\":1}\n{\"name\":\"x\"}\n\
+                    {\"schema\":\"olm.package\",\"name\":\"q\"}";
+        let mut catalog = Catalog::default();
+        let mut faults = Vec::new();
+        for meta in metas(text.as_bytes(), &limits()) {
+            if let Err(fault) = catalog.add_readable(meta.unwrap()) {
+                faults.push((fault.error.line(), fault.object.to_string(), fault.effect));
+            }
+        }
+        assert_eq!(
+            faults,
+            [
+                (1, "package p".to_owned(), Effect::Kept),
+                (2, "package p, bundle b".to_owned(), Effect::LeftOut),
+                (3, String::new(), Effect::LeftOut),
+            ]
+        );
+        let names: Vec<&str> = catalog.packages.iter().map(|package| &*package.name).collect();
+        assert_eq!((names, catalog.bundles.len()), (vec!["p", "q"], 0));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::deprecation::Deprecations;
 use crate::meta::{Meta, MetaError, limits, metas};
 use crate::property::Property;
 use crate::write;
+use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 pub use rule::{Rule, Severity, Stage};
 
@@ -54,6 +55,16 @@ pub struct Object {
 }
 
 impl Object {
+    /// What the blob says that it is about.
+    pub fn of(meta: &Meta) -> Self {
+        match meta.schema.as_str() {
+            SCHEMA_PACKAGE => Self::package(&meta.name),
+            SCHEMA_CHANNEL => Self::channel(&meta.package, &meta.name),
+            SCHEMA_BUNDLE => Self::bundle(&meta.package, &meta.name),
+            _ => Self::package(&meta.package),
+        }
+    }
+
     fn package(package: &str) -> Self {
         Self {
             package: package.to_owned(),
@@ -245,7 +256,7 @@ impl Checker {
         self.check_catalog(&channels, &bundles);
         self.check_deprecations(&channels, &bundles);
         if self.doubts == Doubts::Told && !self.has_content {
-            let message = "there is nothing in the catalog: no file, or none that is not ignored";
+            let message = "the catalog is empty: no file that counts holds an object";
             self.find(Rule::CatalogEmpty, Object::default(), None, message);
         }
         // The sort is stable: within a blob the findings stay in the order of the rules.

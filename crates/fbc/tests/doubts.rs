@@ -76,6 +76,6 @@ fn keys_that_are_there_twice_are_told() {
 fn a_catalog_without_content_is_told() {
     check(
         "",
-        &["0 catalog-empty there is nothing in the catalog: no file, or none that is not ignored"],
+        &["0 catalog-empty the catalog is empty: no file that counts holds an object"],
     );
 }

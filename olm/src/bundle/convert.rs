@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use olm_bundle::catalog::{Entry, assemble};
 use olm_bundle::package_manifest;
@@ -58,11 +58,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             continue;
         }
-        let mut bundle = open_bundle(source, &arguments.registry)?;
-        if bundle.image.is_empty() {
-            bundle.image = image_of(&arguments.image_ref_template, &bundle.entry()?);
-        }
-        entries.push(bundle.entry()?);
+        let entry = || -> anyhow::Result<Entry> {
+            let mut bundle = open_bundle(source, &arguments.registry)?;
+            if bundle.image.is_empty() {
+                bundle.image = image_of(&arguments.image_ref_template, &bundle.entry()?);
+            }
+            bundle.entry()
+        };
+        entries.push(entry().with_context(|| format!("cannot convert {source:?}"))?);
     }
     add(&mut catalog, assemble(&entries));
     arguments.migrate.apply(&mut catalog);

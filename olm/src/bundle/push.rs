@@ -13,6 +13,8 @@ use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
 use crate::output::{Outcome, Verdict};
 use crate::registry::{RegistryArguments, data_image};
 
+use super::faults_shown;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Directory of the bundle, with `manifests/` and `metadata/` in it
@@ -32,7 +34,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         );
         return Err(error.context(Hint("a catalog is pushed by `olm catalog push`".to_owned())));
     }
-    parse(&files, &BTreeMap::new()).context("this is no bundle that can be installed")?;
+    let shown = arguments.directory.display();
+    parse(&files, &BTreeMap::new())
+        .with_context(|| format!("{shown} is no bundle that can be installed"))
+        .with_context(|| faults_shown(&shown.to_string()))?;
     let mut layer = LayerBuilder::new();
     for part in ["manifests", "metadata", "tests"] {
         let directory = arguments.directory.join(part);

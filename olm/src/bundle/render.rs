@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use olm_bundle::{CertificateProvider, Refusal, Request, Unsupported, config, prepare};
 use serde_json::{Value, json};
 
+use super::faults_shown;
 use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{Outcome, Verdict, print, print_json};
@@ -80,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ..Request::new(&arguments.namespace)
     };
     let objects = prepare(&bundle.files, &bundle.labels, &request)
-        .map_err(refused)?
+        .map_err(|refusal| refused(refusal, &arguments.source))
+        .with_context(|| format!("cannot render {:?}", arguments.source))?
         .rendered
         .into_objects();
     match arguments.output {
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Why there are no objects, in the words of somebody without a cluster.
-fn refused(refusal: Refusal) -> anyhow::Error {
+fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
     match refusal {
         Refusal::Config(error) => anyhow::Error::new(error).context(Hint(
             "the namespace to watch is given by --watch-namespace, anything else by a file named by --config".to_owned(),
@@ -104,7 +106,7 @@ fn refused(refusal: Refusal) -> anyhow::Error {
                     .to_owned(),
             ))
         }
-        other => other.into(),
+        other => anyhow::Error::new(other).context(faults_shown(source)),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 /// A catalog that is composed of others (requirement 2.61).
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct Composition {
     name: String,
     repo: String,
@@ -55,7 +55,7 @@ struct Composition {
 
 /// One of the catalogs.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with name and image")]
 struct Part {
     name: String,
     image: String,

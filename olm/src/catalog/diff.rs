@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
-use crate::source::load_catalog;
+use crate::source::{Unshaped, load_catalog};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -40,8 +40,8 @@ enum FailOn {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let old = load_catalog(&arguments.old, &arguments.registry)?;
-    let new = load_catalog(&arguments.new, &arguments.registry)?;
+    let old = load_catalog(&arguments.old, &arguments.registry, Unshaped::LeftOut)?;
+    let new = load_catalog(&arguments.new, &arguments.registry, Unshaped::LeftOut)?;
     let diff = diff(&old, &new);
     let breaking = diff.breaking();
     match arguments.output {

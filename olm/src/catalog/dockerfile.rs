@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 
 use crate::hint::Hint;
+use crate::input;
 use crate::output::{Outcome, Verdict, note};
 use crate::source::CONFIGS_LABEL;
 
@@ -34,9 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let directory = &arguments.directory;
-    if !directory.is_dir() {
-        bail!("{:?} is not a directory", directory.display().to_string());
-    }
+    input::directory(directory, input::CATALOG_DIRECTORY)?;
     if arguments.builder_image.as_deref() == Some("scratch") {
         bail!("the builder image holds opm: it cannot be \"scratch\"");
     }

@@ -1,12 +1,16 @@
 //! `olm catalog graph`.
 
-use anyhow::bail;
+use std::collections::BTreeSet;
+
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 use olm_fbc::graph::{PackageGraph, mermaid, svg};
+use olm_fbc::similar::nearest;
 
+use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, print};
 use crate::registry::RegistryArguments;
-use crate::source::{load_catalog, no_package};
+use crate::source::{Unshaped, load_catalog, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -35,7 +39,7 @@ enum Form {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry)?;
+    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::LeftOut)?;
     let mut names: Vec<&str> = match &arguments.package {
         Some(package) => vec![package],
         None => catalog
@@ -45,6 +49,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .collect(),
     };
     names.sort_unstable();
+    let channels = |name: &str| -> BTreeSet<&str> {
+        let channels = catalog.channels.iter();
+        let of_package = channels.filter(|channel| name.is_empty() || channel.package == name);
+        of_package.map(|channel| channel.name.as_str()).collect()
+    };
+    if let (Some(channel), None) = (&arguments.channel, &arguments.package)
+        && !channels("").contains(channel.as_str())
+    {
+        let known = channels("");
+        let error = anyhow!("no package of {} has a channel {channel:?}", arguments.source);
+        return Err(error.context(Hint(match nearest(channel, known) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => "`olm catalog list channels` shows which there are".to_owned(),
+        })));
+    }
     let mut graphs = Vec::new();
     for name in names {
         let Some(mut graph) = PackageGraph::new(&catalog, name) else {
@@ -54,9 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         if let Some(channel) = &arguments.channel {
             graph = graph.only(channel);
             if graph.channels.is_empty() && arguments.package.is_some() {
-                let channels = catalog.channels.iter().filter(|channel| channel.package == name);
-                let mut channels: Vec<&str> = channels.map(|channel| channel.name.as_str()).collect();
-                channels.sort_unstable();
+                let channels: Vec<&str> = channels(name).into_iter().collect();
                 bail!(
                     "package {name:?} has no channel {channel:?}; its channels: {}",
                     channels.join(", ")
@@ -68,6 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match (arguments.output, graphs.as_slice()) {
         (Form::Mermaid, graphs) => print(&mermaid(graphs))?,
         (Form::Svg, [graph]) => print(&svg(graph))?,
+        (Form::Svg, []) => bail!("there is no package to draw in {}", arguments.source),
         (Form::Svg, graphs) => bail!("a picture shows one package; name one of the {}", graphs.len()),
     }
     Ok(Verdict::Good)

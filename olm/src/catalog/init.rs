@@ -53,8 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ..Catalog::default()
     };
     for finding in check(&catalog).findings {
-        if finding.rule == Rule::PackageLabel {
-            note(&format!("warning: {}", finding.message));
+        match finding.rule {
+            Rule::PackageLabel => note(&format!("warning: {}", finding.message)),
+            Rule::DefaultChannel => {
+                note("warning: the package has no default channel: name one by --default-channel");
+            }
+            _ => {}
         }
     }
     print(&arguments.output.write(&catalog))?;

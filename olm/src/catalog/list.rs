@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::output::{Outcome, Verdict, print};
 use crate::registry::RegistryArguments;
 use crate::search::packages;
-use crate::source::{load_catalog, no_package};
+use crate::source::{Unshaped, load_catalog, no_package};
 use crate::table::table;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ enum Form {
 type Rows = Vec<Vec<String>>;
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry)?;
+    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::LeftOut)?;
     if let Some(package) = &arguments.package
         && !catalog.packages.iter().any(|found| found.name == *package)
     {

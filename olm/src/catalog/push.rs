@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
-use olm_fbc::check::Stage;
+use olm_fbc::check::{Rule, Stage};
 use olm_image::{BuiltImage, LayerBuilder};
 
 use super::validate::{check, summary};
@@ -12,7 +12,7 @@ use crate::hint::Hint;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Verdict, note};
 use crate::registry::{RegistryArguments, data_image};
-use crate::source::CONFIGS_LABEL;
+use crate::source::{CONFIGS_LABEL, faults_shown};
 
 /// Where in an image we put the catalog.
 const CONFIGS_DIRECTORY: &str = "/configs";
@@ -34,7 +34,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// An image of the catalog in a directory. One that cannot be loaded is refused; one that is not valid is told of.
+/// An image of the catalog in a directory. One with an object that does not have the shape of its schema is refused, since
+/// other tools refuse it as a whole; what else is not valid is told.
 pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<BuiltImage> {
     let report = check(files)?;
     if let Some(finding) = report
@@ -50,22 +51,26 @@ pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<Bu
         return Err(if directory.join("manifests").is_dir() {
             error.context(Hint("this looks like a bundle: `olm bundle push`".to_owned()))
         } else {
-            error.context(Hint(
-                "`olm catalog validate` shows every fault; files that are no part of the catalog are listed in \
-                 .indexignore"
-                    .to_owned(),
-            ))
+            error.context(faults_shown(&directory.display().to_string()))
         });
     }
-    if !report.is_valid() {
+    let is_empty = report
+        .findings
+        .iter()
+        .any(|finding| finding.rule == Rule::CatalogEmpty);
+    if is_empty {
+        files.tell_that_it_is_empty();
+    } else if !report.is_valid() {
         note(&format!(
-            "warning: the catalog is not valid ({}); see `olm catalog validate`",
-            summary(&report)
+            "warning: the catalog is not valid ({}); see `olm catalog validate {}`",
+            summary(&report),
+            directory.display()
         ));
     } else if !report.findings.is_empty() {
         note(&format!(
-            "warning: the catalog is {}; see `olm catalog validate`",
-            summary(&report)
+            "warning: the catalog is {}; see `olm catalog validate {}`",
+            summary(&report),
+            directory.display()
         ));
     }
     let mut layer = LayerBuilder::new();

@@ -13,14 +13,16 @@ use jiff::Timestamp;
 use olm_fbc::Checker;
 use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::shutdown::Shutdown;
-use olm_serve::{App, Commit, Endpoints, Findings, Origin, Snapshot, Store, StoreLimits, ingest};
+use olm_serve::{
+    App, Commit, Endpoints, Findings, IngestError, Origin, Snapshot, Store, StoreLimits, ingest,
+};
 use tokio::net::TcpListener;
 
 use super::validate::summary;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::open_catalog;
+use crate::source::{faults_shown, open_catalog};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -136,6 +138,7 @@ pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
 /// Reads a catalog into the store.
 fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> anyhow::Result<Arc<Snapshot>> {
     let mut checker = Checker::new().with_constraints(olm_constraint::fault);
+    let mut is_empty = true;
     let mut writer = store.begin(name)?;
     let open = |name: &str| {
         files
@@ -144,13 +147,26 @@ fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> an
             .and_then(File::open)
     };
     ingest(&mut writer, files.names(), open, |file, meta| {
+        is_empty = false;
         checker.add(file, meta);
         ControlFlow::Continue(())
+    })
+    .map_err(|error| {
+        let is_blob = matches!(error, IngestError::Blob { .. });
+        let error = anyhow::Error::new(error);
+        if is_blob {
+            error.context(faults_shown(source))
+        } else {
+            error
+        }
     })?;
+    if is_empty {
+        files.tell_that_it_is_empty();
+    }
     let report = checker.finish();
     if !report.findings.is_empty() {
         note(&format!(
-            "{name}: {}; see `olm catalog validate`",
+            "{name}: {}; see `olm catalog validate {source}`",
             summary(&report)
         ));
     }

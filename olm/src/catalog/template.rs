@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use olm_fbc::graph::{PackageGraph, mermaid};
 use olm_fbc::similar::nearest;
 use olm_fbc::template::{Bundles, Kind, Template, TemplateError, convert as to_template};
+use olm_fbc::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use super::Form;
 use super::render::{MigrateArguments, image_of};
@@ -15,7 +16,7 @@ use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::{load_catalog, open_bundle};
+use crate::source::{Unshaped, load_catalog, open_bundle};
 
 /// The largest template that is read, in bytes.
 const MAX_TEMPLATE: u64 = 64 << 20;
@@ -126,17 +127,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn unusable(error: TemplateError, file: &str) -> anyhow::Error {
-    let meant = match &error {
-        TemplateError::UnknownSchema(schema) => nearest(schema, Kind::ALL.map(Kind::schema)),
-        _ => None,
+    let schema = match &error {
+        TemplateError::UnknownSchema(schema) => schema.as_str(),
+        _ => "",
     };
-    let hint = meant.map_or_else(
-        || {
-            let schemas = Kind::ALL.map(Kind::schema).join(", ");
-            format!("a template is one object with one of the schemas {schemas}")
-        },
-        |meant| format!("did you mean {meant}?"),
-    );
+    let meant = nearest(schema, Kind::ALL.map(Kind::schema));
+    let hint = if matches!(schema, SCHEMA_PACKAGE | SCHEMA_CHANNEL | SCHEMA_BUNDLE) {
+        "this is a catalog already; `olm catalog convert-template` makes a template of one".to_owned()
+    } else if let Some(meant) = meant {
+        format!("did you mean {meant}?")
+    } else {
+        let schemas = Kind::ALL.map(Kind::schema).join(", ");
+        format!("a template is one object with one of the schemas {schemas}")
+    };
     anyhow::Error::new(error)
         .context(format!("cannot use {file}"))
         .context(Hint(hint))
@@ -203,7 +206,7 @@ enum TemplateForm {
 }
 
 pub(crate) fn convert(arguments: &ConvertArguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry)?;
+    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::Refused)?;
     let text = match arguments.kind {
         ConvertKind::Basic => to_template::basic(&catalog),
         ConvertKind::Substitutes => to_template::substitutes(&catalog),

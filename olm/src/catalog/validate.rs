@@ -47,7 +47,7 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
     let mut checker = Checker::new()
         .with_constraints(olm_constraint::fault)
         .with_doubts();
-    files.read(|file, meta| {
+    files.each(|file, meta| {
         match meta {
             Ok(meta) => checker.add(file, &meta),
             Err(error) => checker.add_failure(file, &error),
@@ -55,6 +55,11 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
         ControlFlow::Continue(())
     })?;
     let mut report = checker.finish();
+    for finding in &mut report.findings {
+        if finding.rule == Rule::CatalogEmpty {
+            finding.message = files.emptiness();
+        }
+    }
     let repeated = files.repeated_keys()?;
     if !repeated.is_empty() {
         report

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use olm_preflight::crd_upgrade::definition_name;
 use olm_yaml::{Limits, documents};
 use serde_json::Value;
 
+use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, read, walk};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
@@ -49,7 +50,12 @@ pub(crate) fn read_definitions(source: &str, registry: &RegistryArguments) -> an
         }
     }
     if found.is_empty() {
-        bail!("{source:?} holds no custom resource definition");
+        let error = anyhow!("{source:?} holds no custom resource definition");
+        return Err(error.context(Hint(
+            "name a file of YAML or JSON documents, a directory of such files, or a bundle; of a directory, files that end in \
+             .yaml, .yml and .json count"
+                .to_owned(),
+        )));
     }
     Ok(found)
 }

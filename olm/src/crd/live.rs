@@ -16,6 +16,8 @@ const PAGE: u32 = 100;
 /// A cluster that is asked.
 pub(crate) struct Cluster {
     client: Client,
+    /// The address of its API server.
+    server: String,
 }
 
 /// What existing objects have that a definition refuses, and what could not be looked at.
@@ -29,8 +31,9 @@ impl Cluster {
     /// Reaches the cluster that the file names, or the one that kubectl would reach.
     pub(crate) async fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
         let config = olm_platform::client::config(kubeconfig, "olm").await?;
+        let server = config.cluster_url.to_string();
         let client = Client::try_from(config)?;
-        Ok(Self { client })
+        Ok(Self { client, server })
     }
 
     /// The definitions that it has of those.
@@ -41,7 +44,8 @@ impl Cluster {
         let mut found = Definitions::new();
         for name in wanted.keys() {
             let live = api.get_opt(name).await;
-            let live = live.with_context(|| format!("cannot read the definition {name:?}"))?;
+            let live =
+                live.with_context(|| format!("cannot read the definition {name:?} from {}", self.server))?;
             if let Some(live) = live {
                 found.insert(name.clone(), serde_json::to_value(live)?);
             }

@@ -192,9 +192,9 @@ fn a_directory_that_is_no_bundle_says_what_is_missing() {
         (run.status, run.stderr.as_str()),
         (
             1,
-            "error: \".\" is a catalog, not a bundle with the directories manifests and metadata\n\
-             hint: `olm catalog validate` and `olm catalog list` are for catalogs; of a bundle, name the directory that \
-             holds both directories\n"
+            "error: \".\" is no bundle with the directories manifests and metadata\n\
+             hint: of a bundle, name the directory that holds both directories; `olm catalog validate` and `olm catalog \
+             list` are for catalogs\n"
         )
     );
 }

@@ -237,8 +237,183 @@ fn what_cannot_be_rendered_is_named() {
     assert_eq!(run.status, 1);
     assert_eq!(
         run.stderr,
-        "error: render reference \"a\": b.json:2: parse bundle: `image` must be a string, not a number\n"
+        "error: render reference \"a\": b.json:2: parse bundle: `image` must be a string, not a number\n\
+         hint: `olm catalog validate a` shows every fault; files that are no part of the catalog are listed in .indexignore\n"
     );
+}
+
+/// A catalog that catalogd serves, one object of which is not what it should be.
+fn with_package(icon: &str) -> Files {
+    let package =
+        format!("{{\"schema\":\"olm.package\",\"name\":\"bar\",\"defaultChannel\":\"c\",\"icon\":{icon}}}\n");
+    Files::new(&[("c/foo.json", CATALOG), ("c/bar.json", &package)])
+}
+
+#[test]
+fn what_a_server_would_serve_can_be_looked_at() {
+    let check = |icon: &str, warning: &str| {
+        let files = with_package(icon);
+        for arguments in [
+            &["catalog", "list", "packages", "c"][..],
+            &["catalog", "graph", "c", "foo"],
+            &["catalog", "diff", "c", "c"],
+            &["search", "foo", "--catalog", "c"],
+            &["show", "foo", "--catalog", "c"],
+        ] {
+            let run = olm(&files.path(""), arguments);
+            assert_eq!(run.status, 0, "{arguments:?}: {run:?}");
+            let lines = format!(
+                "warning: c: bar.json:1: package bar: {warning}\nhint: `olm catalog validate c` shows every fault; files that \
+                 are no part of the catalog are listed in .indexignore\n"
+            );
+            assert!(run.stderr.starts_with(&lines), "{arguments:?}: {run:?}");
+        }
+        let run = olm(&files.path(""), &["resolve", "foo", "--catalog", "c"]);
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        for arguments in [
+            &["catalog", "validate", "c"][..],
+            &["catalog", "build", "c", "-o", "c.tar"],
+        ] {
+            let run = olm(&files.path(""), arguments);
+            assert!(run.status == 1, "{arguments:?}: {run:?}");
+            assert!(
+                (run.stdout + &run.stderr).contains("bar.json:1: "),
+                "{arguments:?}"
+            );
+        }
+    };
+    check(
+        r#"{"base64data":"%%%","mediatype":"image/png"}"#,
+        "parse package: `icon.base64data` must be base64: Invalid symbol 37, offset 0.",
+    );
+    check(
+        r#"{"base64data":"aGk=","mediatype":7}"#,
+        "left out: parse package: `icon.mediatype` must be a string, not a number",
+    );
+}
+
+#[test]
+fn only_what_can_be_written_as_it_was_is_rendered() {
+    let render = |icon: &str| {
+        olm(
+            &with_package(icon).path(""),
+            &["catalog", "render", "c", "-o", "jsonl"],
+        )
+    };
+    let run = render(r#"{"base64data":"%%%","mediatype":"image/png"}"#);
+    assert!(
+        run.status == 0
+            && run
+                .stdout
+                .contains(r#"{"base64data":"%%%","mediatype":"image/png"}"#)
+            && run.stderr.starts_with("warning: c: bar.json:1: package bar: "),
+        "{run:?}"
+    );
+    let run = render(r#"{"base64data":"aGk=","mediatype":7}"#);
+    assert!(
+        run.status == 1
+            && run.stdout.is_empty()
+            && run
+                .stderr
+                .starts_with("error: render reference \"c\": bar.json:1: "),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn an_empty_catalog_says_what_there_is_instead() {
+    let check = |files: &[(&str, &str)], source: &str, expected: &str| {
+        let files = Files::new(files);
+        let said = format!(
+            "warning: the catalog is empty: {expected}\nhint: name the directory that holds the catalog"
+        );
+        for arguments in [
+            &["catalog", "list", "packages", source][..],
+            &["catalog", "render", source],
+            &["search", "foo", "--catalog", source],
+            &["catalog", "build", source, "-o", "c.tar"],
+        ] {
+            if arguments[1] == "build" && files.path(source).is_file() {
+                continue;
+            }
+            let run = olm(&files.path(""), arguments);
+            assert!(run.stderr.starts_with(&said), "{arguments:?}: {run:?}");
+        }
+        let run = olm(&files.path(""), &["catalog", "validate", source]);
+        let said = format!("warning: the catalog is empty: {expected} [catalog-empty]\n  hint: ");
+        assert!(run.status == 0 && run.stdout.starts_with(&said), "{run:?}");
+    };
+    check(
+        &[("c/.indexignore", "*.json\n"), ("c/a.json", CATALOG)],
+        "c",
+        ".indexignore leaves out 1 file (a.json)",
+    );
+    check(
+        &[("c/.indexignore", "*.md\n"), ("c/a", ""), ("c/b.md", "# b\n")],
+        "c",
+        "no object in 1 file (a), .indexignore leaves out 1 file (b.md)",
+    );
+    check(&[("c/.indexignore", "")], "c", "there are no files");
+    check(&[("a.json", "")], "a.json", "no object in 1 file (a.json)");
+}
+
+#[test]
+fn a_path_of_the_wrong_kind_says_what_to_name() {
+    let files = Files::new(&[("cat/c.json", CATALOG), ("file", "")]);
+    for (arguments, expected) in [
+        (
+            &["catalog", "push", "file", "r.example/c"][..],
+            "error: \"file\" is not a directory\nhint: name the directory that holds the files of the catalog\n",
+        ),
+        (
+            &["catalog", "dockerfile", "file"],
+            "error: \"file\" is not a directory\nhint: name the directory that holds the files of the catalog\n",
+        ),
+        (
+            &["bundle", "push", "file", "r.example/b"],
+            "error: \"file\" is not a directory\nhint: name the directory of the bundle, with the directories manifests and \
+             metadata in it\n",
+        ),
+        (
+            &["bundle", "push", "none", "r.example/b"],
+            "error: cannot read none: No such file or directory (os error 2)\n",
+        ),
+        (
+            &["catalog", "template", "any", "cat"],
+            "error: cat is a directory; name a file\n",
+        ),
+        (
+            &["catalog", "build", "-f", "cat"],
+            "error: cat is a directory; name a file\n",
+        ),
+        (
+            &["catalog", "build", "-f", "file"],
+            "error: file is no composition of name, repo, tag and references: invalid type: null, expected an object\n",
+        ),
+        (
+            &["catalog", "template", "any", "cat/c.json"],
+            "error: cannot use cat/c.json: unknown template schema: olm.package\nhint: this is a catalog already; `olm catalog \
+             convert-template` makes a template of one\n",
+        ),
+        (
+            &["crd", "check", "cat", "cat"],
+            "error: \"cat\" holds no custom resource definition\nhint: name a file of YAML or JSON documents",
+        ),
+        (
+            &["catalog", "graph", "cat", "-c", "stabel"],
+            "error: no package of cat has a channel \"stabel\"\nhint: did you mean \"stable\"?\n",
+        ),
+        (
+            &["bundle", "convert", "cat/c.json"],
+            "error: cannot convert \"cat/c.json\": \"cat/c.json\" is no bundle",
+        ),
+    ] {
+        let run = olm(&files.path(""), arguments);
+        assert!(
+            run.status == 1 && run.stderr.starts_with(expected),
+            "{arguments:?}: {run:?}"
+        );
+    }
 }
 
 #[test]

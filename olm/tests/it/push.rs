@@ -146,7 +146,7 @@ fn a_catalog_that_cannot_be_loaded_is_not_pushed() {
         (
             1,
             "error: the catalog cannot be loaded: README.md:1: expected an object, got a string\n\
-             hint: `olm catalog validate` shows every fault; files that are no part of the catalog are listed in \
+             hint: `olm catalog validate .` shows every fault; files that are no part of the catalog are listed in \
              .indexignore\n"
         )
     );

@@ -88,6 +88,34 @@ fn a_refusal_explains_itself() {
 }
 
 #[test]
+fn a_refusal_names_what_was_probably_meant() {
+    let files = Files::new(&[("cat.json", &CATALOG.replace("\"foo", "\"greeter"))]);
+    let check = |arguments: &[&str], hint: &str| {
+        let run = olm(
+            &files.path(""),
+            &[&["resolve", "--catalog", "cat.json"], arguments].concat(),
+        );
+        assert_eq!(run.status, 1, "{run:?}");
+        let hints: Vec<&str> = run
+            .stderr
+            .lines()
+            .filter_map(|line| line.strip_prefix("hint: "))
+            .collect();
+        assert_eq!(hints, [hint], "{run:?}");
+    };
+    check(&["Greeter"], "did you mean \"greeter\" of catalog \"cat\"?");
+    check(&["greter"], "did you mean \"greeter\" of catalog \"cat\"?");
+    check(
+        &["other"],
+        "check the name of the package: `olm catalog list packages` shows what a catalog has",
+    );
+    check(
+        &["greeter", "--channel", "stable", "--version", "2.x"],
+        "greeter.v2.0.0 fits the version range, but is in another channel: add --channel \"fast\"",
+    );
+}
+
+#[test]
 fn people_get_the_answer_as_text() {
     let deprecations = "{\"schema\":\"olm.deprecations\",\"package\":\"foo\",\"entries\":[{\"reference\":{\"schema\":\
                         \"olm.package\"},\"message\":\"Use bar.\"}]}";

@@ -31,13 +31,18 @@ impl Checker {
                 } else {
                     Rule::Shape
                 };
-                self.find(rule, object(meta), Some(place.clone()), error.to_string());
+                self.find(rule, Object::of(meta), Some(place.clone()), error.to_string());
                 self.add_unreadable(meta, place);
                 return;
             }
         };
         if let Err(error) = blob.check_contents() {
-            self.find(Rule::Shape, object(meta), Some(place.clone()), error.to_string());
+            self.find(
+                Rule::Shape,
+                Object::of(meta),
+                Some(place.clone()),
+                error.to_string(),
+            );
         }
         match blob {
             Blob::Package(package) => self.add_package(package, place),
@@ -177,16 +182,6 @@ impl Checker {
                 self.find(Rule::Constraint, object.clone(), Some(place.clone()), message);
             }
         }
-    }
-}
-
-/// What the blob says it is about.
-pub(super) fn object(meta: &Meta) -> Object {
-    match meta.schema.as_str() {
-        SCHEMA_PACKAGE => Object::package(&meta.name),
-        SCHEMA_CHANNEL => Object::channel(&meta.package, &meta.name),
-        SCHEMA_BUNDLE => Object::bundle(&meta.package, &meta.name),
-        _ => Object::package(&meta.package),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use olm_version::quoted;
 
-use crate::check::blob::object;
-use crate::check::{Checker, Place, Rule};
+use crate::check::{Checker, Object, Place, Rule};
 use crate::decode::{elements, spelled};
 use crate::meta::Meta;
 use crate::similar::nearest;
@@ -64,7 +63,7 @@ const DEPRECATIONS: &[Field] = &[
 impl Checker {
     /// Looks for what is probably misspelled in a blob.
     pub(super) fn doubt(&mut self, meta: &Meta, place: &Place) {
-        let object = object(meta);
+        let object = Object::of(meta);
         if let Some(key) = &meta.repeated {
             let message = format!(
                 "the key {} is there more than once: the last value counts",

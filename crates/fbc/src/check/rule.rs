@@ -195,7 +195,11 @@ impl Rule {
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Syntax => "files that are no part of the catalog are listed in .indexignore",
-            Self::CatalogEmpty => "name the directory that holds the catalog, and look into its .indexignore",
+            Self::CatalogEmpty => {
+                "name the directory that holds the catalog, and look into its .indexignore; a new catalog begins with `olm \
+                 catalog init`, and needs an olm.channel and an olm.bundle beside the olm.package: `olm catalog template` \
+                 and `olm bundle convert` make them of bundles"
+            }
             Self::Schema => "give the object a schema, or remove the empty document",
             Self::BundleOrphan => "add an entry for the bundle to a channel, or remove the bundle",
             Self::BundleImage | Self::BundleImageOnly => {
