@@ -31,7 +31,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 10] = [
+    const HINTS: [(&str, &str); 11] = [
         (
             "UnknownIssuer",
             "an authority that this machine does not trust signed the server's certificate: put the authority's \
@@ -62,6 +62,10 @@ fn of_connection(text: &str) -> Option<&'static str> {
             "tls handshake eof",
             "the server ended the connection before it was encrypted: it may speak plain HTTP (--plain-http), or only an \
              older version of TLS",
+        ),
+        (
+            "Address already in use",
+            "another program listens there: name another address by --addr; port 0 is any free one",
         ),
         (
             "Connection refused",

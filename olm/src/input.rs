@@ -272,6 +272,8 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
                 directories.push((format!("{name}/"), path, depth + 1));
             } else if kind.is_file() || (kind.is_symlink() && path.is_file()) {
                 found.push(Found { name, path });
+            } else if kind.is_symlink() && !path.exists() {
+                bail!("{} is a link that leads nowhere", path.display());
             } else {
                 bail!("{} is neither a file nor a directory", path.display());
             }

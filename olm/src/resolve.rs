@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use anyhow::{Context as _, bail};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::{
@@ -22,6 +23,7 @@ use crate::source::{faults_shown, open_catalog, unreadable};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Package to install
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
     /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
     /// repeated

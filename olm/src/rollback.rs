@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -32,6 +33,7 @@ const MANAGER: &str = "olm";
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// ClusterExtension to take back
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
     /// Revision to go back to [default: the newest before the present one that holds another version]
     #[arg(long, value_name = "NUMBER")]

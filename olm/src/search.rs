@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
@@ -53,6 +54,7 @@ pub(crate) struct SearchArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// Package to show
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
     #[command(flatten)]
     sources: Sources,

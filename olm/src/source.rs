@@ -393,8 +393,10 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
             .await
             .with_context(|| format!("cannot fetch {url}"))?;
         if !response.status().is_success() {
-            let error = anyhow!("cannot fetch {url}: the server answers {}", response.status());
-            return Err(match response.status().as_u16() {
+            let status = response.status();
+            let why = why(&mut response).await;
+            let error = anyhow!("cannot fetch {url}: the server answers {status}{why}");
+            return Err(match status.as_u16() {
                 401 | 403 => error.context(Hint(
                     "name a file with a token that may read catalogs by --token-file".to_owned(),
                 )),
@@ -420,6 +422,24 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
         Ok(())
     })?;
     Ok(CatalogFiles::open(&path)?.keeping(directory))
+}
+
+/// What the body of a refusal says beyond its status, to be read after it.
+async fn why(response: &mut reqwest::Response) -> String {
+    let start = response.chunk().await.ok().flatten().unwrap_or_default();
+    let text = String::from_utf8_lossy(&start);
+    let line: String = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(MOST_SAID)
+        .collect();
+    if line.is_empty() || line == response.status().to_string() || line.starts_with(['<', '{']) {
+        String::new()
+    } else {
+        format!(": {line}")
+    }
 }
 
 /// Every file below `path` by its name, for bundles of the legacy format.

@@ -8,6 +8,7 @@ use olm_bundle::catalog::{Entry, assemble};
 use olm_bundle::package_manifest;
 use olm_fbc::Catalog;
 
+use super::faults_shown;
 use crate::catalog::{Form, MigrateArguments, image_of};
 use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, print};
@@ -61,9 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let entry = || -> anyhow::Result<Entry> {
             let mut bundle = open_bundle(source, &arguments.registry)?;
             if bundle.image.is_empty() {
-                bundle.image = image_of(&arguments.image_ref_template, &bundle.entry()?);
+                let entry = bundle.entry().with_context(|| faults_shown(source))?;
+                bundle.image = image_of(&arguments.image_ref_template, &entry);
             }
-            bundle.entry()
+            bundle.entry().with_context(|| faults_shown(source))
         };
         entries.push(entry().with_context(|| format!("cannot convert {source:?}"))?);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{anyhow, bail};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_fbc::graph::{PackageGraph, mermaid, svg};
 use olm_fbc::similar::nearest;
@@ -18,6 +19,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Package to draw; all packages when none is named, as Mermaid only
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: Option<String>,
     /// Only this channel
     #[arg(short, long)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use olm_fbc::check::{Rule, check};
 use olm_fbc::{Catalog, Icon, Package};
 
@@ -17,6 +18,7 @@ const MAX_FILE: u64 = 4 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the package
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
     /// Channel that is meant when none is named
     #[arg(short = 'c', long, default_value = "")]

@@ -1,5 +1,6 @@
 //! `olm catalog list`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_fbc::Catalog;
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Only what belongs to this package
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: Option<String>,
     /// Form of the list
     #[arg(short, long, value_enum, default_value_t)]

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-use crate::support::{CATALOG, Files, binary, olm};
+use crate::support::{ANNOTATIONS, CATALOG, Files, binary, olm};
 use serde_json::Value;
 
 #[test]
@@ -359,7 +359,14 @@ fn an_empty_catalog_says_what_there_is_instead() {
 
 #[test]
 fn a_path_of_the_wrong_kind_says_what_to_name() {
-    let files = Files::new(&[("cat/c.json", CATALOG), ("file", "")]);
+    let files = Files::new(&[
+        ("cat/c.json", CATALOG),
+        ("file", ""),
+        ("bundle/manifests/a.yaml", "a: 1\n"),
+        ("bundle/metadata/annotations.yaml", ANNOTATIONS),
+        ("links/c.json", CATALOG),
+    ]);
+    std::os::unix::fs::symlink("nowhere", files.path("links/broken")).expect("a link can be made");
     for (arguments, expected) in [
         (
             &["catalog", "push", "file", "r.example/c"][..],
@@ -407,6 +414,14 @@ fn a_path_of_the_wrong_kind_says_what_to_name() {
             &["bundle", "convert", "cat/c.json"],
             "error: cannot convert \"cat/c.json\": \"cat/c.json\" is no bundle",
         ),
+        (
+            &["bundle", "convert", "bundle"],
+            "error: cannot convert \"bundle\": ",
+        ),
+        (
+            &["catalog", "validate", "links"],
+            "error: links/broken is a link that leads nowhere\n",
+        ),
     ] {
         let run = olm(&files.path(""), arguments);
         assert!(
@@ -424,6 +439,17 @@ fn a_wrong_command_line_is_another_status_than_a_fault() {
         run.status == 2 && run.stderr.contains("Usage: olm catalog validate"),
         "{run:?}"
     );
+    for arguments in [
+        &["show", "", "--catalog", "c"][..],
+        &["resolve", "", "--catalog", "c"],
+        &["catalog", "init", ""],
+    ] {
+        let run = olm(&files.path(""), arguments);
+        assert!(
+            run.status == 2 && run.stderr.contains("a value is required for '<PACKAGE>'"),
+            "{run:?}"
+        );
+    }
     let run = olm(&files.path(""), &["catalog", "validate", "--help"]);
     assert!(
         run.status == 0 && run.stdout.contains("Catalog: a file, directory"),
@@ -458,8 +484,29 @@ fn a_catalog_is_served_as_catalogd_serves_it() {
         .read_line(&mut line)
         .expect("it says where");
     let answer = get(line.trim(), "?schema=olm.bundle&package=foo&name=foo.v1.1.0");
+    // Who asks it for another catalog, or wants its address, is told what it said.
+    let address = line
+        .trim()
+        .trim_start_matches("http://")
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    let wrong = format!("http://{address}/catalogs/M_ine");
+    let refused = olm(&files.path(""), &["catalog", "list", "packages", &wrong]);
+    let taken = olm(&files.path(""), &["catalog", "serve", "foo", "--addr", address]);
     child.kill().expect("it can be stopped");
     child.wait().expect("it ends");
+    assert!(
+        refused.status == 1
+            && refused
+                .stderr
+                .contains("the server answers 400 Bad Request: invalid catalog name: "),
+        "{refused:?}"
+    );
+    assert!(
+        taken.status == 1 && taken.stderr.contains("\nhint: another program listens there"),
+        "{taken:?}"
+    );
     let answer = answer.expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let body = answer
