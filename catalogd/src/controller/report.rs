@@ -148,7 +148,8 @@ fn with_note(message: &str, note: Option<&str>) -> String {
     note.map_or_else(|| message.to_owned(), |note| format!("{message}; {note}"))
 }
 
-/// Corrects what is said of serving when it is not so.
+/// Corrects what is said of serving when it is not so. Before the first success nothing is said, as clients of the
+/// reference know it: there is no condition `Serving`, and its column is empty.
 fn stand(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
     let said = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
     match (&observed.stored, said) {

@@ -1,5 +1,6 @@
 //! What sets the controller going: changes of ClusterCatalogs, leadership, and the clock.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
 use olm_api::ClusterCatalog;
+use olm_api::cluster_catalog::ResolvedCatalogSource;
 
 use super::{Context, Unreadable};
 
@@ -25,20 +27,32 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
     let events = reflector::reflector(writer, events).take_until(context.stop.clone().cancelled_owned());
     let mut events = std::pin::pin!(events);
     let mut is_first = true;
+    let mut marks = Marks::default();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Apply(catalog) | Event::Delete(catalog)) => changed(&context, &catalog),
+            Ok(Event::Apply(catalog)) => changed(&context, &mut marks, &catalog),
+            Ok(Event::Delete(catalog)) => {
+                marks.0.remove(catalog.name());
+                give_up(&context, &catalog);
+                context.queue.add(catalog.name().to_owned());
+            }
             Ok(Event::InitDone) => {
                 let catalogs = context.catalogs.state();
                 if std::mem::take(&mut is_first) {
                     begin(&context, &catalogs);
                 }
-                // What disappeared while nobody watched leaves no event behind.
-                for snapshot in context.store.snapshots() {
-                    context.queue.add(snapshot.record().catalog.clone());
-                }
                 for catalog in &catalogs {
-                    changed(&context, catalog);
+                    changed(&context, &mut marks, catalog);
+                }
+                // What disappeared while nobody watched leaves no event behind.
+                let there: HashSet<&str> = catalogs.iter().map(|catalog| catalog.name()).collect();
+                let snapshots = context.store.snapshots();
+                let stored = snapshots.iter().map(|snapshot| &snapshot.record().catalog);
+                for name in stored.filter(|name| !there.contains(name.as_str())) {
+                    context.queue.add(name.clone());
+                }
+                for name in marks.retain(&there) {
+                    context.queue.add(name);
                 }
             }
             Ok(Event::Init | Event::InitApply(_)) => {}
@@ -111,14 +125,68 @@ fn begin(context: &Context, catalogs: &[Arc<ClusterCatalog>]) {
     );
 }
 
-/// Has a catalog worked on; work for another generation of it is given up.
-fn changed(context: &Context, catalog: &ClusterCatalog) {
+/// What work on a catalog follows from. The rest of its status is ours: when we write why a pull failed, that is no reason
+/// to pull again at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mark {
+    uid: Option<String>,
+    generation: i64,
+    is_deleting: bool,
+    annotations: Option<BTreeMap<String, String>>,
+    /// What followers copy.
+    resolved: Option<ResolvedCatalogSource>,
+}
+
+impl Mark {
+    fn of(catalog: &ClusterCatalog) -> Self {
+        let status = catalog.status.as_ref();
+        Self {
+            uid: catalog.metadata.uid.clone(),
+            generation: catalog.generation(),
+            is_deleting: catalog.is_deleting(),
+            annotations: catalog.metadata.annotations.clone(),
+            resolved: status.and_then(|status| status.resolved_source.clone()),
+        }
+    }
+}
+
+/// The catalogs as they were last seen.
+#[derive(Debug, Default)]
+struct Marks(HashMap<String, Mark>);
+
+impl Marks {
+    /// Whether there is news in it that work follows from.
+    fn is_news(&mut self, catalog: &ClusterCatalog) -> bool {
+        let mark = Mark::of(catalog);
+        let before = self.0.insert(catalog.name().to_owned(), mark.clone());
+        before != Some(mark)
+    }
+
+    /// Forgets the catalogs that are not there any more, and names them.
+    fn retain(&mut self, there: &HashSet<&str>) -> Vec<String> {
+        let gone = self.0.extract_if(|name, _| !there.contains(name.as_str()));
+        gone.map(|(name, _)| name).collect()
+    }
+}
+
+/// Has a catalog worked on.
+fn changed(context: &Context, marks: &mut Marks, catalog: &ClusterCatalog) {
+    give_up(context, catalog);
+    let name = catalog.name().to_owned();
+    if marks.is_news(catalog) {
+        context.queue.add(name);
+    } else {
+        context.queue.add_patiently(name);
+    }
+}
+
+/// Gives up work for another generation of a catalog.
+fn give_up(context: &Context, catalog: &ClusterCatalog) {
     if let Some(running) = context.memories.of(catalog.name()).running
         && (running.generation != catalog.generation() || catalog.is_deleting())
     {
         running.stop.cancel();
     }
-    context.queue.add(catalog.name().to_owned());
 }
 
 /// Looks at every catalog again when this process begins or ceases to lead.
@@ -181,6 +249,43 @@ mod tests {
             "spec": { "source": { "type": source_type, "image": { "ref": "registry.example/catalog:latest" } } },
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_we_say_of_a_failure_is_no_news() {
+        let mut marks = Marks::default();
+        let mut catalog: ClusterCatalog = serde_json::from_value(json!({
+            "metadata": { "name": "cat", "uid": "one", "generation": 1 },
+            "spec": { "source": { "type": "Image", "image": { "ref": "registry.example/catalog:latest" } } },
+        }))
+        .unwrap();
+        let mut check = |change: fn(&mut ClusterCatalog), expected: bool| {
+            change(&mut catalog);
+            assert_eq!(marks.is_news(&catalog), expected);
+            assert!(!marks.is_news(&catalog), "it is told once");
+        };
+        check(|_| {}, true);
+        check(|c| c.metadata.finalizers = Some(vec!["ours".to_owned()]), false);
+        check(|c| c.metadata.resource_version = Some("2".to_owned()), false);
+        let failed = |c: &mut ClusterCatalog| {
+            let condition = json!([{ "type": "Progressing", "status": "True", "reason": "Retrying", "message": "no route",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1 }]);
+            c.status = serde_json::from_value(json!({ "conditions": condition })).unwrap();
+        };
+        check(failed, false);
+        let resolved = |c: &mut ClusterCatalog| {
+            let source = json!({ "type": "Image", "image": { "ref": "registry.example/catalog@sha256:00" } });
+            c.status = serde_json::from_value(json!({ "resolvedSource": source })).unwrap();
+        };
+        check(resolved, true);
+        check(|c| c.metadata.generation = Some(2), true);
+        check(
+            |c| c.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into()),
+            true,
+        );
+        check(|c| c.metadata.uid = Some("two".to_owned()), true);
+        assert_eq!(marks.retain(&HashSet::from(["cat"])), [""; 0]);
+        assert_eq!(marks.retain(&HashSet::new()), ["cat"]);
     }
 
     #[test]

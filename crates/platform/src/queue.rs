@@ -67,6 +67,8 @@ struct State<K> {
     added: HashMap<K, Instant>,
     /// Added while running: to be worked on once more.
     again: HashSet<K>,
+    /// Added while running, and patient.
+    again_patiently: HashSet<K>,
     delayed: HashMap<K, Instant>,
     failures: HashMap<K, u32>,
 }
@@ -79,6 +81,7 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
             running: HashMap::new(),
             added: HashMap::new(),
             again: HashSet::new(),
+            again_patiently: HashSet::new(),
             delayed: HashMap::new(),
             failures: HashMap::new(),
         };
@@ -119,11 +122,25 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     /// Has the key worked on as soon as possible; a key that waits already is not added twice.
     pub fn add(&self, key: K) {
-        let mut state = self.state();
+        self.add_to(self.state(), key);
+    }
+
+    fn add_to(&self, mut state: MutexGuard<'_, State<K>>, key: K) {
         state.delayed.remove(&key);
         self.push(&mut state, key);
         drop(state);
         self.shared.changed.notify_one();
+    }
+
+    /// Has the key worked on as soon as possible, but not before its time when it failed: for news that cannot be what it
+    /// waits for, such as what the work itself wrote.
+    pub fn add_patiently(&self, key: K) {
+        let mut state = self.state();
+        if state.running.contains_key(&key) {
+            state.again_patiently.insert(key);
+        } else if !(state.failures.contains_key(&key) && state.delayed.contains_key(&key)) {
+            self.add_to(state, key);
+        }
     }
 
     /// Has the key worked on after a time, or earlier when it is due or added earlier.
@@ -226,9 +243,12 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
                 Some(delay)
             }
         };
+        let again_patiently = state.again_patiently.remove(key) && outcome != Outcome::Failed;
         if state.again.remove(key) {
             // Counted when it was added.
             state.push(key.clone());
+        } else if again_patiently {
+            self.push(&mut state, key.clone());
         } else if let Some(delay) = delay {
             let due = Instant::now() + delay;
             let entry = state.delayed.entry(key.clone()).or_insert(due);
@@ -458,6 +478,35 @@ mod tests {
             "{times:?}"
         );
         assert_eq!(times[3].as_secs(), 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_added_patiently_waits_only_after_a_failure() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let started = Instant::now();
+        let times = Mutex::new(Vec::new());
+        queue.add_patiently("a");
+        let run = queue.run(1, stop.clone(), |key| {
+            // What the work writes comes back as news.
+            queue.add_patiently(key);
+            let mut times = times.lock().unwrap();
+            times.push(started.elapsed().as_secs());
+            std::future::ready(match times.len() {
+                1 | 2 => Outcome::Failed,
+                3 => Outcome::Done,
+                4 => Outcome::After(Duration::from_secs(100)),
+                _ => {
+                    stop.cancel();
+                    Outcome::Done
+                }
+            })
+        });
+        let late_news = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            queue.add_patiently("a");
+        };
+        tokio::join!(run, late_news);
+        assert_eq!(times.into_inner().unwrap(), [0, 1, 3, 3, 3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! catalogd against a real API server and a real registry: unpack, serve, poll, survive.
 
+mod pulls;
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
@@ -189,6 +191,19 @@ async fn what_cannot_be_loaded_is_not_served(lab: &Lab, replica: &Replica) -> Re
     );
     ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
     ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0"]);
+
+    // At a digest it stays as broken as it is.
+    let files = BTreeMap::from([("configs/catalog.json".to_owned(), b"{\"schema\": 1}".to_vec())]);
+    let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
+    let broken = lab.push("broken:v1", &files, &[label]).await?;
+    create(lab, "broken", json!({ "ref": broken.to_string() })).await?;
+    let catalog = await_condition(lab, "broken", "Progressing=False/Blocked").await?;
+    let why = message(&catalog, conditions::PROGRESSING);
+    ensure!(
+        why.starts_with("error storing fbc: error walking FBC root: "),
+        "{why}"
+    );
+    catalogs(lab).delete("broken", &DeleteParams::default()).await?;
 
     // What only the whole-catalog check finds is served and said.
     let orphan = json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
@@ -519,6 +534,8 @@ async fn no_catalog_waits_for_another() -> Result<()> {
         begin.elapsed()
     );
     replica.stop().await?;
+    pulls::what_fails_is_tried_again_with_growing_pauses(&lab).await?;
+    pulls::an_account_brings_its_pull_secrets(&lab).await?;
     only_who_may_reads_catalogs(&lab).await
 }
 
