@@ -15,6 +15,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::join_all;
 use olm_image::{
     Access, Credential, Credentials, Digest, ImageBuilder, Images, LayerBuilder, Limits, Options, Pinned,
     Platform, Policy, Reference, Registries,
@@ -197,6 +198,18 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
         mirror-by-digest-only = true
         mirror = [{{ location = "{tls}/copy" }}]
         [[registry]]
+        prefix = "tags.example"
+        location = "{gone}"
+        mirror = [{{ location = "{tls}/copy", pull-from-mirror = "tag-only" }}]
+        [[registry]]
+        prefix = "private.example"
+        location = "{gone}"
+        mirror = [{{ location = "{auth}/copy" }}]
+        [[registry]]
+        prefix = "trusted.example"
+        location = "{gone}"
+        mirror = [{{ location = "{tls}/copy", insecure = true }}]
+        [[registry]]
         prefix = "moved.example"
         location = "{tls}/copy"
         [[registry]]
@@ -204,17 +217,50 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
         blocked = true
         "#,
         tls = registry.tls,
+        auth = registry.auth,
     );
     let access = configured(&text)?;
+    let by_digest = |name: &str| format!("{name}@{}", pushed.digest());
     for reference in [
         "origin.example/team/app:v1".to_owned(),
         "moved.example/app:v1".to_owned(),
-        format!("digests.example/app@{}", pushed.digest()),
+        by_digest("digests.example/app"),
+        // To the last byte, which is asked for by digest.
+        "tags.example/app:v1".to_owned(),
     ] {
         let digest = pull(&images, &reference, &access)
             .await
             .map_err(anyhow::Error::msg)?;
         ensure!(digest == *pushed.digest(), "{reference}");
+    }
+    // A mirror sees the credential that is meant for it, and no other's.
+    let mut credentials = Credentials::default();
+    credentials.insert("private.example", password(registry, "wrong"));
+    credentials.insert(&registry.auth, password(registry, &registry.password));
+    let private = Access {
+        credentials: Arc::new(credentials),
+        ..access.clone()
+    };
+    pull(&images, "private.example/app:v1", &private)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    // A mirror that is called insecure need not prove who it is.
+    let stranger = self::images(None);
+    pull(&stranger, "trusted.example/app:v1", &access)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    // Where a mirror is of no use, the registry itself is asked.
+    let useless = [
+        (&images, "digests.example/app:v1".to_owned()),
+        (&images, by_digest("tags.example/app")),
+        (&images, "private.example/app:v1".to_owned()),
+        (&stranger, "moved.example/app:v1".to_owned()),
+    ];
+    let pulls = useless
+        .each_ref()
+        .map(|(images, reference)| pull(images, reference, &access));
+    for result in join_all(pulls).await {
+        fails(result, "cannot reach registry")?;
     }
     let blocked = pull(&images, "moved.example/blocked/app:v1", &access).await;
     fails(
@@ -327,6 +373,7 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
         "default": [{ "type": "reject" }],
         "transports": { "docker": {
             scope("team"): requirement(json!({})),
+            scope("team/trusted"): [{ "type": "insecureAcceptAnything" }],
             scope("open"): [{ "type": "insecureAcceptAnything" }],
             scope("old"): [{ "type": "signedBy", "keyType": "GPGKeys", "keyPath": "/keys/old.gpg" }],
         } },
@@ -360,6 +407,8 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
     )?;
     for (name, expected) in [
         ("open/app:v1", None),
+        // The most particular scope counts.
+        ("team/trusted/app:v1", None),
         ("old/app:v1", Some("asks for `signedBy`")),
         (
             "other/app:v1",

@@ -10,7 +10,7 @@ use kube::{Api, Resource as _};
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ClusterCatalogStatus;
 use olm_api::names::{field_manager, finalizer, label};
-use olm_image::Pinned;
+use olm_image::{Pinned, Reference};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_serve::{Origin, Snapshot};
@@ -317,10 +317,13 @@ async fn follow(
 
 /// Fetches what status says is served.
 async fn copy(context: &Context, observed: &Observed, claimed: &Claimed) -> Result<Stored, ContentError> {
-    let pinned = Pinned::parse(&claimed.resolved).map_err(|source| ContentError::Reference {
+    let mut pinned = Pinned::parse(&claimed.resolved).map_err(|source| ContentError::Reference {
         reference: claimed.resolved.clone(),
         source,
     })?;
+    if Reference::parse(&claimed.requested).is_ok_and(|requested| requested.digest().is_none()) {
+        pinned = pinned.of_tag();
+    }
     let origin = Origin {
         requested: claimed.requested.clone(),
         resolved: claimed.resolved.clone(),

@@ -21,6 +21,8 @@ pub struct Reference {
     repository: String,
     tag: Option<String>,
     digest: Option<Digest>,
+    /// Whether the digest is what a tag meant, which is not written.
+    of_tag: bool,
 }
 
 /// Why a text is no image reference.
@@ -96,6 +98,7 @@ impl Reference {
             repository: repository.to_owned(),
             tag: tag.map(str::to_owned),
             digest,
+            of_tag: false,
         })
     }
 
@@ -124,6 +127,11 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
+    /// Whether mirrors for tags may serve it: a tag is what was asked for, whatever digest it came to mean.
+    pub(crate) const fn is_by_tag(&self) -> bool {
+        self.digest.is_none() || self.of_tag
+    }
+
     /// Whether both a tag and a digest are written. The digest is what counts then.
     pub const fn has_tag_and_digest(&self) -> bool {
         self.tag.is_some() && self.digest.is_some()
@@ -135,6 +143,7 @@ impl Reference {
         Self {
             tag: Some(tag.to_owned()),
             digest: None,
+            of_tag: false,
             ..self.clone()
         }
     }
@@ -145,6 +154,7 @@ impl Reference {
             registry: self.registry.clone(),
             repository: self.repository.clone(),
             digest,
+            of_tag: self.is_by_tag(),
         }
     }
 
@@ -181,6 +191,7 @@ pub struct Pinned {
     registry: String,
     repository: String,
     digest: Digest,
+    of_tag: bool,
 }
 
 impl Pinned {
@@ -194,6 +205,12 @@ impl Pinned {
         &self.digest
     }
 
+    /// The same as what a tag meant, so that mirrors for tags may serve it. A text does not say so.
+    #[must_use]
+    pub fn of_tag(self) -> Self {
+        Self { of_tag: true, ..self }
+    }
+
     /// The plain reference.
     pub fn reference(&self) -> Reference {
         Reference {
@@ -201,6 +218,7 @@ impl Pinned {
             repository: self.repository.clone(),
             tag: None,
             digest: Some(self.digest.clone()),
+            of_tag: self.of_tag,
         }
     }
 }

@@ -72,7 +72,7 @@ impl Mirror {
         match self.pulls {
             Pulls::All => true,
             Pulls::Digests => reference.digest().is_some(),
-            Pulls::Tags => reference.digest().is_none(),
+            Pulls::Tags => reference.is_by_tag(),
         }
     }
 }
@@ -328,6 +328,21 @@ mod tests {
                 &digest("digests.example/app"),
                 &digest("!registry.example/copy/app"),
             ],
+        );
+        // What a tag came to mean is asked for by its digest, also where tags are mirrored.
+        let tag = Reference::parse("quay.io/team/app:v1").unwrap();
+        let pinned = tag.pin(crate::Digest::of(b"x")).reference();
+        let registries = Registries::parse([("registries.conf", text)]).unwrap();
+        let hosts = registries.endpoints(&pinned).unwrap();
+        let hosts: Vec<&str> = hosts.iter().map(|place| place.reference.registry()).collect();
+        assert_eq!(
+            hosts,
+            [
+                "mirror.example:5000",
+                "digests.example",
+                "tags.example",
+                "registry.example"
+            ]
         );
         check("quay.io/teammate/app:v1", &["quay.io/teammate/app:v1"]);
         check("quay.io/other:v1", &["quay.io/other:v1"]);
