@@ -75,7 +75,7 @@ impl Command {
             Self::Version => {
                 print(&format!(
                     "{}\n",
-                    olm_platform::version::line(env!("CARGO_PKG_VERSION"))
+                    olm_platform::version::known(env!("CARGO_PKG_VERSION"))
                 ))?;
                 Ok(Verdict::Good)
             }

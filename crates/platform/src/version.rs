@@ -1,25 +1,29 @@
 //! What this binary is.
 
-/// The line that the subcommand `version` prints: the version, and of commit, date and state of the sources what the build
-/// was told.
-///
-/// The build is told by its environment (`OLM_BUILD_COMMIT`, `OLM_BUILD_DATE`, `OLM_BUILD_STATE`), so that a build of the
-/// same sources is the same, and one that is told nothing is not made again with each commit.
+/// What the build was told of its sources, by its environment: so a build of the same sources is the same, and one that is
+/// told nothing is not made again with each commit.
+const OF_BUILD: [(&str, Option<&str>); 3] = [
+    ("commit", option_env!("OLM_BUILD_COMMIT")),
+    ("date", option_env!("OLM_BUILD_DATE")),
+    ("state", option_env!("OLM_BUILD_STATE")),
+];
+
+/// The line that the subcommand `version` of a manager prints. Its form is that of the reference implementation: what the
+/// build was not told is `unknown`.
 pub fn line(version: &str) -> String {
-    told(
-        version,
-        [
-            ("commit", option_env!("OLM_BUILD_COMMIT")),
-            ("date", option_env!("OLM_BUILD_DATE")),
-            ("state", option_env!("OLM_BUILD_STATE")),
-        ],
-    )
+    let told = OF_BUILD.map(|(what, value)| (what, value.or(Some("unknown"))));
+    fields(version, &told)
 }
 
-fn told(version: &str, of_build: [(&str, Option<&str>); 3]) -> String {
+/// The line for people, with what is known only.
+pub fn known(version: &str) -> String {
+    fields(version, &OF_BUILD)
+}
+
+fn fields(version: &str, of_build: &[(&str, Option<&str>)]) -> String {
     let known = of_build
-        .into_iter()
-        .filter_map(|(what, value)| Some((what, value.filter(|value| !value.is_empty())?)));
+        .iter()
+        .filter_map(|(what, value)| Some((what, (*value)?)));
     known.fold(format!("version: \"{version}\""), |line, (what, value)| {
         format!("{line}, {what}: \"{value}\"")
     })
@@ -27,19 +31,20 @@ fn told(version: &str, of_build: [(&str, Option<&str>); 3]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::{fields, line};
 
     #[test]
-    fn only_what_the_build_was_told_is_said() {
-        let check = |commit, date, expected: &str| {
-            let told = told("1.2.3", [("commit", commit), ("date", date), ("state", None)]);
-            assert_eq!(told, expected);
-        };
-        check(None, Some(""), "version: \"1.2.3\"");
-        check(
-            Some("abc"),
-            Some("2026-01-02"),
-            "version: \"1.2.3\", commit: \"abc\", date: \"2026-01-02\"",
-        );
+    fn people_are_told_what_is_known_and_programs_get_every_field() {
+        let commit = ("commit", Some("abc"));
+        for (told, expected) in [
+            (&[("commit", None)][..], "version: \"1.2.3\""),
+            (&[commit, ("date", None)], "version: \"1.2.3\", commit: \"abc\""),
+        ] {
+            assert_eq!(fields("1.2.3", told), expected);
+        }
+        let line = line("1.2.3");
+        for field in ["version: \"1.2.3\"", ", commit: \"", ", date: \"", ", state: \""] {
+            assert!(line.contains(field), "{line}");
+        }
     }
 }

@@ -458,6 +458,16 @@ fn a_wrong_command_line_is_another_status_than_a_fault() {
 }
 
 #[test]
+fn the_version_holds_nothing_unknown() {
+    let run = olm(&Files::new(&[]).path(""), &["version"]);
+    let expected = format!("version: \"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(
+        run.status == 0 && run.stdout.starts_with(&expected) && !run.stdout.contains("unknown"),
+        "{run:?}"
+    );
+}
+
+#[test]
 fn as_a_plugin_of_kubectl_it_speaks_of_itself_so() {
     let files = Files::new(&[]);
     let plugin = files.path("kubectl-olm");
