@@ -1,6 +1,7 @@
 //! `olm rollback`.
 
 mod course;
+mod rehearse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Go back although custom resources lose fields, become invalid or are deleted
     #[arg(long)]
     accept_data_loss: bool,
+    /// Pin the version although the API server refuses objects of it; nothing is applied until they are made anew
+    #[arg(long)]
+    accept_refusal: bool,
     /// Change nothing; the API server is asked whether it would take the change
     #[arg(long)]
     dry_run: bool,
@@ -84,7 +88,9 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         present.spec.revision,
         target.spec.revision
     );
-    let found = effects(&client, &course, &arguments.system_namespace).await?;
+    let now = objects(&client, present, &arguments.system_namespace).await?;
+    let older = objects(&client, target, &arguments.system_namespace).await?;
+    let found = effects(&client, &now, &older).await?;
     if found.is_empty() {
         text.push_str("its custom resource definitions go back without loss\n");
     }
@@ -97,6 +103,8 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
             text.push_str("(there is no object of this kind)\n");
         }
     }
+    let rehearsal = rehearse::rehearse(&client, &now, &older).await;
+    let _ = write!(text, "{rehearsal}");
     tell(&text)?;
     if !found.iter().all(Reversal::is_possible) {
         return Ok(refused(
@@ -106,6 +114,13 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     if loses && !arguments.accept_data_loss {
         return Ok(refused(
             "custom resources would lose data; --accept-data-loss goes back all the same",
+        ));
+    }
+    if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
+        return Ok(refused(
+            "the API server does not take objects of that version in place of the present ones, so operator-controller would \
+             change nothing; --to-revision goes back to another one, and --accept-refusal pins the version: then the condition \
+             Progressing says what is to be done",
         ));
     }
     let patch = course::pin(&extension, version, &checks(&found));
@@ -173,14 +188,8 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
 }
 
 /// What going back does to custom resource definitions.
-async fn effects(
-    client: &Client,
-    course: &Course<'_>,
-    system_namespace: &str,
-) -> anyhow::Result<Vec<Reversal>> {
-    let present = objects(client, course.present, system_namespace).await?;
-    let older = objects(client, course.target, system_namespace).await?;
-    let names: BTreeSet<&str> = present.iter().chain(&older).filter_map(definition_name).collect();
+async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow::Result<Vec<Reversal>> {
+    let names: BTreeSet<&str> = present.iter().chain(older).filter_map(definition_name).collect();
     let api = definitions(client);
     let mut live: BTreeMap<&str, Value> = BTreeMap::new();
     for name in names {
@@ -190,7 +199,7 @@ async fn effects(
             live.insert(name, serde_json::to_value(found)?);
         }
     }
-    Ok(reversals(&present, &older, |name| live.get(name)))
+    Ok(reversals(present, older, |name| live.get(name)))
 }
 
 /// Whether there may be objects of a definition's kind; what cannot be asked may have some.

@@ -15,6 +15,8 @@ use serde_json::json;
 
 /// The most bytes that the API server takes as an event's note.
 const NOTE_BYTES: usize = 1000;
+/// Stands for what is left out of a note.
+const MORE: &str = " …";
 
 /// One line for an object's events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -193,9 +195,18 @@ async fn count_up(api: &Api<Event>, told: Told, now: Timestamp) -> Result<Option
     }
 }
 
-/// What the API server takes of it.
+/// What the API server takes of it: whole lines, else whole words, and a mark that there is more.
 fn bounded(mut said: Said) -> Said {
-    said.note.truncate(said.note.floor_char_boundary(NOTE_BYTES));
+    if said.note.len() <= NOTE_BYTES {
+        return said;
+    }
+    said.note
+        .truncate(said.note.floor_char_boundary(NOTE_BYTES - MORE.len()));
+    let whole = |ends: &[char]| said.note.rfind(ends).filter(|at| *at > NOTE_BYTES / 2);
+    if let Some(end) = whole(&['\n']).or_else(|| whole(&[' '])) {
+        said.note.truncate(end);
+    }
+    said.note.push_str(MORE);
     said
 }
 
@@ -213,8 +224,28 @@ mod tests {
 
     #[test]
     fn a_note_is_as_long_as_the_api_server_takes_it() {
-        let long = bounded(said(&"ä".repeat(NOTE_BYTES)));
-        assert_eq!(long.note.len(), NOTE_BYTES);
+        let check = |note: &str, expected: &str| {
+            let bounded = bounded(said(note)).note;
+            assert!(bounded.len() <= NOTE_BYTES);
+            assert_eq!(bounded, expected);
+        };
+        check("ä", "ä");
+        check(&"x".repeat(NOTE_BYTES), &"x".repeat(NOTE_BYTES));
+        // Nowhere a better place to cut.
+        check(&"ä".repeat(NOTE_BYTES), &format!("{} …", "ä".repeat(498)));
+        check(
+            &format!("a {}", "ä".repeat(NOTE_BYTES)),
+            &format!("a {} …", "ä".repeat(497)),
+        );
+        let head = "word ".repeat(150);
+        check(
+            &format!("{head}{}", "x".repeat(NOTE_BYTES)),
+            &format!("{} …", head.trim_end()),
+        );
+        check(
+            &format!("{head}\nlong words {}", "x ".repeat(NOTE_BYTES)),
+            &format!("{head} …"),
+        );
     }
 
     #[test]

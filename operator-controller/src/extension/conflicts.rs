@@ -25,7 +25,7 @@ pub enum ConflictError {
         standing: Standing,
     },
     /// It has the same kinds.
-    #[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension", list(.0))]
+    #[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension: delete whichever ClusterExtension is not wanted", list(.0))]
     Kinds(BTreeMap<String, String>),
 }
 

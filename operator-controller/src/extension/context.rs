@@ -21,6 +21,7 @@ use crate::certificates::choose::Providers;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, Accounts};
 use crate::cluster::permissions::Reviews;
+use crate::object_set::policy::Uninstall;
 
 /// What is switched on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,7 +93,9 @@ pub struct Memory {
     pub operator_conditions: Option<BTreeSet<String>>,
     /// How often in a row a run had to wait for somebody.
     pub waits: u32,
-    /// What its deletion takes away, once that was told; empty when that is nothing.
+    /// What its deletion leaves, once that was told.
+    pub announced: Option<Uninstall>,
+    /// What its deletion takes away besides what its bundle brought, once that was told.
     pub losses: Option<String>,
     /// What was found to hold the objects of its kinds when it was deleted.
     pub held: Option<losses::Held>,

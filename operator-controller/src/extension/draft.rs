@@ -15,7 +15,7 @@ use super::phases::{Group, Marks, phases};
 use super::plan::{Plan, Wanted, plan};
 use super::reconcile::Asked;
 use super::resolve::{Origin, Target};
-use super::revisions::Revisions;
+use super::revisions::{BundleIdentity, Revisions};
 use super::{events, facts, preflight, render};
 use crate::certificates::layout;
 use crate::conditions::records;
@@ -116,6 +116,8 @@ pub(super) struct Told {
     pub(super) warnings: Option<String>,
     /// What it changes of what is installed.
     pub(super) difference: Option<String>,
+    /// The same as an event.
+    upcoming: Option<Said>,
 }
 
 /// Finds out whether a revision may be made, and tells what it changes.
@@ -140,17 +142,23 @@ pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
     let warnings = preflight::check(context, request).await?;
     let version = &target.bundle.metadata.version;
     let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
-    Ok(Told { warnings, difference })
+    let installed = revisions.installed().map(BundleIdentity::of).unwrap_or_default();
+    let upcoming = difference
+        .as_ref()
+        .map(|text| events::upcoming(&installed.metadata.version, version, text));
+    Ok(Told {
+        warnings,
+        difference,
+        upcoming,
+    })
 }
 
 impl Told {
     /// The same as events.
     pub(super) fn said(&self) -> Vec<Said> {
-        let upgrading = self.difference.iter();
-        let upgrading = upgrading.map(|text| events::said(events::UPGRADING, text));
         let warned = self.warnings.iter();
         let warned = warned.map(|text| events::said(events::WARNED, text));
-        upgrading.chain(warned).collect()
+        self.upcoming.iter().cloned().chain(warned).collect()
     }
 }
 

@@ -1,21 +1,47 @@
 //! What happened to a ClusterExtension, in words for its events. Pure.
 
+use std::cmp::Ordering;
+
 use olm_api::cluster_extension::{ClusterExtensionStatus, InstallStatus};
 use olm_api::conditions::{self, PROGRESSING, reason};
 use olm_platform::events::Said;
+use olm_version::{BuildMetadata, VersionRelease};
 
 /// A bundle is installed where none was.
 const INSTALLED: &str = "Installed";
-/// Another bundle took the place of the installed one.
+/// A newer bundle took the place of the installed one.
 const UPGRADED: &str = "Upgraded";
+/// An older bundle did.
+const DOWNGRADED: &str = "Downgraded";
+/// Another bundle of the same version did.
+const REPLACED: &str = "Replaced";
+/// A newer bundle is about to take the place of the installed one.
+const UPGRADING: &str = "Upgrading";
+/// An older bundle is.
+const DOWNGRADING: &str = "Downgrading";
+/// What is installed is about to change within its version.
+const CHANGING: &str = "Changing";
 /// A revision is made although something about it should be known.
 pub const WARNED: &str = "Warned";
-/// An upgrade begins.
-pub const UPGRADING: &str = "Upgrading";
+/// Stored versions of a definition are being migrated.
+pub const MIGRATING: &str = "Migrating";
+/// The user has everything stand still.
+pub const PAUSED: &str = "Paused";
 /// The extension is being taken down.
 pub const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub const UNINSTALLED: &str = "Uninstalled";
+
+/// How something that stands in the way of success is to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As a warning, by the reason of the condition.
+    Fault,
+    /// As a part of what runs as it should, by this reason.
+    Part(&'static str),
+    /// Not at all.
+    Silent,
+}
 
 /// One line that is no warning.
 pub fn said(reason: &str, note: impl Into<String>) -> Said {
@@ -26,15 +52,43 @@ pub fn said(reason: &str, note: impl Into<String>) -> Said {
     }
 }
 
-/// What happened between two states of an extension.
-pub fn changes(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionStatus) -> Vec<Said> {
+/// What is about to happen to an installed version.
+pub fn upcoming(installed: &str, wanted: &str, note: &str) -> Said {
+    let reason = match order(installed, wanted) {
+        Ordering::Less => UPGRADING,
+        Ordering::Equal => CHANGING,
+        Ordering::Greater => DOWNGRADING,
+    };
+    said(reason, note)
+}
+
+/// How two versions of a bundle compare; those that are none are the same.
+fn order(old: &str, new: &str) -> Ordering {
+    let read = |text| VersionRelease::parse(text, BuildMetadata::Release);
+    match (read(old), read(new)) {
+        (Ok(old), Ok(new)) => old.compare(&new),
+        _ => Ordering::Equal,
+    }
+}
+
+/// What happened between two states of an extension; `tone` is that of what stands in the way of success.
+pub fn changes(
+    before: Option<&ClusterExtensionStatus>,
+    after: &ClusterExtensionStatus,
+    tone: Tone,
+) -> Vec<Said> {
     let mut told = Vec::new();
     let installed = before.and_then(|status| status.install.as_ref());
     match (installed, after.install.as_ref()) {
         (None, Some(new)) => told.push(said(INSTALLED, format!("Installed {}", bundle(new)))),
         (Some(old), Some(new)) if bundle(old) != bundle(new) => {
+            let reason = match order(&old.bundle.version, &new.bundle.version) {
+                Ordering::Less => UPGRADED,
+                Ordering::Equal => REPLACED,
+                Ordering::Greater => DOWNGRADED,
+            };
             told.push(said(
-                UPGRADED,
+                reason,
                 format!("Replaced {} by {}", bundle(old), bundle(new)),
             ));
         }
@@ -44,19 +98,23 @@ pub fn changes(before: Option<&ClusterExtensionStatus>, after: &ClusterExtension
         return told;
     };
     let earlier = before.and_then(|status| conditions::find(&status.conditions, PROGRESSING));
-    let is_fault = !matches!(
+    let is_hindered = !matches!(
         progressing.reason.as_str(),
         reason::SUCCEEDED | reason::ROLLING_OUT
     );
     let is_told = earlier.is_some_and(|earlier| {
         (&earlier.reason, &earlier.message) == (&progressing.reason, &progressing.message)
     });
-    if is_fault && !is_told {
-        told.push(Said {
-            is_fault: true,
-            reason: progressing.reason.clone(),
-            note: progressing.message.clone(),
-        });
+    if is_hindered && !is_told {
+        match tone {
+            Tone::Fault => told.push(Said {
+                is_fault: true,
+                reason: progressing.reason.clone(),
+                note: progressing.message.clone(),
+            }),
+            Tone::Part(reason) => told.push(said(reason, &progressing.message)),
+            Tone::Silent => {}
+        }
     }
     told
 }
@@ -98,13 +156,14 @@ mod tests {
         let one = status("1.0.0", reason::SUCCEEDED, "");
         let held = status("1.0.0", reason::RETRYING, "refused");
         let two = status("2.0.0", reason::SUCCEEDED, "");
-        let check = |before: Option<&ClusterExtensionStatus>, after, expected: &[&str]| {
-            let texts: Vec<String> = changes(before, after)
+        let check_as = |tone, before: Option<&ClusterExtensionStatus>, after, expected: &[&str]| {
+            let texts: Vec<String> = changes(before, after, tone)
                 .into_iter()
                 .map(|said| format!("{} {} {}", said.is_fault, said.reason, said.note))
                 .collect();
             assert_eq!(texts, expected);
         };
+        let check = |before, after, expected: &[&str]| check_as(Tone::Fault, before, after, expected);
         check(None, &none, &[]);
         check(Some(&none), &one, &["false Installed Installed pot 1.0.0"]);
         check(Some(&one), &held, &["true Retrying refused"]);
@@ -114,5 +173,35 @@ mod tests {
             &two,
             &["false Upgraded Replaced pot 1.0.0 by pot 2.0.0"],
         );
+        check(
+            Some(&two),
+            &one,
+            &["false Downgraded Replaced pot 2.0.0 by pot 1.0.0"],
+        );
+        let [first, second] = ["1.0.0+1", "1.0.0+2"].map(|version| status(version, reason::SUCCEEDED, ""));
+        check(
+            Some(&first),
+            &second,
+            &["false Upgraded Replaced pot 1.0.0+1 by pot 1.0.0+2"],
+        );
+        check_as(
+            Tone::Part(MIGRATING),
+            Some(&one),
+            &held,
+            &["false Migrating refused"],
+        );
+        check_as(Tone::Silent, Some(&one), &held, &[]);
+    }
+
+    #[test]
+    fn what_is_about_to_happen_is_called_by_its_direction() {
+        for (installed, wanted, expected) in [
+            ("1.0.0", "1.0.1", "Upgrading"),
+            ("1.0.1", "1.0.0", "Downgrading"),
+            ("1.0.1", "1.0.1", "Changing"),
+            ("", "1.0.1", "Changing"),
+        ] {
+            assert_eq!(upcoming(installed, wanted, "").reason, expected);
+        }
     }
 }

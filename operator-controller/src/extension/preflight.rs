@@ -33,6 +33,7 @@ use crate::cluster::apply::Target;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, IdentityError};
 use crate::cluster::permissions::{Reviews, Viewer};
+use crate::object_set::engine::ownership::{Ownership, RevisionMark};
 use crate::object_set::engine::{FailureKind, ObjectId};
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, lacking};
 
@@ -192,13 +193,13 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
             Some((name, live.get(name)?, *new))
         })
         .collect();
-    let mut notes = Vec::new();
-    if enforcement(extension) == CrdUpgradeSafetyEnforcement::Strict {
-        notes = safety(&asking, &wishes.definitions, &pairs).await?;
-    }
-    let rewrites = rewrites(&pairs);
     let ours = context.predecessors(extension, account);
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+    let mut notes = Vec::new();
+    if enforcement(extension) == CrdUpgradeSafetyEnforcement::Strict {
+        notes = safety(&asking, &wishes.definitions, &pairs, &ours).await?;
+    }
+    let rewrites = rewrites(&pairs);
     for (name, old, rewrite) in &rewrites {
         if migrate::is_foreign(old, &ours, wishes.adopt) {
             return Err(PreflightError::Foreign {
@@ -278,6 +279,7 @@ async fn safety(
     asking: &Asking<'_>,
     policy: &Policy,
     pairs: &[(&str, &Value, &Value)],
+    ours: &[&str],
 ) -> Result<Vec<String>, PreflightError> {
     let ask = |source| PreflightError::Ask {
         account: asking.account.clone(),
@@ -306,6 +308,10 @@ async fn safety(
     let (errors, warnings) = weigh(found, policy);
     if !errors.is_empty() {
         let mut text = summary(&errors, MAX_FINDINGS);
+        for line in compared(&errors, pairs, ours) {
+            text.push('\n');
+            text.push_str(&line);
+        }
         text.push_str(&hints);
         for note in notes {
             let _ = write!(text, "\n{note}");
@@ -323,6 +329,45 @@ async fn safety(
         notes.insert(0, summary(&warnings, MAX_FINDINGS));
     }
     Ok(notes)
+}
+
+/// What was compared with what, of the definitions that stand in the way: on a first installation, too, there may be one.
+fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) -> Vec<String> {
+    let mut by_holder: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for error in errors {
+        let (Unsafe::Change { definition, .. } | Unsafe::Unknown { definition, .. }) = error;
+        if let Some((name, live, _)) = pairs.iter().find(|(name, _, _)| *name == definition.as_str()) {
+            by_holder.entry(holder(live, ours)).or_default().push(name);
+        }
+    }
+    let lines = by_holder.into_iter();
+    lines
+        .map(|(holder, names)| {
+            format!(
+                "compared with what the bundle brings was the definition on the cluster, which {holder}: {}",
+                names.join(", ")
+            )
+        })
+        .collect()
+}
+
+/// Whose a definition on the cluster is, as the end of a sentence.
+fn holder(live: &Value, ours: &[&str]) -> String {
+    let seen = Ownership::of(live, "");
+    let extension = seen.owner_name.filter(|name| !name.is_empty());
+    let of = extension.map_or_else(String::new, |name| format!(" of ClusterExtension {name}"));
+    match seen.controller {
+        Some(owner) if ours.contains(&owner.uid.as_str()) => "is this extension's own".to_owned(),
+        Some(owner) => format!(
+            "belongs to {} {}{of} ({})",
+            owner.kind, owner.name, owner.api_version
+        ),
+        None if seen.revision != RevisionMark::Absent => {
+            format!("a revision{of} left behind and nobody controls")
+        }
+        None if seen.writers.is_empty() => "nobody controls".to_owned(),
+        None => format!("nobody controls (written by {})", seen.writers.join(", ")),
+    }
 }
 
 /// The policy under which what was found is only told; nothing when the API server itself would refuse it.
@@ -485,7 +530,9 @@ async fn read(
 
 #[cfg(test)]
 mod tests {
+    use olm_api::names::{annotation, label};
     use olm_preflight::crd_upgrade::{Finding, Place};
+    use serde_json::json;
 
     use super::*;
 
@@ -514,6 +561,40 @@ mod tests {
             (Vec::new(), None),
         ] {
             assert_eq!(lenient(&errors).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_compared_is_told_with_whose_it_is() {
+        let set = |uid: &str| json!([{"apiVersion": "x/v1", "kind": "Set", "name": "a-1", "uid": uid, "controller": true}]);
+        for (metadata, expected) in [
+            (json!({"ownerReferences": set("us")}), "is this extension's own"),
+            (
+                json!({"ownerReferences": set("them"), "labels": {label::OWNER_NAME: "a"}}),
+                "belongs to Set a-1 of ClusterExtension a (x/v1)",
+            ),
+            (
+                json!({"annotations": {annotation::REVISION: "1"}, "labels": {label::OWNER_NAME: "a"}}),
+                "a revision of ClusterExtension a left behind and nobody controls",
+            ),
+            (
+                json!({"managedFields": [{"manager": "kubectl"}, {"manager": "apiserver", "subresource": "status"}]}),
+                "nobody controls (written by kubectl)",
+            ),
+            (json!({}), "nobody controls"),
+        ] {
+            let live = json!({ "metadata": metadata });
+            let error = Unsafe::Change {
+                definition: "pots.x.io".to_owned(),
+                findings: Vec::new(),
+            };
+            let lines = compared(&[error], &[("pots.x.io", &live, &Value::Null)], &["us"]);
+            assert_eq!(
+                lines,
+                [format!(
+                    "compared with what the bundle brings was the definition on the cluster, which {expected}: pots.x.io"
+                )]
+            );
         }
     }
 }

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
 use super::draft::{Told, Work, patient};
+use super::events::Tone;
 use super::failure::{Failure, Severity, StageError};
 use super::pack::Parcel;
 use super::plan::Plan;
@@ -86,7 +87,8 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         Err(error) => {
             // What is installed is not known anew; what was said of it stays.
             let message = bounded_message(&chain(&error));
-            let written = uninstall::tell(&context, &extension, error.reason(), &message).await;
+            let said = (error.reason(), message.as_str(), Tone::Fault);
+            let written = uninstall::tell(&context, &extension, said).await;
             let outcome = again(&context, &name, Some(error.severity()), false, begun.elapsed());
             return told("write the status", &name, written.map(drop), outcome);
         }
@@ -126,7 +128,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         Outcome::Done | Outcome::Refused if work.held.is_some() || doubts.is_some() => Outcome::After(HELD),
         outcome => outcome,
     };
-    let written = write_status(&context, &extension, next).await;
+    let written = write_status(&context, &extension, next, work.tone).await;
     // After the status, which is written to the extension as it was seen.
     preflight::record(&context, &extension).await;
     told("write the status", &name, written, outcome)
@@ -153,6 +155,8 @@ struct Ended {
     held: Option<String>,
     deprecations: Option<Messages>,
     progress: Progress,
+    /// How what stands in the way is to be told.
+    tone: Tone,
 }
 
 /// From what is asked for to a written revision.
@@ -167,6 +171,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
             held: None,
             deprecations: None,
             progress: Progress::Failed(failure),
+            tone: Tone::Fault,
         }
     };
     let asked = match ask(context, extension, revisions) {
@@ -207,10 +212,22 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         (Err(failure), _) | (Ok(_), Some(failure)) => Progress::Failed(failure),
         (Ok(started), None) => Progress::Applied { started },
     };
+    let tone = match &progress {
+        Progress::Failed(failure) if failure.severity == Severity::Unfinished => {
+            Tone::Part(events::MIGRATING)
+        }
+        Progress::Failed(failure)
+            if asked.wishes.writes == Writes::Paused && failure.severity == Severity::Terminal =>
+        {
+            Tone::Part(events::PAUSED)
+        }
+        Progress::Failed(_) | Progress::Applied { .. } => Tone::Fault,
+    };
     Ended {
         held: resolution.held,
         deprecations: resolution.deprecations,
         progress,
+        tone,
     }
 }
 
@@ -510,17 +527,19 @@ fn rest(waits: u32, taken: Duration) -> Duration {
     rest.max(taken.saturating_mul(REST).min(LONGEST_REST))
 }
 
-/// Writes the status when it differs, unless the extension changed since it was read.
+/// Writes the status when it differs, unless the extension changed since it was read. `tone` is that of what stands in the
+/// way of success.
 pub(super) async fn write_status(
     context: &Context,
     extension: &ClusterExtension,
     status: ClusterExtensionStatus,
+    tone: Tone,
 ) -> Result<(), kube::Error> {
     if extension.status.as_ref() == Some(&status) {
         return Ok(());
     }
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
-    let told = events::changes(extension.status.as_ref(), &status);
+    let told = events::changes(extension.status.as_ref(), &status, tone);
     let next = ClusterExtension {
         status: Some(status),
         ..extension.clone()

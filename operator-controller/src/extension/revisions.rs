@@ -8,6 +8,7 @@ use olm_api::cluster_extension::{BundleMetadata, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, PROGRESSING, SUCCEEDED, reason};
 use olm_api::names::{annotation, label};
+use olm_version::Release;
 
 use crate::cluster::identity::AccountName;
 
@@ -34,9 +35,19 @@ impl Revisions {
         self.sets.last().map(AsRef::as_ref)
     }
 
-    /// The newest that is wanted and was complete once.
+    /// The newest that is wanted, was complete once and says from which bundle it was made.
     pub fn installed(&self) -> Option<&ClusterObjectSet> {
-        self.active().filter(|set| succeeded(set)).last()
+        self.active()
+            .filter(|set| succeeded(set) && BundleIdentity::of(set).can_be_told())
+            .last()
+    }
+
+    /// The newest that is wanted and was complete once but names no bundle that a status can have: one that was made by
+    /// hand. Nothing is installed by it.
+    pub fn of_no_bundle(&self) -> Option<&ClusterObjectSet> {
+        self.active()
+            .filter(|set| succeeded(set) && !BundleIdentity::of(set).can_be_told())
+            .last()
     }
 
     /// Those that are wanted and were never complete, oldest first.
@@ -111,6 +122,27 @@ impl BundleIdentity {
             image: text(annotation::BUNDLE_REFERENCE),
         }
     }
+
+    /// Whether the API server takes it in a status: it does not take a name that is no DNS subdomain, a version that does
+    /// not begin with a number, or a release that is none.
+    pub fn can_be_told(&self) -> bool {
+        let BundleMetadata {
+            name,
+            version,
+            release,
+        } = &self.metadata;
+        name.split('.').all(is_label)
+            && version.starts_with(|first: char| first.is_ascii_digit())
+            && release
+                .as_deref()
+                .is_none_or(|release| Release::parse(release).is_ok())
+    }
+}
+
+/// Whether a text is a part of a DNS subdomain, of whatever length.
+fn is_label(text: &str) -> bool {
+    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(outer) && text.ends_with(outer) && text.chars().all(|c| outer(c) || c == '-')
 }
 
 #[cfg(test)]
@@ -214,5 +246,49 @@ pub(super) mod tests {
         );
         assert_eq!(revisions.latest().unwrap().name(), "ext-4");
         assert!(Revisions::default().installed().is_none());
+    }
+
+    #[test]
+    fn a_revision_that_names_no_bundle_installs_nothing() {
+        let made = |name: Option<&str>, version: Option<&str>, release: Option<&str>| {
+            let mut set = (*revision(2, &[(SUCCEEDED, Status::True, "")])).clone();
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            for (key, value) in [
+                (annotation::BUNDLE_NAME, name),
+                (annotation::BUNDLE_VERSION, version),
+                (annotation::BUNDLE_RELEASE, release),
+            ] {
+                annotations.remove(key);
+                annotations.extend(value.map(|value| (key.to_owned(), value.to_owned())));
+            }
+            Arc::new(set)
+        };
+        for (name, version, release, expected) in [
+            (Some("pkg.v2"), Some("2.0.0"), None, true),
+            (Some("pkg.v2"), Some("2.0.0"), Some(""), true),
+            (Some("pkg.v2"), Some("2.0.0"), Some("1.alpha"), true),
+            (None, None, None, false),
+            (Some("pkg.v2"), None, None, false),
+            (None, Some("2.0.0"), None, false),
+            (Some("Pkg_v2"), Some("2.0.0"), None, false),
+            (Some("pkg..v2"), Some("2.0.0"), None, false),
+            (Some("-pkg"), Some("2.0.0"), None, false),
+            (Some("pkg.v2"), Some("v2"), None, false),
+            (Some("pkg.v2"), Some("2.0.0"), Some("1_2"), false),
+            (
+                Some("pkg.v2"),
+                Some("2.0.0"),
+                Some("123456789012345678901"),
+                false,
+            ),
+        ] {
+            let earlier = revision(1, &[(SUCCEEDED, Status::True, "")]);
+            let revisions = Revisions::new(vec![earlier, made(name, version, release)]);
+            let installed = if expected { "ext-2" } else { "ext-1" };
+            let set = revisions.installed().unwrap();
+            assert_eq!(set.name(), installed, "{name:?} {version:?} {release:?}");
+            assert_eq!(revisions.of_no_bundle().is_none(), expected);
+            assert_eq!(revisions.rolling().count(), 0);
+        }
     }
 }

@@ -7,6 +7,7 @@ use olm_api::conditions::{
     self, AVAILABLE, BUNDLE_DEPRECATED, CHANNEL_DEPRECATED, DEPRECATED, INSTALLED, PACKAGE_DEPRECATED,
     PROGRESSING, Report, Status, bounded_message, reason, set_condition, without_ephemeral_addresses,
 };
+use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_resolve::deprecation::Messages;
 
@@ -99,17 +100,15 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
             }
         }
     }
-    match &bundle {
-        Some(bundle) => {
-            let message = format!("Installed bundle {} successfully", bundle.image);
-            list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
+    if let Some(bundle) = &bundle {
+        let message = format!("Installed bundle {} successfully", bundle.image);
+        list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
+    } else {
+        let mut message = "No bundle installed".to_owned();
+        if let Some(set) = facts.revisions.of_no_bundle() {
+            message.push_str(&unnamed(set));
         }
-        None => list.set(
-            INSTALLED,
-            Status::False,
-            not_installed(facts, rolling),
-            "No bundle installed",
-        ),
+        list.set(INSTALLED, Status::False, not_installed(facts, rolling), &message);
     }
     next.install = bundle.map(|bundle| InstallStatus {
         bundle: bundle.metadata,
@@ -118,6 +117,17 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         next.active_revisions = active_revisions(facts.revisions);
     }
     next
+}
+
+/// What is said of a complete revision that counts for nothing.
+fn unnamed(set: &ClusterObjectSet) -> String {
+    format!(
+        "; {} is complete, but its annotations {} and {} name no bundle that a status can have: nothing counts as installed \
+         until the next revision takes its place",
+        set.name(),
+        annotation::BUNDLE_NAME,
+        annotation::BUNDLE_VERSION
+    )
 }
 
 /// Nothing is there, and nothing is on its way or what is on its way is stuck: failed. Else: absent as yet.
@@ -250,6 +260,8 @@ pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type:
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use olm_api::conditions::SUCCEEDED;
 
     use super::super::failure::Severity;
@@ -387,6 +399,20 @@ mod tests {
             .map(|r| (r.name.as_str(), r.conditions.len()))
             .collect();
         assert_eq!(names, [("ext-1", 0), ("ext-2", 2)]);
+    }
+
+    #[test]
+    fn a_complete_revision_of_no_bundle_is_told_and_never_called_installed() {
+        let mut set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
+        set.metadata.annotations = None;
+        let status = make(&Revisions::new(vec![Arc::new(set)]), &APPLIED, None);
+        assert_eq!(status.install, None);
+        let installed = line(&status, INSTALLED);
+        assert!(
+            installed
+                .starts_with("False Failed No bundle installed; ext-1 is complete, but its annotations "),
+            "{installed}"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
 use super::context::Context;
+use super::events::Tone;
 use super::failure::StageError as _;
 use super::reconcile::write_status;
 use super::revisions::{Revisions, disturbed};
@@ -25,6 +26,7 @@ use super::{account, events, facts, finalizers, losses, migrate, write};
 use crate::conditions::records;
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
+use crate::object_set::removal::REMOVING;
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -61,7 +63,11 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         .any(|name| name == ORPHAN);
     if orphaned {
         finalizers::write(&context.client, extension, &rest).await?;
-        context.forget(extension.name());
+        tell_gone(
+            context,
+            extension,
+            "Left all revisions on the cluster, with their objects",
+        );
         return Ok(Outcome::Done);
     }
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
@@ -72,7 +78,8 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     let policy = match Policy::read(|key| extension.annotation(key)) {
         Ok(policy) => policy,
         Err(error) => {
-            return tell_of(context, extension, &left, (reason::BLOCKED, &error.to_string())).await;
+            let why = error.to_string();
+            return tell_of(context, extension, &left, (reason::BLOCKED, &why, Tone::Fault)).await;
         }
     };
     // What has begun is finished.
@@ -84,10 +91,10 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
         };
         if let Some((reason, held)) = held {
             context.memorise(extension.name(), |memory| memory.awaits_others = true);
-            return tell_of(context, extension, &left, (reason, &held)).await;
+            return tell_of(context, extension, &left, (reason, &held, Tone::Fault)).await;
         }
-        if policy.uninstall == Uninstall::Delete && context.remember(extension.name()).losses.is_none() {
-            return announce(context, extension, &left).await;
+        if context.remember(extension.name()).announced != Some(policy.uninstall) {
+            return announce(context, extension, &left, policy.uninstall).await;
         }
     }
     if let Ok(account) = account::choose(extension, context.default_account.as_ref())
@@ -101,14 +108,14 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     }
     if policy.uninstall != Uninstall::Delete && entangled(&left) {
         let why = entanglement(extension);
-        return tell_of(context, extension, &left, (reason::BLOCKED, &why)).await;
+        return tell_of(context, extension, &left, (reason::BLOCKED, &why, Tone::Fault)).await;
     }
     if policy.uninstall != Uninstall::Delete
         && !left.all().iter().any(|set| is_untouched(set))
         && let Err(error) = migrate::forget(context, extension).await
     {
         let why = bounded_message(&chain(&error));
-        return tell_of(context, extension, &left, (reason::RETRYING, &why)).await;
+        return tell_of(context, extension, &left, (reason::RETRYING, &why, Tone::Fault)).await;
     }
     for set in left.all() {
         // An account that is gone for good: what the user decides late must count, too.
@@ -129,10 +136,18 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     if told.iter().any(|line| line.contains(losses::CLEANUP)) {
         more.extend(losses::held(context, extension, &left).await);
     }
-    let losses = context.remember(extension.name()).losses;
-    more.extend(losses.filter(|text| !text.is_empty()));
+    if policy.uninstall == Uninstall::Delete {
+        more.extend(context.remember(extension.name()).losses);
+    }
     let message = waiting(&left, &told, more);
-    tell_of(context, extension, &left, (reason::RETRYING, &message)).await
+    let tone = if told.is_empty() {
+        Tone::Silent
+    } else if in_trouble(&left) {
+        Tone::Fault
+    } else {
+        Tone::Part(events::UNINSTALLING)
+    };
+    tell_of(context, extension, &left, (reason::RETRYING, &message, tone)).await
 }
 
 /// Lets an extension go that has no revisions any more.
@@ -152,15 +167,37 @@ async fn finish(
         return Ok(Outcome::After(Duration::from_secs(1)));
     }
     if let Some(why) = unrevised(context, extension).await {
-        return tell(context, extension, reason::BLOCKED, &why).await;
+        return tell(context, extension, (reason::BLOCKED, &why, Tone::Fault)).await;
     }
     remove_secrets(context, extension.name()).await?;
     records::remove(&context.client, extension).await?;
     finalizers::write(&context.client, extension, rest).await?;
-    let told = vec![events::said(events::UNINSTALLED, "Removed all revisions")];
+    tell_gone(context, extension, gone(extension));
+    Ok(Outcome::Done)
+}
+
+/// Says as the last word on an extension what became of its objects.
+fn tell_gone(context: &Context, extension: &ClusterExtension, note: &str) {
+    let told = vec![events::said(events::UNINSTALLED, note)];
     context.events.publish(extension.object_ref(&()), told);
     context.forget(extension.name());
-    Ok(Outcome::Done)
+}
+
+/// What became of the objects of an extension without revisions.
+fn gone(extension: &ClusterExtension) -> &'static str {
+    let was_there = extension
+        .status
+        .as_ref()
+        .is_some_and(|status| status.install.is_some() || !status.active_revisions.is_empty());
+    let policy = Policy::read(|key| extension.annotation(key)).unwrap_or_default();
+    match policy.uninstall {
+        _ if !was_there => "Nothing was installed",
+        Uninstall::Delete => "Removed all objects",
+        Uninstall::KeepCrds => {
+            "Removed all objects but custom resource definitions and custom resources, which are left"
+        }
+        Uninstall::Orphan => "Left all objects on the cluster",
+    }
 }
 
 /// Tells what the deletion will take away, before it does. The change of the status brings the next run.
@@ -168,18 +205,31 @@ async fn announce(
     context: &Context,
     extension: &ClusterExtension,
     left: &Revisions,
+    uninstall: Uninstall,
 ) -> Result<Outcome, kube::Error> {
-    let losses = losses::count(context, extension, left).await;
+    let (note, losses) = match uninstall {
+        Uninstall::Delete => (
+            "Removing all objects",
+            losses::count(context, extension, left).await,
+        ),
+        Uninstall::KeepCrds => (
+            "Removing all objects but custom resource definitions and custom resources",
+            None,
+        ),
+        Uninstall::Orphan => ("Leaving all objects on the cluster", None),
+    };
     if let Some(losses) = &losses {
-        tell_of(context, extension, left, (reason::RETRYING, losses)).await?;
+        let said = (reason::RETRYING, losses.as_str(), Tone::Silent);
+        tell_of(context, extension, left, said).await?;
     }
-    let note = losses
-        .clone()
-        .unwrap_or_else(|| "Removing all objects".to_owned());
-    let told = vec![events::said(events::UNINSTALLING, note)];
+    let told = vec![events::said(
+        events::UNINSTALLING,
+        losses.as_deref().unwrap_or(note),
+    )];
     context.events.publish(extension.object_ref(&()), told);
     context.memorise(extension.name(), |memory| {
-        memory.losses = Some(losses.unwrap_or_default());
+        memory.announced = Some(uninstall);
+        memory.losses = losses;
     });
     Ok(Outcome::After(STALE))
 }
@@ -234,15 +284,17 @@ async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::
         .map(drop)
 }
 
+/// The reason and the message of the condition `Progressing`, and how an event tells them.
+type Sentence<'a> = (&'a str, &'a str, Tone);
+
 /// Says what keeps an extension from being worked on, and when it is looked at again; the rest of the status stays.
 pub(super) async fn tell(
     context: &Context,
     extension: &ClusterExtension,
-    reason: &str,
-    message: &str,
+    said: Sentence<'_>,
 ) -> Result<Outcome, kube::Error> {
     let status = extension.status.clone().unwrap_or_default();
-    tell_with(context, extension, status, (reason, message)).await
+    tell_with(context, extension, status, said).await
 }
 
 /// The same of an extension that is being deleted, with what is true of its objects.
@@ -250,7 +302,7 @@ async fn tell_of(
     context: &Context,
     extension: &ClusterExtension,
     left: &Revisions,
-    said: (&str, &str),
+    said: Sentence<'_>,
 ) -> Result<Outcome, kube::Error> {
     let mut status = extension.status.clone().unwrap_or_default();
     availability(
@@ -266,7 +318,7 @@ async fn tell_with(
     context: &Context,
     extension: &ClusterExtension,
     mut status: ClusterExtensionStatus,
-    (reason, message): (&str, &str),
+    (reason, message, tone): Sentence<'_>,
 ) -> Result<Outcome, kube::Error> {
     let report = Report {
         condition_type: PROGRESSING,
@@ -280,7 +332,7 @@ async fn tell_with(
         observed_generation: extension.generation(),
     };
     set_condition(&mut status.conditions, report, Timestamp::now());
-    write_status(context, extension, status).await?;
+    write_status(context, extension, status, tone).await?;
     Ok(Outcome::After(AGAIN))
 }
 
@@ -317,6 +369,18 @@ fn told(left: &Revisions) -> Vec<String> {
         .collect()
 }
 
+/// Whether revisions cannot be taken down for another reason than that it takes its time.
+fn in_trouble(left: &Revisions) -> bool {
+    let mut stuck = left
+        .all()
+        .iter()
+        .filter(|set| set.is_deleting() && disturbed(set));
+    stuck.any(|set| {
+        let progressing = conditions::find(set.conditions(), PROGRESSING);
+        progressing.is_none_or(|progressing| !progressing.message.contains(REMOVING))
+    })
+}
+
 /// What is waited for. What the revisions say comes last, since it may end with roles to be applied.
 fn waiting(left: &Revisions, told: &[String], more: Vec<String>) -> String {
     let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
@@ -339,6 +403,7 @@ fn waiting(left: &Revisions, told: &[String], more: Vec<String>) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use olm_api::cluster_extension::{ClusterExtensionSpec, InstallStatus};
     use olm_api::conditions::SUCCEEDED;
 
     use super::super::revisions::tests::revision;
@@ -371,6 +436,41 @@ mod tests {
             "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 pots are lost\nTo leave what remains on \
              the cluster, set the annotation olm.operatorframework.io/uninstall to \"orphan\".\next-2: account gone"
         );
+    }
+
+    #[test]
+    fn an_uninstallation_that_only_takes_its_time_is_no_trouble() {
+        for (message, expected) in [
+            ("removing objects; waiting for Deployment.apps/v1 n/a", false),
+            ("cannot remove the objects of this revision: no account", true),
+        ] {
+            let mut going = (*revision(2, &[(PROGRESSING, Status::True, message)])).clone();
+            going.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+            let left = Revisions::new(vec![Arc::new(going)]);
+            assert_eq!(in_trouble(&left), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_says_what_became_of_the_objects() {
+        let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
+        assert_eq!(gone(&extension), "Nothing was installed");
+        extension.status = Some(ClusterExtensionStatus {
+            install: Some(InstallStatus::default()),
+            ..ClusterExtensionStatus::default()
+        });
+        for (policy, expected) in [
+            (None, "Removed all objects"),
+            (
+                Some("keep-crds"),
+                "Removed all objects but custom resource definitions and custom resources, which are left",
+            ),
+            (Some("orphan"), "Left all objects on the cluster"),
+        ] {
+            let entry = |value: &str| [(user::UNINSTALL.to_owned(), value.to_owned())].into();
+            extension.metadata.annotations = policy.map(entry);
+            assert_eq!(gone(&extension), expected);
+        }
     }
 
     #[test]

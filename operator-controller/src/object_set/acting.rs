@@ -62,7 +62,7 @@ impl Nobody {
 }
 
 /// The account under which all objects of a set are worked on.
-fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, Nobody> {
+pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, Nobody> {
     match set.annotation(names::annotation::SERVICE_ACCOUNT) {
         Some(text) => text.parse().map_err(Nobody::Misnamed),
         None => context.options.default_account.clone().ok_or(Nobody::Unnamed),

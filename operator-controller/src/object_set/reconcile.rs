@@ -494,7 +494,7 @@ async fn conclude(
             Conclusion::new(Verdict::RollingOut(lines), Again::After(soon))
         }
         RolloutEnd::Collisions { phase, objects } => Conclusion::retrying(
-            report::collisions(outline.phase(phase), &objects),
+            report::collisions(outline.phase(phase), &outline.owner, &objects),
             Again::After(LATER),
         ),
         RolloutEnd::Paused(objects) => {

@@ -11,7 +11,7 @@ use kube::Api;
 use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
 
 use super::{
-    acting::{Actor, identify_for_removal},
+    acting::{Actor, account, identify_for_removal},
     controller::{Context, extension_uid},
     engine::{FailureKind, ObjectId, Outline, Place, report, teardown::TeardownEnd},
     executor::Executor,
@@ -24,7 +24,9 @@ use super::{
 use crate::cluster::{discover::Scope, identity::is_name};
 
 /// When objects that are being deleted are looked at again; watches are quicker.
-const REMOVING: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(5);
+/// What is said while objects go as they should, before their names.
+pub const REMOVING: &str = "removing objects; waiting for ";
 /// What a foreground deletion means.
 const IN_FOREGROUND: &str =
     "the deletion is in the foreground: Kubernetes deletes what is owned at the same time, in its own order";
@@ -81,7 +83,7 @@ pub(super) async fn archive(
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
-        TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(REMOVING)),
+        TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(LOOK)),
         TeardownEnd::Failed { phase, failures } => {
             let failed = report::failures(outline.phase(phase), &failures);
             let message = format!("error archiving revision: {failed}");
@@ -169,7 +171,8 @@ pub(super) async fn delete(
                 }
             }
             Removal::NotYet(conclusion) if records::has_finalizer(set, records::FOREGROUND) => {
-                return Ok(conclusion.reworded(|message| format!("{message} ({IN_FOREGROUND})")));
+                // What is said may end with roles to be applied.
+                return Ok(conclusion.reworded(|message| format!("{IN_FOREGROUND}; {message}")));
             }
             Removal::NotYet(conclusion) => return Ok(conclusion),
         }
@@ -198,7 +201,13 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             if left.is_empty() {
                 return Removal::Done;
             }
-            return Removal::NotYet(explain(nobody.conclusion(), set, &left));
+            let told = explain(nobody.conclusion(), set, &left);
+            let needed = if nobody.is_gone() {
+                needed(context, set, memory, &outline).await
+            } else {
+                None
+            };
+            return Removal::NotYet(with(told, needed));
         }
         Err(conclusion) if conclusion.lost && policy.uninstall == Uninstall::Delete => {
             // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
@@ -220,8 +229,8 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     match take_down(work, memory).await {
         TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Waiting { objects, .. } => {
-            let message = format!("removing objects; waiting for {}", report::remaining(&objects));
-            Removal::NotYet(Conclusion::retrying(message, Again::After(REMOVING)))
+            let message = format!("{REMOVING}{}", report::remaining(&objects));
+            Removal::NotYet(Conclusion::retrying(message, Again::After(LOOK)))
         }
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
@@ -241,12 +250,56 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             } else {
                 None
             };
-            let told = explain(conclusion, set, &left);
-            Removal::NotYet(match lacking {
-                Some(lacking) => told.reworded(|message| format!("{message}\n{lacking}")),
-                None => told,
-            })
+            Removal::NotYet(with(explain(conclusion, set, &left), lacking))
         }
+    }
+}
+
+/// The same, and what else is to be told.
+fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
+    match more {
+        Some(more) => conclusion.reworded(|message| format!("{message}\n{more}")),
+        None => conclusion,
+    }
+}
+
+/// What the account needs beside itself, for all that will be asked about under it: it reads what was in its own namespace,
+/// which comes back with it, and what is elsewhere unless that is gone for good.
+async fn needed(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &Memory,
+    outline: &Outline,
+) -> Option<String> {
+    let account = account(context, set).ok()?;
+    let mut namespaces = Namespaces::default();
+    let mut ids = Vec::new();
+    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+        let id = outline.id(place);
+        if id.namespace.is_empty()
+            || id.namespace == account.namespace
+            || namespaces.has(context, &id.namespace).await
+        {
+            ids.push(id);
+        }
+    }
+    rights::needed_for_removal(context, &account, outline.owner.extension_name(), &ids).await
+}
+
+/// Which namespaces there are; each is asked about once.
+#[derive(Default)]
+struct Namespaces(BTreeMap<String, bool>);
+
+impl Namespaces {
+    /// Whether a namespace may exist.
+    async fn has(&mut self, context: &Context, namespace: &str) -> bool {
+        if let Some(known) = self.0.get(namespace) {
+            return *known;
+        }
+        let api: Api<Namespace> = Api::all(context.own.clone());
+        let found = !is_name(namespace) || !matches!(api.get_metadata_opt(namespace).await, Ok(None));
+        self.0.insert(namespace.to_owned(), found);
+        found
     }
 }
 
@@ -269,7 +322,7 @@ async fn left(
         .await
         .unwrap_or_default();
     let asked = Instant::now();
-    let mut namespaces: BTreeMap<String, bool> = BTreeMap::new();
+    let mut namespaces = Namespaces::default();
     let mut left = Vec::new();
     for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
         let id = outline.id(place);
@@ -282,15 +335,8 @@ async fn left(
                 if coverage.owns(set.name(), &resource, &id.namespace, &id.name) == Some(false) {
                     continue;
                 }
-                if resource.scope == Scope::Namespaced {
-                    let exists = match namespaces.get(&id.namespace) {
-                        Some(exists) => *exists,
-                        None => exists(context, &id.namespace).await,
-                    };
-                    namespaces.insert(id.namespace.clone(), exists);
-                    if !exists {
-                        continue;
-                    }
+                if resource.scope == Scope::Namespaced && !namespaces.has(context, &id.namespace).await {
+                    continue;
                 }
             }
             Err(error) => tracing::debug!(%error, object = %id, "cannot tell whether its kind is served"),
@@ -298,12 +344,6 @@ async fn left(
         left.push(id);
     }
     left
-}
-
-/// Whether a namespace may exist.
-async fn exists(context: &Context, namespace: &str) -> bool {
-    let api: Api<Namespace> = Api::all(context.own.clone());
-    !is_name(namespace) || !matches!(api.get_metadata_opt(namespace).await, Ok(None))
 }
 
 /// Says what may be left when a set cannot be taken down, and what the user can do; of a set that something controls,

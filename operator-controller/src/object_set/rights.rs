@@ -89,21 +89,70 @@ pub(super) async fn missing_for_removal(
     (!missing.is_empty()).then(|| explain(&missing, outline.owner.extension_name(), account, consequence))
 }
 
+/// What an account that does not exist any more needs beside itself to remove the objects of these identities, as roles ready
+/// to be applied: nobody can ask what it would be allowed. `None` when that needs nothing, or the server could not be
+/// asked about kinds.
+pub(super) async fn needed_for_removal(
+    context: &Context,
+    account: &AccountName,
+    extension: &str,
+    ids: &[ObjectId],
+) -> Option<String> {
+    let skeletons: Vec<Value> = ids.iter().map(skeleton).collect();
+    let objects: Vec<&Value> = skeletons.iter().collect();
+    let discovery = discovered(&context.discovery, &objects).await.ok()?;
+    let facts = Facts {
+        discovery: &discovery,
+        watched: &BTreeSet::new(),
+        roles: &[],
+        namespace: "",
+    };
+    let needed = needed(&absent(objects.iter().copied()), &facts).missing(&permissions::Held::new());
+    let needed = needed.limited_to(&REMOVAL);
+    let (roles, scope) = bounded_roles(&needed, extension, account)?;
+    (!needed.is_empty()).then(|| {
+        let of = match scope {
+            Named::Each => "",
+            Named::Kinds => " (for all objects of the kinds, since these are too many to be named)",
+        };
+        format!(
+            "Service account {account} needs rights to remove the objects{of}. If its roles and bindings are gone, too, apply \
+             with it:\n{roles}"
+        )
+    })
+}
+
 /// What is missing, what follows from it, and the roles that give it, ready to be applied.
 pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
     let text = format!("{}; {consequence}", missing.text(asking(account)));
-    let roles = roles(missing, extension, account);
-    if roles.len() <= MAX_ROLES {
-        return format!("{text}. To give these rights to the account, apply:\n{roles}");
-    }
-    let roles = self::roles(&missing.clone().for_all_objects(), extension, account);
-    if roles.len() <= MAX_ROLES {
-        return format!(
+    match bounded_roles(missing, extension, account) {
+        Some((roles, Named::Each)) => {
+            format!("{text}. To give these rights to the account, apply:\n{roles}")
+        }
+        Some((roles, Named::Kinds)) => format!(
             "{text}. The objects are too many to be named. To give these rights to the account for all objects of the kinds, \
              apply:\n{roles}"
-        );
+        ),
+        None => text,
     }
-    text
+}
+
+/// What roles name.
+enum Named {
+    /// Each object.
+    Each,
+    /// Kinds only.
+    Kinds,
+}
+
+/// Roles that fit a condition; for all objects of the kinds where those with names do not.
+fn bounded_roles(missing: &Missing, extension: &str, account: &AccountName) -> Option<(String, Named)> {
+    let each = roles(missing, extension, account);
+    if each.len() <= MAX_ROLES {
+        return Some((each, Named::Each));
+    }
+    let kinds = roles(&missing.clone().for_all_objects(), extension, account);
+    (kinds.len() <= MAX_ROLES).then_some((kinds, Named::Kinds))
 }
 
 fn roles(missing: &Missing, extension: &str, account: &AccountName) -> String {

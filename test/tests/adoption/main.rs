@@ -281,7 +281,10 @@ async fn objects_made_by_hand_are_taken_over_when_the_user_says_so(world: &World
     let before = seen(world, &objects).await?;
     extension(world, true).await?;
     let collision = "revision object collisions";
-    await_progressing(world, NAME, conditions::reason::RETRYING, collision).await?;
+    let message = await_progressing(world, NAME, conditions::reason::RETRYING, collision).await?;
+    let told = "/greeter-operator exists already and nobody controls it (written by kubectl); it is left alone: delete it, or the \
+                annotation olm.operatorframework.io/adopt=\"unowned\"";
+    ensure!(message.contains(told), "{message}");
     unchanged(&before, &seen(world, &objects).await?)?;
     merge(
         world,

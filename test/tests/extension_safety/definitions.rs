@@ -171,6 +171,11 @@ async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()>
     let frozen = freeze(world, "urn", &DEPLOYMENTS).await?;
     let (done, text) = rollback(world, "urn", &["--accept-data-loss"])?;
     ensure!(
+        !done && text.contains("the API server refuses Deployment urn/urn-operator: "),
+        "{text}"
+    );
+    let (done, text) = rollback(world, "urn", &["--accept-data-loss", "--accept-refusal"])?;
+    ensure!(
         done && text.contains("urn is at 1.1.0 (revision 2) and goes back to 1.0.0 (revision 1)"),
         "{text}"
     );
@@ -245,21 +250,24 @@ pub(crate) fn jug(version: &str, text: String) -> String {
 }
 
 /// What the policy says.
-const NOT_TODAY: &str = "no changes today";
+pub(crate) const NOT_TODAY: &str = "no changes today";
 
-/// What a policy may refuse: group, resource and operation, and what kubectl does to find out whether it is in force.
-struct Frozen {
-    group: &'static str,
-    resource: &'static str,
-    operations: &'static [&'static str],
+/// What a policy may refuse: group, resource and operation, unless the expression is true, and what kubectl does to find out
+/// whether it is in force.
+pub(crate) struct Frozen {
+    pub(crate) group: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) operations: &'static [&'static str],
+    pub(crate) expression: &'static str,
     /// `NAMESPACE` stands for the namespace.
-    probe: &'static [&'static str],
+    pub(crate) probe: &'static [&'static str],
 }
 
 const DEPLOYMENTS: Frozen = Frozen {
     group: "apps",
     resource: "deployments",
     operations: &["CREATE", "UPDATE"],
+    expression: "false",
     probe: &[
         "annotate",
         "deployment",
@@ -272,15 +280,16 @@ const PODS: Frozen = Frozen {
     group: "",
     resource: "pods",
     operations: &["CREATE"],
+    expression: "false",
     probe: &["run", "probe", "--image=none", "--restart=Never"],
 };
 
 /// Lets nobody change what lies in a namespace. Gives the names of the policy and its binding.
-async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[String; 2]> {
+pub(crate) async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[String; 2]> {
     let name = format!("{namespace}-frozen");
     let api = "admissionregistration.k8s.io";
     let rule = json!({
-        "apiGroups": [frozen.group], "apiVersions": ["v1"],
+        "apiGroups": [frozen.group], "apiVersions": ["*"],
         "resources": [frozen.resource], "operations": frozen.operations,
     });
     world.apply(&[
@@ -291,7 +300,7 @@ async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[Stri
                     "resourceRules": [rule],
                     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 },
-                "validations": [{"expression": "false", "message": NOT_TODAY}],
+                "validations": [{"expression": frozen.expression, "message": NOT_TODAY}],
             },
         }),
         json!({
@@ -318,7 +327,7 @@ async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[Stri
         .map(|kind| format!("{kind}.{api}/{name}")))
 }
 
-fn thaw(world: &World, frozen: &[String; 2]) -> Result<()> {
+pub(crate) fn thaw(world: &World, frozen: &[String; 2]) -> Result<()> {
     let [policy, binding] = frozen;
     world.kubectl(&["delete", policy, binding]).map(drop)
 }

@@ -2,9 +2,13 @@
 //! One cluster for all.
 
 mod accounts;
+mod by_hand;
 mod content;
 mod definitions;
+mod events;
+mod migration;
 mod rights;
+mod rollback;
 mod uninstall;
 
 use std::collections::BTreeMap;
@@ -49,7 +53,8 @@ async fn publish_with(
             })
             .collect();
         for (path, object) in more {
-            files.insert((*path).to_owned(), object.to_string().into_bytes());
+            let text = change(version, object.to_string());
+            files.insert((*path).to_owned(), text.into_bytes());
         }
         let image = world
             .push_bundle(&format!("{name}-bundle:v{version}"), &files)
@@ -152,7 +157,7 @@ fn definition(world: &World, name: &str) -> Result<Option<Value>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Result<()> {
-    let world = World::start(Options::default()).await?;
+    let mut world = World::start(Options::default()).await?;
     let same = |_: &str, text: String| text;
     let mut blobs = publish(
         &world,
@@ -161,16 +166,22 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         definitions::kettle,
     )
     .await?;
-    for name in ["pot", "pan"] {
+    for name in ["pot", "pan", "bowl"] {
         blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
     }
-    blobs.push_str(&publish(&world, "cup", &["1.0.0", "1.0.1"], same).await?);
+    for name in ["cup", "lid"] {
+        blobs.push_str(&publish(&world, name, &["1.0.0", "1.0.1"], same).await?);
+    }
     blobs.push_str(&publish(&world, "urn", &["1.0.0", "1.0.1", "1.1.0"], definitions::urn).await?);
-    blobs.push_str(&publish(&world, "jug", &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
+    for name in ["jug", "keg"] {
+        blobs.push_str(&publish(&world, name, &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
+    }
     blobs.push_str(&publish(&world, "vat", &["1.1.0"], definitions::jug).await?);
     blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
     let monitor = [("manifests/monitor.yaml", rights::monitor())];
     blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
+    let settings = [("manifests/settings.yaml", rollback::settings())];
+    blobs.push_str(&publish_with(&world, "tin", &["1.0.0", "1.0.1"], rollback::tin, &settings).await?);
     let reference = world.push_catalog("safety-catalog:latest", &blobs).await?;
     world.apply(&[catalog("samples", &reference)])?;
     let done = tokio::join!(
@@ -184,6 +195,10 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         content::lost_content_is_made_again_and_annotations_are_obeyed(&world),
         accounts::an_account_is_named_only_by_those_who_may_impersonate_it(&world),
         rights::what_is_lost_or_left_out_is_told_with_what_mends_it(&world),
+        migration::a_migration_that_stops_half_way_is_recorded(&world),
+        rollback::a_field_that_never_changes_stops_a_rollback_before_and_after_it_is_pinned(&world),
+        by_hand::a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_and_replaced(&world),
+        events::a_life_without_trouble_is_told_without_warnings(&world),
     );
     let outcomes = [
         ("definitions", done.0),
@@ -196,6 +211,10 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("content and annotations", done.7),
         ("accounts", done.8),
         ("rights", done.9),
+        ("a migration that stops", done.10),
+        ("rollback", done.11),
+        ("by hand", done.12),
+        ("events", done.13),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;
@@ -203,5 +222,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
     });
     let failed: Vec<String> = failed.collect();
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
-    Ok(())
+    migration::the_next_leader_goes_on_where_the_last_one_stopped(&mut world)
+        .await
+        .context("another leader")
 }

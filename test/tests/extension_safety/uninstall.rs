@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{account_file, annotate, await_event, definition, greeting, install};
 
-/// Takes the rights, the account, its namespace and the extension away.
-async fn remove_with_account(world: &World, name: &str) -> Result<()> {
+/// Takes the rights, the account, its namespace and the extension away. Gives what the condition says.
+async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     let installer = format!("{name}-installer");
     world.kubectl(&["delete", "clusterrolebinding,clusterrole", &installer])?;
     world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
@@ -26,12 +26,17 @@ async fn remove_with_account(world: &World, name: &str) -> Result<()> {
         "object(s) may be left: ",
         &format!("service account {name}/{installer}"),
         user::UNINSTALL,
+        ALL_AT_ONCE,
+        "kind: ClusterRoleBinding\n",
     ] {
         ensure!(message.contains(part), "{part:?} is not in {message}");
     }
     ensure!(definition(world, name)?.is_some(), "it cannot have been removed");
-    Ok(())
+    Ok(message)
 }
+
+/// What stands before the roles that an account needs which is gone.
+const ALL_AT_ONCE: &str = "If its roles and bindings are gone, too, apply with it:\n";
 
 pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_it(
     world: &World,
@@ -46,7 +51,7 @@ pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_i
     ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
     ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
     ensure!(revisions(world).get_opt("pot-1").await?.is_none());
-    Ok(())
+    await_event(world, "pot", "Uninstalled", "Left all objects on the cluster").await
 }
 
 pub(crate) async fn a_deletion_goes_on_when_the_account_is_back(world: &World) -> Result<()> {
@@ -58,14 +63,22 @@ pub(crate) async fn a_deletion_goes_on_when_the_account_is_back(world: &World) -
         "metadata": { "name": "not-of-pan", "labels": { label::OWNER_NAME: "pan" } },
         "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
     })])?;
-    remove_with_account(world, "pan").await?;
+    let message = remove_with_account(world, "pan").await?;
+    let (_, roles) = message.split_once(ALL_AT_ONCE).context("the roles")?;
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(world.client.clone());
     world
         .eventually("the namespace is gone", SOON, async || {
             Ok(namespaces.get_opt("pan").await?.is_none().then_some(()))
         })
         .await?;
-    world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "pan")?])?;
+    // What the first message says is enough, in one file.
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "pan-installer", "namespace": "pan" },
+    });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pan" } });
+    let path = world.folder().join("pan-again.yaml");
+    std::fs::write(&path, format!("{namespace}\n---\n{account}\n---\n{roles}"))?;
+    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_gone(world, "pan").await?;
     ensure!(definition(world, "pan")?.is_none(), "nothing is left");
     ensure!(revisions(world).get_opt("not-of-pan").await?.is_some());
@@ -142,7 +155,7 @@ pub(crate) async fn what_goes_is_counted_before_and_nothing_of_ours_is_left(worl
         r#"{"metadata":{"finalizers":null}}"#,
     ])?;
     await_gone(world, "ladle").await?;
-    await_event(world, "ladle", "Uninstalled", "").await?;
+    await_event(world, "ladle", "Uninstalled", "Removed all objects").await?;
     world
         .eventually("nothing of ours is left", SOON, async || {
             let left: Vec<String> = mentioning(world, "ladle")?.difference(&before).cloned().collect();

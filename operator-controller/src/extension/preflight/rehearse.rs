@@ -6,9 +6,11 @@
 //! told and does not stand in the way. What builds upon others of the same bundle is asked about again when these are there.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
+use olm_api::names::user;
 use olm_preflight::crd_upgrade::{definition_name, within};
 use serde_json::Value;
 
@@ -21,6 +23,8 @@ use crate::object_set::engine::{Failure, FailureKind, ObjectId, report};
 const MAX_OBJECTS: usize = 500;
 /// How many are asked about at once.
 const AT_ONCE: usize = 8;
+/// What the API server says of fields that never change.
+const IMMUTABLE: &str = "immutable";
 
 /// What the API server said.
 #[derive(Debug, Default)]
@@ -78,10 +82,19 @@ impl Rehearsal {
         if self.refused.is_empty() {
             return Ok(self.unchecked);
         }
-        Err(PreflightError::Refused(format!(
-            "the API server refuses objects of this revision (dry run); nothing is applied:\n{}",
-            within(&self.refused.join("\n"), MAX_FINDINGS)
-        )))
+        let refused = within(&self.refused.join("\n"), MAX_FINDINGS);
+        let mut text = format!(
+            "the API server refuses objects of this revision (dry run); nothing is applied:\n{refused}"
+        );
+        if refused.contains(IMMUTABLE) {
+            let _ = write!(
+                text,
+                "\nA field that never changes can be had only in a new object. To have an object made anew: set the annotation \
+                 {key} to \"true\", delete the object, take the annotation off; or ask for the installed version again",
+                key = user::PAUSED
+            );
+        }
+        Err(PreflightError::Refused(text))
     }
 }
 
@@ -204,6 +217,19 @@ mod tests {
 
     use super::Answer::{Later, Refused, Unchecked};
     use super::*;
+
+    #[test]
+    fn a_field_that_never_changes_comes_with_the_way_to_a_new_object() {
+        for (said, expected) in [("field is immutable", true), ("must be lower case", false)] {
+            let rehearsal = Rehearsal {
+                refused: vec![format!("ConfigMap n/a: {said}")],
+                ..Rehearsal::default()
+            };
+            let text = rehearsal.passed().unwrap_err().to_string();
+            assert!(text.contains(said));
+            assert_eq!(text.contains(user::PAUSED), expected, "{text}");
+        }
+    }
 
     #[test]
     fn only_what_the_server_would_refuse_in_the_end_stands_in_the_way() {

@@ -63,6 +63,8 @@ pub struct Ownership {
     pub owner_name: Option<String>,
     /// Whether an earlier controller wrote fields by updates, see [`super::inheritance`].
     pub inheritable: bool,
+    /// Who wrote fields of an object that nobody controls, the first few field managers.
+    pub writers: Vec<String>,
 }
 
 /// The revision annotation of an object.
@@ -89,6 +91,26 @@ pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Optio
             && is("apiVersion", api_version)
     })?;
     ours.get("fieldsV1")
+}
+
+/// Field managers that are named.
+const NAMED: usize = 3;
+
+/// The first field managers of an object apart from those of its status.
+fn writers(live: &Value) -> Vec<String> {
+    let entries = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let mut writers: Vec<String> = Vec::new();
+    let wrote = |entry: &&Value| entry.get("subresource").is_none();
+    for entry in entries.iter().filter(wrote) {
+        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        if !name.is_empty() && writers.len() < NAMED && !writers.iter().any(|known| known == name) {
+            writers.push(name.to_owned());
+        }
+    }
+    writers
 }
 
 /// What keeps an object that is being deleted. A Namespace has a second list.
@@ -132,6 +154,8 @@ impl Ownership {
         let mark = metadata
             .get("annotations")
             .and_then(|a| a.get(names::annotation::REVISION));
+        let controller = references.iter().find(is_controller);
+        let owned = references.iter().any(has_our_uid);
         let deleting = metadata
             .get("deletionTimestamp")
             .is_some_and(|time| !time.is_null())
@@ -140,11 +164,8 @@ impl Ownership {
             uid: text("uid"),
             resource_version: text("resourceVersion"),
             deleting,
-            controller: references
-                .iter()
-                .find(is_controller)
-                .map(|entry| OwnerReference::parse(entry, fields)),
-            owned: references.iter().any(has_our_uid),
+            controller: controller.map(|entry| OwnerReference::parse(entry, fields)),
+            owned,
             revision: match mark.and_then(Value::as_str) {
                 None => RevisionMark::Absent,
                 Some(text) => text
@@ -157,6 +178,12 @@ impl Ownership {
                 .and_then(Value::as_str)
                 .map(str::to_owned),
             inheritable: super::inheritance::is_due(live),
+            // Kept of every object that is watched, and seldom asked for.
+            writers: if controller.is_none() && !owned {
+                writers(live)
+            } else {
+                Vec::new()
+            },
         }
     }
 

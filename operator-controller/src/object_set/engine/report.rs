@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use olm_api::names::{annotation, user};
+use olm_api::names::{GROUP, annotation, user};
 
 use super::{
-    Failure, FailureKind, ObjectId, Observation, ProbeStatus, ownership::RevisionMark, rollout::NotReady,
+    Failure, FailureKind, ObjectId, Observation, Owner, Ownership, ownership::RevisionMark, rollout::NotReady,
 };
 
 /// One line for an object that is not ready.
@@ -29,49 +29,64 @@ impl fmt::Display for Phase<'_> {
     }
 }
 
-/// The objects of a phase that belong to somebody else.
-pub fn collisions(phase: Phase<'_>, objects: &[(ObjectId, Observation)]) -> String {
-    let reports: Vec<String> = objects.iter().map(|(id, seen)| collision(id, seen)).collect();
-    format!("revision object collisions in {phase}\n{}", reports.join("\n\n"))
+/// The objects of a phase that belong to somebody else than the owner: whose each is, and what the user can do.
+pub fn collisions(phase: Phase<'_>, owner: &Owner, objects: &[(ObjectId, Observation)]) -> String {
+    let reports: Vec<String> = objects
+        .iter()
+        .map(|(id, seen)| collision(owner, id, &seen.ownership))
+        .collect();
+    format!("revision object collisions in {phase}\n{}", reports.join("\n"))
 }
 
-fn collision(id: &ObjectId, seen: &Observation) -> String {
-    let progress = match seen.probe.status {
-        ProbeStatus::Passes => "Succeeded",
-        ProbeStatus::Fails => "Failed",
-        ProbeStatus::Unknown => "Unknown",
+fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
+    let adopt = |annotation: &str, protection: &str| {
+        if owner.extension.is_empty() {
+            format!("collisionProtection {protection:?} lets it be taken over")
+        } else {
+            format!(
+                "the annotation {}={annotation:?} on the ClusterExtension lets it be taken over",
+                user::ADOPT
+            )
+        }
     };
-    let lines: Vec<String> = seen
-        .probe
-        .messages
-        .iter()
-        .map(|message| format!("\n  - {message}"))
-        .collect();
-    let messages = lines.concat();
-    let extension = match &seen.ownership.owner_name {
-        Some(name) if !name.is_empty() => format!(" of ClusterExtension {name}"),
-        _ => String::new(),
+    let extension = live.owner_name.as_deref().filter(|name| !name.is_empty());
+    let of = extension.map_or_else(String::new, |name| format!(" of ClusterExtension {name}"));
+    let (whose, advice) = match (&live.controller, live.revision) {
+        (Some(holder), _) => {
+            let whose = format!(
+                "belongs to {} {}{of} ({})",
+                holder.kind, holder.name, holder.api_version
+            );
+            let group = holder.api_version.split('/').next().unwrap_or_default();
+            let advice = match extension {
+                Some(name) if group == GROUP && name != owner.owner_name => format!(
+                    "two cannot have it: uninstall ClusterExtension {name}, or what is left of it, {} {}, or this one",
+                    holder.kind, holder.name
+                ),
+                _ => format!("have its owner give it up, or {}", adopt("all", "None")),
+            };
+            (whose, advice)
+        }
+        (None, RevisionMark::Absent) => {
+            let writers = match live.writers.as_slice() {
+                [] => String::new(),
+                writers => format!(" (written by {})", writers.join(", ")),
+            };
+            let whose = format!("exists already and nobody controls it{writers}");
+            let advice = format!("delete it, or {}", adopt("unowned", "IfNoController"));
+            (whose, advice)
+        }
+        (None, _) => {
+            let whose = format!("was left behind by a revision{of} and nobody controls it");
+            let advice = format!(
+                "delete it, or take the annotation {} off the object, and {}",
+                annotation::REVISION,
+                adopt("unowned", "IfNoController")
+            );
+            (whose, advice)
+        }
     };
-    let owner = match &seen.ownership.controller {
-        Some(owner) => format!("{}.{} {}{extension}", owner.kind, owner.api_version, owner.name),
-        None => format!("nil{extension}"),
-    };
-    let advice = match (&seen.ownership.controller, seen.ownership.revision) {
-        (Some(_), _) => String::new(),
-        (None, RevisionMark::Absent) => format!(
-            "\nNobody controls it: the annotation {}=\"unowned\" on the ClusterExtension lets it be taken over",
-            user::ADOPT
-        ),
-        (None, _) => format!(
-            "\nA revision left it behind: take the annotation {} off the object, and {}=\"unowned\" on the \
-             ClusterExtension lets it be taken over",
-            annotation::REVISION,
-            user::ADOPT
-        ),
-    };
-    format!(
-        "Object {id}\nAction: \"Collision\"\nProbes:\n- Progress: {progress}{messages}\nConflicting Owner: {owner}{advice}"
-    )
+    format!("Object {id} {whose}; it is left alone: {advice}")
 }
 
 /// What failed in a phase, every object named, and what the user can decide.
@@ -177,7 +192,7 @@ fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object_set::engine::{OwnerReference, Ownership, ProbeResult};
+    use crate::object_set::engine::{OwnerReference, ProbeResult};
 
     const CRDS: Phase<'_> = Phase {
         index: 3,
@@ -207,30 +222,82 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_names_the_other_owner() {
-        let seen = Observation {
-            ownership: Ownership {
-                controller: Some(OwnerReference {
-                    api_version: "olm.operatorframework.io/v1".into(),
-                    kind: "ClusterObjectSet".into(),
-                    name: "other-1".into(),
-                    ..OwnerReference::default()
-                }),
+    fn a_collision_says_whose_the_object_is_and_what_to_do() {
+        let controller = |api_version: &str, kind: &str| {
+            Some(OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: "other-1".into(),
+                ..OwnerReference::default()
+            })
+        };
+        let ours = Owner {
+            extension: "uid".into(),
+            ..Owner::default()
+        };
+        let check = |owner: &Owner, ownership: Ownership, expected: &str| {
+            let seen = Observation {
+                ownership,
+                differences: 1,
+                probe: ProbeResult::PASSES,
+            };
+            let head = "revision object collisions in phase 3 (crds)\n\
+                        Object ClusterRole.rbac.authorization.k8s.io/v1 /name ";
+            let found = collisions(CRDS, owner, &[(id(), seen)]);
+            assert_eq!(found.strip_prefix(head), Some(expected), "{found}");
+        };
+        check(
+            &ours,
+            Ownership {
+                controller: controller("olm.operatorframework.io/v1", "ClusterObjectSet"),
                 owner_name: Some("other".into()),
                 ..Ownership::default()
             },
-            differences: 1,
-            probe: ProbeResult {
-                status: ProbeStatus::Fails,
-                messages: vec!["m".into()],
+            "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1); it is left alone: \
+             two cannot have it: uninstall ClusterExtension other, or what is left of it, ClusterObjectSet other-1, or this one",
+        );
+        let adopt = "the annotation olm.operatorframework.io/adopt";
+        check(
+            &ours,
+            Ownership {
+                controller: controller("apps/v1", "Deployment"),
+                ..Ownership::default()
             },
+            &format!(
+                "belongs to Deployment other-1 (apps/v1); it is left alone: have its owner give it up, or {adopt}=\"all\" on the \
+                 ClusterExtension lets it be taken over"
+            ),
+        );
+        let by_hand = Ownership {
+            writers: vec!["kubectl".into(), "helm".into()],
+            ..Ownership::default()
         };
-        assert_eq!(
-            collisions(CRDS, &[(id(), seen)]),
-            "revision object collisions in phase 3 (crds)\n\
-             Object ClusterRole.rbac.authorization.k8s.io/v1 /name\nAction: \"Collision\"\nProbes:\n\
-             - Progress: Failed\n  - m\n\
-             Conflicting Owner: ClusterObjectSet.olm.operatorframework.io/v1 other-1 of ClusterExtension other"
+        check(
+            &ours,
+            by_hand.clone(),
+            &format!(
+                "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it, or \
+                 {adopt}=\"unowned\" on the ClusterExtension lets it be taken over"
+            ),
+        );
+        check(
+            &Owner::default(),
+            by_hand,
+            "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it, or \
+             collisionProtection \"IfNoController\" lets it be taken over",
+        );
+        check(
+            &ours,
+            Ownership {
+                owner_name: Some("other".into()),
+                revision: RevisionMark::Revision(3),
+                ..Ownership::default()
+            },
+            &format!(
+                "was left behind by a revision of ClusterExtension other and nobody controls it; it is left alone: delete it, \
+                 or take the annotation olm.operatorframework.io/revision off the object, and {adopt}=\"unowned\" on the \
+                 ClusterExtension lets it be taken over"
+            ),
         );
     }
 

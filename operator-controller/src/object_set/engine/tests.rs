@@ -186,8 +186,9 @@ fn nothing_of_a_phase_is_written_when_an_object_collides_or_is_refused() {
         panic!("{report:?}")
     };
     assert!(
-        super::report::collisions(first().outline.phase(0), &objects)
-            .contains("ClusterObjectSet.olm.operatorframework.io/v1 other-1 of ClusterExtension other")
+        super::report::collisions(first().outline.phase(0), &first().outline.owner, &objects).contains(
+            "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1)"
+        )
     );
     assert_eq!(cluster.normalised(), before);
     assert_eq!(take_down(&mut cluster, &first()), TeardownEnd::Complete);

@@ -1,0 +1,233 @@
+//! Whether the API server would take the objects of an older revision in place of those that are there: a field that never
+//! changes is found out before anything is pinned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Client, Error};
+use olm_api::names::field_manager;
+use olm_preflight::crd_upgrade::definition_name;
+use serde_json::Value;
+
+/// Objects beyond which no more are asked about.
+const MAX_OBJECTS: usize = 500;
+
+/// What the API server said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rehearsal {
+    /// What it refuses, a line for each object.
+    pub(crate) refused: Vec<String>,
+    /// Objects that it could not be asked about, with the reason.
+    pub(crate) unchecked: Vec<String>,
+}
+
+/// Asks about objects that both revisions have, by a server-side dry run.
+pub(crate) async fn rehearse(client: &Client, present: &[Value], older: &[Value]) -> Rehearsal {
+    let mut rehearsal = Rehearsal::default();
+    let mut kinds: BTreeMap<Kind, Option<(ApiResource, Scope)>> = BTreeMap::new();
+    let asked = in_both(present, older);
+    for object in asked.iter().take(MAX_OBJECTS) {
+        let kind = Kind::of(object);
+        let known = match kinds.get(&kind) {
+            Some(known) => known.clone(),
+            None => kind.find(client).await,
+        };
+        kinds.insert(kind, known.clone());
+        let Some((resource, scope)) = known else {
+            continue;
+        };
+        if let Err(error) = apply(client, &resource, &scope, object).await {
+            rehearsal.add(object, &error);
+        }
+    }
+    if let Some(beyond) = asked.len().checked_sub(MAX_OBJECTS).filter(|count| *count > 0) {
+        rehearsal.unchecked.push(format!("{beyond} more object(s)"));
+    }
+    rehearsal
+}
+
+impl fmt::Display for Rehearsal {
+    /// A line for each object that is refused, and one for those that could not be asked about.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.refused {
+            writeln!(f, "the API server refuses {line}")?;
+        }
+        let Some(first) = self.unchecked.first() else {
+            return Ok(());
+        };
+        let count = self.unchecked.len();
+        writeln!(
+            f,
+            "whether the API server takes {count} object(s) was not found out: {first}"
+        )
+    }
+}
+
+impl Rehearsal {
+    fn add(&mut self, object: &Value, error: &Error) {
+        let line = |message: &str| format!("{}: {message}", named(object));
+        match error {
+            Error::Api(status) if status.message.contains("does not support dry run") => {
+                self.unchecked.push(line(&status.message));
+            }
+            Error::Api(status) if matches!(status.code, 400 | 422) => {
+                self.refused.push(line(&status.message));
+            }
+            // What it builds upon is not there.
+            Error::Api(status) if status.code == 404 => {}
+            Error::Api(status) => self.unchecked.push(line(&status.message)),
+            other => self.unchecked.push(line(&other.to_string())),
+        }
+    }
+}
+
+/// Group, version and kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind(String, String, String);
+
+impl Kind {
+    fn of(object: &Value) -> Self {
+        let version = text(object, "/apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        Self(
+            group.to_owned(),
+            version.to_owned(),
+            text(object, "/kind").to_owned(),
+        )
+    }
+
+    /// How the cluster serves it; nothing when it does not.
+    async fn find(&self, client: &Client) -> Option<(ApiResource, Scope)> {
+        let Self(group, version, kind) = self;
+        let found = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
+        let (resource, capabilities) = found.ok()?;
+        Some((resource, capabilities.scope))
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn named(object: &Value) -> String {
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    match text(object, "/metadata/namespace") {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// Older objects of which the present revision has one, too. Definitions are judged otherwise, and objects of their kinds
+/// are applied after them; what calls webhooks holds authorities that are put in later.
+fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
+    let identity = |object: &Value| {
+        let Kind(group, _, kind) = Kind::of(object);
+        (
+            group,
+            kind,
+            text(object, "/metadata/namespace").to_owned(),
+            text(object, "/metadata/name").to_owned(),
+        )
+    };
+    let there: BTreeSet<_> = present.iter().map(identity).collect();
+    let brought: BTreeSet<(&str, &str)> = present
+        .iter()
+        .chain(older)
+        .filter(|object| definition_name(object).is_some())
+        .map(|definition| {
+            (
+                text(definition, "/spec/group"),
+                text(definition, "/spec/names/kind"),
+            )
+        })
+        .collect();
+    let is_asked = |object: &&Value| {
+        let Kind(group, _, kind) = Kind::of(object);
+        definition_name(object).is_none()
+            && !brought.contains(&(group.as_str(), kind.as_str()))
+            && group != "admissionregistration.k8s.io"
+            && there.contains(&identity(object))
+    };
+    older.iter().filter(is_asked).collect()
+}
+
+async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &Value) -> Result<(), Error> {
+    let namespace = text(object, "/metadata/namespace");
+    let api: Api<DynamicObject> = match scope {
+        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, resource),
+        Scope::Cluster => Api::all_with(client.clone(), resource),
+    };
+    let mut body = object.clone();
+    if let Some(body) = body.as_object_mut() {
+        body.remove("status");
+    }
+    let params = PatchParams {
+        dry_run: true,
+        force: true,
+        field_manager: Some(field_manager::OBJECTS.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = text(object, "/metadata/name");
+    api.patch(name, &params, &Patch::Apply(&body)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "n"}})
+    }
+
+    #[test]
+    fn what_both_revisions_have_is_asked_about_unless_others_decide_about_it() {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "pots.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Pot"}},
+        });
+        let webhook = object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "w",
+        );
+        let both = [
+            object("v1", "ConfigMap", "a"),
+            object("x.io/v1", "Pot", "a"),
+            webhook,
+            definition,
+        ];
+        let mut older = both.to_vec();
+        older.push(object("v1", "ConfigMap", "only-older"));
+        let asked: Vec<String> = in_both(&both, &older).into_iter().map(named).collect();
+        assert_eq!(asked, ["ConfigMap n/a"]);
+    }
+
+    #[test]
+    fn only_what_the_server_refuses_as_it_is_stands_in_the_way() {
+        let mut rehearsal = Rehearsal::default();
+        for (code, message) in [
+            (422, "field is immutable"),
+            (400, "admission webhook \"w\" does not support dry run"),
+            (403, "no right"),
+            (404, "no namespace"),
+        ] {
+            let mut status = kube::core::Status::failure(message, "Other");
+            status.code = code;
+            rehearsal.add(&object("v1", "ConfigMap", "a"), &Error::Api(Box::new(status)));
+        }
+        assert_eq!(rehearsal.refused, ["ConfigMap n/a: field is immutable"]);
+        let told = rehearsal.to_string();
+        assert!(
+            told.ends_with("takes 2 object(s) was not found out: ConfigMap n/a: admission webhook \"w\" does not support dry run\n"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! A migration of stored versions that a change of the leader interrupts.
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::PostParams;
+use olm_api::conditions::reason;
+use olm_api::names::annotation;
+use olm_test::extensions::{SOON, administrator, await_progressing, await_version, extensions, patch_source};
+use olm_test::objects::api;
+use olm_test::world::{Manager, World};
+use serde_json::{Value, json};
+
+use super::definitions::{Frozen, NOT_TODAY, freeze, thaw};
+use super::{definition, greeting, install};
+
+/// One more than fit the page by which objects are listed.
+const OBJECTS: usize = 101;
+/// The one that comes last.
+const LAST: &str = "guest-100";
+
+/// Nobody may write what is on the second page.
+const REST: Frozen = Frozen {
+    group: "keg.olm.example",
+    resource: "greetings",
+    operations: &["UPDATE"],
+    expression: "object.metadata.name < 'guest-100'",
+    probe: &[
+        "annotate",
+        "greetings.keg.olm.example",
+        LAST,
+        "--overwrite",
+        "a=b",
+    ],
+};
+/// Nobody may write what is on the first.
+const FIRST: Frozen = Frozen {
+    expression: "object.metadata.name >= 'guest-100'",
+    probe: &[
+        "annotate",
+        "greetings.keg.olm.example",
+        "guest-000",
+        "--overwrite",
+        "a=b",
+    ],
+    ..REST
+};
+
+fn stored(world: &World) -> Result<Value> {
+    let definition = definition(world, "keg")?.context("the definition")?;
+    let stored = definition.pointer("/status/storedVersions").cloned();
+    stored.context("stored versions")
+}
+
+/// What the extension says of how far the migration came.
+async fn recorded(world: &World) -> Result<Option<Value>> {
+    let extension = extensions(world).get("keg").await?;
+    let text = extension.annotation(annotation::STORAGE_MIGRATION);
+    Ok(text.map(serde_json::from_str).transpose()?)
+}
+
+/// All objects but the last are written again. Gives what has to be taken away again.
+pub(crate) async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()> {
+    world.apply(&administrator("keg", "keg-installer"))?;
+    install(world, "keg", "1.0.0").await?;
+    for number in 0..OBJECTS {
+        let guest = greeting("keg", "v1", &format!("guest-{number:03}"), json!({ "name": "a" }));
+        let guests = api(&world.client, &guest);
+        guests
+            .create(&PostParams::default(), &serde_json::from_value(guest)?)
+            .await?;
+    }
+    patch_source(world, "keg", json!({ "version": "1.0.1" })).await?;
+    await_version(world, "keg", "1.0.1").await?;
+    freeze(world, "keg", &REST).await?;
+    patch_source(world, "keg", json!({ "version": "1.1.0" })).await?;
+    let refused = format!("its objects cannot be written again: keg/{LAST}: ");
+    let message = await_progressing(world, "keg", reason::RETRYING, &refused).await?;
+    ensure!(message.contains(NOT_TODAY), "{message}");
+    world
+        .eventually("how far it came is recorded", SOON, async || {
+            let found = recorded(world).await?.context("nothing is recorded")?;
+            ensure!(
+                found["last"] == "keg/guest-099" && found["written"] == 100,
+                "{found}"
+            );
+            Ok(Some(()))
+        })
+        .await?;
+    ensure!(stored(world)? == json!(["v1", "v2"]), "{}", stored(world)?);
+    Ok(())
+}
+
+/// What was written need not, and cannot, be written once more.
+pub(crate) async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -> Result<()> {
+    world.operator_controller.stop().await?;
+    ensure!(
+        recorded(world).await?.is_some(),
+        "the record goes with its writer"
+    );
+    let frozen = freeze(world, "keg", &FIRST).await?;
+    let last = ["-n", "keg", "--dry-run=server"];
+    world
+        .eventually("what is left may be written", SOON, async || {
+            world.kubectl(&[REST.probe, &last].concat()).map(|_| Some(()))
+        })
+        .await?;
+    let mut next = Manager::operator_controller(world, "operator-controller-next", Vec::new()).await?;
+    next.start(&world.cluster)?;
+    next.ready().await?;
+    await_version(world, "keg", "1.1.0")
+        .await
+        .with_context(|| next.log_end())?;
+    ensure!(stored(world)? == json!(["v2"]), "{}", stored(world)?);
+    world
+        .eventually("the record is gone", SOON, async || {
+            Ok(recorded(world).await?.is_none().then_some(()))
+        })
+        .await?;
+    thaw(world, &frozen)?;
+    next.stop().await.map(drop)
+}
