@@ -272,8 +272,10 @@ impl Executor<'_> {
                     && (resource_version == seen.resource_version
                         || number(&seen.resource_version) > number(&resource_version))
             }
+            // The watch will show what we have just applied; what is not ours it never does.
             (Look::Absent { listed, newest }, Some(known)) => {
-                number(&known.seen.ownership.resource_version) > newest && known.at > listed
+                let seen = &known.seen.ownership;
+                seen.owned && number(&seen.resource_version) > newest && known.at > listed
             }
             (Look::Absent { .. }, None) if goal == Goal::Keep => return Some(Answer::Absent),
             (Look::Unwatched, _) | (Look::There { .. } | Look::Absent { .. }, None) => false,
