@@ -19,6 +19,7 @@ mod types;
 mod value;
 
 use std::fmt;
+use std::sync::Arc;
 
 use check::check;
 use types::Type;
@@ -77,10 +78,10 @@ impl Problem {
     }
 }
 
-/// A rule that can be evaluated: it yields a boolean.
+/// A rule that can be evaluated: it yields a boolean. Copies share it.
 #[derive(Clone)]
 pub struct Program {
-    root: ast::Node,
+    root: Arc<ast::Node>,
 }
 
 impl fmt::Debug for Program {
@@ -100,7 +101,7 @@ impl Program {
         }
         let root = parse::parse(rule).map_err(|problem| problem.locate(rule))?;
         match check(&root).map_err(|problem| problem.locate(rule))? {
-            Type::Bool => Ok(Self { root }),
+            Type::Bool => Ok(Self { root: Arc::new(root) }),
             _ => Err(CompileError::NotBool),
         }
     }

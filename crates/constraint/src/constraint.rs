@@ -86,22 +86,34 @@ impl Constraint {
         if text.len() > MAX_SIZE {
             return Err(ParseError::TooLong);
         }
-        if nesting(text) > MAX_NESTING {
+        let opening = text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
+        if opening > MAX_NESTING && nesting(text) > MAX_NESTING {
             return Err(ParseError::TooDeep);
+        }
+        if let Some(constraint) = plain(text) {
+            return Ok(constraint);
         }
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         let value = values
             .next()
             .ok_or_else(|| ParseError::Json("there is nothing".to_owned()))?
             .map_err(|error| ParseError::Json(error.to_string()))?;
-        // Almost all are written as documented, and read in one go. That reader would take a list for an object.
-        let lists = |pattern: &str| value.get().matches(pattern).count();
-        let is_plain = value.get().starts_with('{') && lists("[") == lists(r#""constraints":["#);
-        match is_plain.then(|| serde_json::from_str(value.get())) {
-            Some(Ok(constraint)) => Ok(constraint),
-            _ => Ok(decode(value.get())?),
-        }
+        Ok(decode(value.get())?)
     }
+}
+
+/// Almost all constraints are written as documented, and read in one go. That reader would take a list for an object, so
+/// there are none but where they belong.
+fn plain(text: &str) -> Option<Constraint> {
+    let belongs = |(at, _): (usize, &str)| {
+        text.get(..at)
+            .is_some_and(|before| before.ends_with(r#""constraints":"#))
+    };
+    if !text.starts_with('{') || !text.match_indices('[').all(belongs) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text);
+    Constraint::deserialize(&mut values).ok()
 }
 
 fn plain_gvk<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Gvk>, D::Error> {

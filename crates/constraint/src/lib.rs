@@ -20,4 +20,4 @@ pub use constraint::{Compound, Constraint, MAX_SIZE, PackageConstraint, ParseErr
 pub use explain::Explanation;
 pub use olm_fbc::property::Gvk;
 pub use present::{Present, Subject, Undecided};
-pub use requirement::{Requirement, RequirementError, Wanted, api_text, fault};
+pub use requirement::{Known, Requirement, RequirementError, Wanted, api_text, fault};

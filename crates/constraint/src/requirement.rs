@@ -1,6 +1,8 @@
 //! Requirements that were found sound.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{Gvk, Property, TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
@@ -75,6 +77,43 @@ pub enum RequirementError {
     Type(String),
 }
 
+/// What was read before, by its text: the versions of a package ask by the same rules and ranges.
+#[derive(Debug, Default)]
+pub struct Known {
+    programs: Shared<Program>,
+    ranges: Shared<Range>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    by_text: Mutex<HashMap<Box<str>, T>>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self {
+            by_text: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// What the text says; read unless that was done before.
+    fn read<E>(&self, text: &str, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T, E> {
+        let known = self.by_text().get(text).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = read(text)?;
+        self.by_text().insert(text.into(), found.clone());
+        Ok(found)
+    }
+
+    fn by_text(&self) -> MutexGuard<'_, HashMap<Box<str>, T>> {
+        self.by_text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What a bundle requires.
 #[derive(Clone, Debug)]
 pub struct Requirement {
@@ -143,15 +182,20 @@ impl fmt::Display for Wanted {
 impl Requirement {
     /// What a property of a bundle requires; `None` when its type requires nothing.
     pub fn of_property(property: &Property) -> Option<Result<Self, RequirementError>> {
+        Self::of_property_knowing(property, &Known::default())
+    }
+
+    fn of_property_knowing(property: &Property, known: &Known) -> Option<Result<Self, RequirementError>> {
         let rule = match property.kind.as_str() {
             TYPE_PACKAGE_REQUIRED => property
                 .package_required_in_any_spelling()
                 .map_err(RequirementError::Shape)
                 .and_then(|required| {
-                    package(PackageConstraint {
+                    let constraint = PackageConstraint {
                         package_name: required.package_name,
                         version_range: required.version_range,
-                    })
+                    };
+                    package(constraint, known)
                 })
                 .map(Rule::plain),
             TYPE_GVK_REQUIRED => property
@@ -161,7 +205,7 @@ impl Requirement {
                 .map(Rule::plain),
             TYPE_CONSTRAINT => Constraint::parse(&property.value)
                 .map_err(RequirementError::Constraint)
-                .and_then(rule),
+                .and_then(|constraint| rule(constraint, known)),
             _ => return None,
         };
         Some(rule.map(|rule| Self {
@@ -176,7 +220,15 @@ impl Requirement {
     /// # Errors
     /// When the type is not known or the value is not sound.
     pub fn of_dependency(kind: &str, value: &str) -> Result<Self, RequirementError> {
-        let known = DEPENDENCY_TYPES
+        Self::of_dependency_knowing(kind, value, &Known::default())
+    }
+
+    /// The same with what was read before, to which it adds its own.
+    ///
+    /// # Errors
+    /// As [`Self::of_dependency`].
+    pub fn of_dependency_knowing(kind: &str, value: &str, known: &Known) -> Result<Self, RequirementError> {
+        let found = DEPENDENCY_TYPES
             .iter()
             .find(|(dependency, property)| *dependency == kind || *property == kind);
         let unknown = || RequirementError::Type(kind.to_owned());
@@ -187,8 +239,8 @@ impl Requirement {
                 rule: Rule::plain(label(value)?),
             });
         }
-        let (_, property) = known.ok_or_else(unknown)?;
-        Self::of_property(&Property::new(*property, value)).ok_or_else(unknown)?
+        let (_, property) = found.ok_or_else(unknown)?;
+        Self::of_property_knowing(&Property::new(*property, value), known).ok_or_else(unknown)?
     }
 
     /// The APIs that it speaks of, be it to exclude them.
@@ -242,7 +294,7 @@ impl Rule {
     }
 }
 
-fn package(constraint: PackageConstraint) -> Result<Wanted, RequirementError> {
+fn package(constraint: PackageConstraint, known: &Known) -> Result<Wanted, RequirementError> {
     let (name, text) = (constraint.package_name, constraint.version_range);
     if name.is_empty() {
         return Err(RequirementError::NoPackage);
@@ -250,7 +302,7 @@ fn package(constraint: PackageConstraint) -> Result<Wanted, RequirementError> {
     if text.is_empty() {
         return Err(RequirementError::NoVersion);
     }
-    match Range::parse(&text) {
+    match known.ranges.read(&text, Range::parse) {
         Ok(range) => Ok(Wanted::Package { name, range, text }),
         Err(fault) => Err(RequirementError::Range { range: text, fault }),
     }
@@ -280,7 +332,7 @@ fn label(value: &str) -> Result<Wanted, RequirementError> {
 }
 
 /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
-fn rule(constraint: Constraint) -> Result<Rule, RequirementError> {
+fn rule(constraint: Constraint, known: &Known) -> Result<Rule, RequirementError> {
     let given = [
         ("all", constraint.all.is_some()),
         ("any", constraint.any.is_some()),
@@ -297,22 +349,23 @@ fn rule(constraint: Constraint) -> Result<Rule, RequirementError> {
         return Err(RequirementError::Several(given));
     }
     let term = if let Some(list) = constraint.all {
-        Term::All(rules("all", list)?)
+        Term::All(rules("all", list, known)?)
     } else if let Some(list) = constraint.any {
-        Term::Any(rules("any", list)?)
+        Term::Any(rules("any", list, known)?)
     } else if let Some(list) = constraint.not {
-        Term::Not(rules("not", list)?)
+        Term::Not(rules("not", list, known)?)
     } else if let Some(cel) = constraint.cel {
         if cel.rule.is_empty() {
             return Err(RequirementError::NoRule);
         }
-        let program = Program::compile(&cel.rule).map_err(RequirementError::Cel)?;
+        let program = known.programs.read(&cel.rule, Program::compile);
+        let program = program.map_err(RequirementError::Cel)?;
         Term::Simple(Wanted::Cel {
             program,
             text: cel.rule,
         })
     } else if let Some(constraint) = constraint.package {
-        Term::Simple(package(constraint)?)
+        Term::Simple(package(constraint, known)?)
     } else if let Some(gvk) = constraint.gvk {
         Term::Simple(api(gvk)?)
     } else {
@@ -324,10 +377,12 @@ fn rule(constraint: Constraint) -> Result<Rule, RequirementError> {
     })
 }
 
-fn rules(key: &'static str, list: Compound) -> Result<Vec<Rule>, RequirementError> {
+fn rules(key: &'static str, list: Compound, known: &Known) -> Result<Vec<Rule>, RequirementError> {
     let list = list.constraints.unwrap_or_default();
     if list.is_empty() {
         return Err(RequirementError::Empty(key));
     }
-    list.into_iter().map(rule).collect()
+    list.into_iter()
+        .map(|constraint| rule(constraint, known))
+        .collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
+use olm_constraint::{Gvk, Known, Requirement, RequirementError, Subject};
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{
     TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
@@ -72,21 +72,23 @@ pub struct Declared {
     pub kind: String,
     /// The JSON text of its value.
     pub text: String,
+    known: Arc<Known>,
     read: OnceLock<Result<Requirement, RequirementError>>,
 }
 
 impl Declared {
-    fn new(property: &Property) -> Self {
+    fn new(property: &Property, known: &Arc<Known>) -> Self {
         Self {
             kind: property.kind.clone(),
             text: property.value.to_string(),
+            known: Arc::clone(known),
             read: OnceLock::new(),
         }
     }
 
     /// The requirement, or what is wrong with it.
     pub fn read(&self) -> Result<&Requirement, &RequirementError> {
-        let read = || Requirement::of_dependency(&self.kind, &self.text);
+        let read = || Requirement::of_dependency_knowing(&self.kind, &self.text, &self.known);
         self.read.get_or_init(read).as_ref()
     }
 }
@@ -119,7 +121,7 @@ impl Package {
     /// Prepares the blobs of one package. Versions and ranges are read here, once.
     pub fn new(blobs: impl IntoIterator<Item = Blob>, releases: ReleaseField) -> Self {
         let mut package = Self::default();
-        let mut declared = HashMap::new();
+        let mut declared = AllDeclared::default();
         for blob in blobs {
             match blob {
                 Blob::Bundle(bundle) => package
@@ -197,9 +199,14 @@ impl Candidate {
     }
 }
 
-type Known = HashMap<(String, Box<str>), Arc<Declared>>;
+/// What bundles of a package have declared so far.
+#[derive(Default)]
+struct AllDeclared {
+    by_text: HashMap<(String, Box<str>), Arc<Declared>>,
+    known: Arc<Known>,
+}
 
-fn candidate(bundle: Bundle, releases: ReleaseField, known: &mut Known) -> Candidate {
+fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> Candidate {
     let mut properties = bundle.properties.into_vec();
     let mut metadata = properties
         .iter()
@@ -215,9 +222,9 @@ fn candidate(bundle: Bundle, releases: ReleaseField, known: &mut Known) -> Candi
     let requirements = properties.iter().filter(declares).map(|property| {
         let key = (property.kind.clone(), property.value.clone());
         Arc::clone(
-            known
+            all.by_text
                 .entry(key)
-                .or_insert_with(|| Arc::new(Declared::new(property))),
+                .or_insert_with(|| Arc::new(Declared::new(property, &all.known))),
         )
     });
     Candidate {

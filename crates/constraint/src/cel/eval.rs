@@ -188,7 +188,9 @@ impl<'a> Machine<'a> {
         match operand {
             Value::Map(map) => {
                 self.pay(1)?;
-                Ok(map.get(&super::value::Key::String(field.into())).cloned())
+                Ok(map
+                    .get(&super::value::Key::String(field.into()))
+                    .map(|value| value.read().clone()))
             }
             _ => Err(no_overload()),
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -35,6 +35,15 @@ pub enum Value {
     Duration(i64),
     /// A type.
     Type(&'static str),
+    /// A value that nobody has looked at yet. Only maps hold such values.
+    Unread(Arc<Unread>),
+}
+
+/// The JSON text of a value, read when somebody looks at the value.
+#[derive(Debug)]
+pub struct Unread {
+    text: Box<str>,
+    value: OnceLock<Value>,
 }
 
 /// The key of an entry of a map.
@@ -54,7 +63,10 @@ impl Value {
     pub fn properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (kind_key, value_key) = (Key::String("type".into()), Key::String("value".into()));
         let properties = properties.into_iter().map(|(kind, value)| {
-            let value = serde_json::from_str(value).unwrap_or(Self::Null);
+            let value = Self::Unread(Arc::new(Unread {
+                text: value.into(),
+                value: OnceLock::new(),
+            }));
             let kind = Self::String(kind.into());
             Self::Map(Arc::new(BTreeMap::from([
                 (kind_key.clone(), kind),
@@ -62,6 +74,16 @@ impl Value {
             ])))
         });
         Self::List(properties.collect())
+    }
+
+    /// The value itself, where it has not been read yet.
+    pub(super) fn read(&self) -> &Self {
+        match self {
+            Self::Unread(unread) => unread
+                .value
+                .get_or_init(|| serde_json::from_str(&unread.text).unwrap_or(Self::Null)),
+            read => read,
+        }
     }
 
     /// The name of its type.
@@ -79,6 +101,7 @@ impl Value {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
+            Self::Unread(_) => self.read().type_name(),
         }
     }
 

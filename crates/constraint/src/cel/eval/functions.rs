@@ -66,7 +66,7 @@ impl Machine<'_> {
     /// Numbers of different kinds are equal by value; values of different types are not equal.
     fn is_equal(&mut self, left: &Value, right: &Value) -> Result<bool, EvalError> {
         self.pay(1)?;
-        match (left, right) {
+        match (left.read(), right.read()) {
             (Value::String(one), Value::String(two)) => {
                 self.pay(one.len().min(two.len()) / 16)?;
                 Ok(one == two)
@@ -171,7 +171,7 @@ impl Machine<'_> {
                     .ok_or_else(|| failed(format!("index out of bounds: {number}")))
             }
             Value::Map(map) => {
-                let key = index.key().and_then(|key| map.get(&key).cloned());
+                let key = index.key().and_then(|key| Some(map.get(&key)?.read().clone()));
                 key.ok_or_else(|| failed(format!("no such key: {}", index.plain_text().unwrap_or_default())))
             }
             _ => Err(no_overload()),
