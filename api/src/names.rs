@@ -155,6 +155,16 @@ pub mod certificate {
     pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
 }
 
+/// cert-manager, which makes certificates for webhooks where it is installed.
+pub mod cert_manager {
+    /// The API group.
+    pub const GROUP: &str = "cert-manager.io";
+    /// The kind that asks for a certificate.
+    pub const CERTIFICATE: &str = "Certificate";
+    /// Annotation of a Secret that it made: the name of the Certificate that asked for it.
+    pub const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
+}
+
 /// OperatorConditions, by which operators say whether they may be upgraded (requirement 8.01).
 pub mod operator_condition {
     /// The API group.

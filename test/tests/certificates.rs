@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use olm_api::conditions;
-use olm_api::names::{annotation, field_manager, user};
+use olm_api::names::{annotation, cert_manager, field_manager, user};
 use olm_test::e2e::everything;
 use olm_test::extensions::{
     SOON, await_progressing, await_version, catalog, extensions, merge, patch_source, revisions,
@@ -336,6 +336,11 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
     );
     let secrets = Api::<Secret>::namespaced(world.client.clone(), "greeter");
     ensure!(secrets.get_opt(SECRET).await?.is_none(), "we made a certificate");
+    // What cert-manager would have made.
+    world.apply(&[json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": "greeter", "annotations": {cert_manager::CERTIFICATE_NAME: SECRET}},
+    })])?;
 
     world.operator_controller.kill();
     world.apply_file("test/samples/definitions/openshift.yaml")?;
@@ -374,6 +379,10 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
             ensure!(
                 left.trim().is_empty() && annotation.is_null(),
                 "left {left} {annotation}"
+            );
+            ensure!(
+                secrets.get_opt(SECRET).await?.is_none(),
+                "the Secret of the Certificate is left"
             );
             Ok(Some(()))
         })

@@ -157,6 +157,44 @@ pub fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(body))
 }
 
+/// A merge patch that takes off a live object what we applied and want no longer, but would stay: somebody else has written
+/// his authorities into it, as cert-manager and the service CA of OpenShift do, and holds them by that. `None` when there is
+/// nothing of the kind.
+pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
+    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
+    let mut patch = identity(live);
+    match Registers::of(wanted)? {
+        Registers::Webhooks => {
+            let applied = ours.get("f:webhooks");
+            let is_over = |entry: &Value| {
+                let is = |name: &str| {
+                    let key = format!("k:{}", json!({"name": name}));
+                    applied.is_some_and(|list| list.get(key).is_some())
+                        && !entries(wanted).any(|(wanted, _)| wanted == name)
+                };
+                entry.get("name").and_then(Value::as_str).is_some_and(is)
+            };
+            let all = live.get("webhooks")?.as_array()?;
+            let kept: Vec<&Value> = all.iter().filter(|entry| !is_over(entry)).collect();
+            if kept.len() == all.len() {
+                return None;
+            }
+            patch.insert("webhooks".to_owned(), json!(kept));
+        }
+        Registers::Conversion => {
+            let pointer = "/f:spec/f:conversion/f:webhook";
+            if wanted.pointer(CONVERSION).is_some() || ours.pointer(pointer).is_none() {
+                return None;
+            }
+            let plain = json!({"conversion": {"strategy": "None", "webhook": null}});
+            patch.insert("spec".to_owned(), plain);
+        }
+        Registers::Api => return None,
+    }
+    Some(Value::Object(patch))
+}
+
 fn identity(live: &Value) -> Map<String, Value> {
     let field = |key: &str| {
         live.pointer(&format!("/metadata/{key}"))
@@ -265,6 +303,51 @@ mod tests {
             without_leftovers(&wanted, &webhooks(&[("a", Some("x"))], &[])),
             None
         );
+    }
+
+    #[test]
+    fn what_others_hold_by_their_authorities_goes_when_we_want_it_no_longer() {
+        let live = |applied: Value| {
+            let mut live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
+            live["metadata"]["managedFields"][0]["manager"] = field_manager::OBJECTS.into();
+            live["metadata"]["managedFields"][0]["fieldsV1"] = applied;
+            live
+        };
+        let both = json!({"f:webhooks": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"b\"}": {}}});
+        let wanted = webhooks(&[("b", None)], &[]);
+        let patch = without_injected(&wanted, &live(both.clone())).unwrap();
+        assert_eq!(patch["metadata"], metadata());
+        assert_eq!(patch["webhooks"], json!([live(both.clone())["webhooks"][1]]));
+        assert_eq!(without_injected(&live(both.clone()), &live(both)), None);
+        let one = json!({"f:webhooks": {"k:{\"name\":\"b\"}": {}}});
+        assert_eq!(
+            without_injected(&wanted, &live(one)),
+            None,
+            "a is somebody else's"
+        );
+
+        let definition = |applied: Value, conversion: Value| {
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": [{
+                    "manager": field_manager::OBJECTS, "operation": "Apply",
+                    "apiVersion": "apiextensions.k8s.io/v1", "fieldsV1": applied,
+                }]},
+                "spec": {"conversion": conversion},
+            })
+        };
+        let converted = json!({"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "eA=="}}});
+        let ours =
+            json!({"f:spec": {"f:conversion": {"f:strategy": {}, "f:webhook": {"f:clientConfig": {}}}}});
+        let plain = definition(json!({}), json!({"strategy": "None"}));
+        let live = definition(ours, converted.clone());
+        assert_eq!(
+            without_injected(&plain, &live).unwrap()["spec"],
+            json!({"conversion": {"strategy": "None", "webhook": null}})
+        );
+        assert_eq!(without_injected(&live, &live), None);
+        let foreign = definition(json!({"f:spec": {}}), converted);
+        assert_eq!(without_injected(&plain, &foreign), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! it can be used, so that nothing is made anew because another one has come.
 
 use olm_api::ClusterObjectSet;
-use olm_api::names::annotation;
+use olm_api::names::{annotation, cert_manager};
 use olm_bundle::CertificateProvider;
 
 use crate::cluster::discover::Discovery;
@@ -25,7 +25,12 @@ pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Provide
         Ok::<_, kube::Error>(allowed && discovery.find(group, "v1", kind).await?.is_some())
     };
     Ok(Providers {
-        cert_manager: has(allowed.cert_manager, "cert-manager.io", "Certificate").await?,
+        cert_manager: has(
+            allowed.cert_manager,
+            cert_manager::GROUP,
+            cert_manager::CERTIFICATE,
+        )
+        .await?,
         service_ca: has(allowed.service_ca, "config.openshift.io", "ClusterVersion").await?,
     })
 }

@@ -135,7 +135,11 @@ impl Target<'_> {
             .map(Some)
     }
 
-    async fn merge(&self, patch: &Value) -> Result<Value, Failure> {
+    /// A merge patch, which names the resourceVersion on which it insists.
+    ///
+    /// # Errors
+    /// The object was not changed, or it is not known whether it was.
+    pub async fn merge(&self, patch: &Value) -> Result<Value, Failure> {
         let params = PatchParams {
             field_manager: Some(names::field_manager::OBJECTS.to_owned()),
             ..PatchParams::default()

@@ -1,6 +1,7 @@
 //! Fulfils what the engine asks for, under the account, with as few requests as possible.
 
 mod certificates;
+mod issued;
 mod kinds;
 
 use std::{
@@ -189,7 +190,7 @@ impl Executor<'_> {
                 self.apply(&target, place, object, write).await.map(Some)
             }
             Request::Release(_, guard, holder) => target.release(self.outline.uid_of(*holder), guard).await,
-            Request::Delete(_, guard) => target.delete(guard).await,
+            Request::Delete(_, guard) => self.delete(&target, &id, guard).await,
         };
         match done {
             Ok(None) => Answer::Absent,

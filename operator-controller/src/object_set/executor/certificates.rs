@@ -133,7 +133,8 @@ impl Executor<'_> {
         self.memory.certificates.trusted(self.layout().secret_of(place)?)
     }
 
-    /// What follows from a failure to apply: a conflict when authorities that we wrote stood in the way and are gone now.
+    /// What follows from a failure to apply: a conflict when authorities that we or others wrote stood in the way and are
+    /// gone now.
     pub(super) async fn cleared(&self, target: &Target<'_>, wanted: &Value, failure: Failure) -> Failure {
         if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
             return failure;
@@ -142,15 +143,19 @@ impl Executor<'_> {
             return failure;
         };
         let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
-        let Some(body) = authority::without_leftovers(wanted, &live)
-            .filter(|_| owned.as_deref() == Some(self.outline.owner.owner_name.as_str()))
-        else {
+        if owned.as_deref() != Some(self.outline.owner.owner_name.as_str()) {
+            return failure;
+        }
+        let cleared = if let Some(body) = authority::without_leftovers(wanted, &live) {
+            target
+                .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+                .await
+        } else if let Some(patch) = authority::without_injected(wanted, &live) {
+            target.merge(&patch).await
+        } else {
             return failure;
         };
-        match target
-            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
-            .await
-        {
+        match cleared {
             Ok(_) => Failure {
                 kind: FailureKind::Conflict,
                 ..failure

@@ -1,0 +1,158 @@
+//! The Secret that cert-manager makes for a Certificate: it outlives the Certificate, and with it a private key would.
+
+use std::time::Instant;
+
+use olm_api::names::cert_manager;
+use serde_json::Value;
+
+use super::{
+    super::engine::{Failure, FailureKind, Guard, ObjectId, Ownership},
+    Executor, Goal,
+};
+use crate::cluster::apply::Target;
+
+/// How often the deletion of a Secret is tried: afterwards nothing leads to it any more.
+const TRIES: usize = 3;
+
+impl Executor<'_> {
+    /// Deletes an object. With a Certificate goes the Secret that cert-manager made for it, as far as the account may: it
+    /// is content of no revision, so that nothing waits for it.
+    pub(super) async fn delete(
+        &self,
+        target: &Target<'_>,
+        id: &ObjectId,
+        guard: &Guard,
+    ) -> Result<Option<Value>, Failure> {
+        let certificate = if is_certificate(id) {
+            target.read().await?
+        } else {
+            None
+        };
+        let left = target.delete(guard).await?;
+        if let (None, Some(secret)) = (&left, certificate.as_ref().and_then(secret_of))
+            && let Err(failure) = self.delete_secret(&secret, &id.name).await
+        {
+            tracing::warn!(
+                set = self.outline.owner.name,
+                namespace = secret.namespace,
+                secret = secret.name,
+                reason = failure.message,
+                "the Secret that cert-manager made is left"
+            );
+        }
+        Ok(left)
+    }
+
+    async fn delete_secret(&self, id: &ObjectId, certificate: &str) -> Result<(), Failure> {
+        let resource = self.resource(id, Goal::Remove, Instant::now()).await?;
+        let target = Target {
+            client: self.client,
+            resource: &resource,
+            namespace: &id.namespace,
+            name: &id.name,
+        };
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            match self.delete_once(&target, certificate).await {
+                Err(failure)
+                    if tries > 0
+                        && matches!(failure.kind, FailureKind::Conflict | FailureKind::Transient) => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn delete_once(&self, secret: &Target<'_>, certificate: &str) -> Result<(), Failure> {
+        match secret.read().await? {
+            Some(live) if is_made_for(&live, certificate) => {
+                let guard = Ownership::of(&live, &self.outline.owner.uid).guard();
+                secret.delete(&guard).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_certificate(id: &ObjectId) -> bool {
+    id.group == cert_manager::GROUP && id.kind == cert_manager::CERTIFICATE
+}
+
+/// The Secret that a Certificate names.
+fn secret_of(certificate: &Value) -> Option<ObjectId> {
+    let name = certificate.pointer("/spec/secretName")?.as_str()?;
+    Some(ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
+        namespace: ObjectId::of(certificate).namespace,
+        name: name.to_owned(),
+    })
+}
+
+/// Whether cert-manager made a Secret for the Certificate of that name, and nobody else has made it his own.
+fn is_made_for(secret: &Value, certificate: &str) -> bool {
+    let annotations = secret.pointer("/metadata/annotations");
+    let named = annotations.and_then(|annotations| annotations.get(cert_manager::CERTIFICATE_NAME));
+    let owners = secret
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    named.and_then(Value::as_str) == Some(certificate) && owners.is_none_or(Vec::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_secret_that_was_made_for_the_certificate_goes_with_it() {
+        let check = |metadata: Value, expected| {
+            assert_eq!(
+                is_made_for(&json!({"metadata": metadata}), "c"),
+                expected,
+                "{metadata}"
+            );
+        };
+        let made = json!({"cert-manager.io/certificate-name": "c"});
+        check(json!({"annotations": made}), true);
+        check(json!({"annotations": made, "ownerReferences": []}), true);
+        check(
+            json!({"annotations": made, "ownerReferences": [{"uid": "u"}]}),
+            false,
+        );
+        check(
+            json!({"annotations": {"cert-manager.io/certificate-name": "d"}}),
+            false,
+        );
+        check(json!({"annotations": {}}), false);
+        check(json!({}), false);
+    }
+
+    #[test]
+    fn the_secret_is_the_one_that_the_certificate_names() {
+        let certificate = |version: &str| {
+            json!({
+                "apiVersion": version, "kind": "Certificate", "metadata": {"name": "c", "namespace": "n"},
+                "spec": {"secretName": "s"},
+            })
+        };
+        let secret = secret_of(&certificate("cert-manager.io/v1")).unwrap();
+        assert_eq!(
+            [
+                &*secret.group,
+                &secret.version,
+                &secret.kind,
+                &secret.namespace,
+                &secret.name
+            ],
+            ["", "v1", "Secret", "n", "s"]
+        );
+        assert!(is_certificate(&ObjectId::of(&certificate("cert-manager.io/v1"))));
+        assert!(!is_certificate(&ObjectId::of(&certificate(
+            "networking.internal.knative.dev/v1"
+        ))));
+        assert_eq!(secret_of(&json!({"spec": {}})), None);
+    }
+}
