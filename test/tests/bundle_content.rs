@@ -399,10 +399,13 @@ async fn leaves_without_a_trace(world: &World, name: &str) -> Result<()> {
     await_gone(world, name).await
 }
 
+/// Those for our own kinds as well (requirement 10.09).
 async fn t_10_03_brought_roles_are_gathered_by_the_default_roles(world: &World) -> Result<()> {
+    let kinds = ["crontabs", "clusterextensions", "clustercatalogs"];
     world
         .eventually("the default roles hold the rules", SOON, async || {
             for (role, verb, expected) in [
+                ("admin", "deletecollection", true),
                 ("edit", "create", true),
                 ("view", "get", true),
                 ("view", "create", false),
@@ -415,11 +418,13 @@ async fn t_10_03_brought_roles_are_gathered_by_the_default_roles(world: &World) 
                         .is_some_and(|list| list.iter().any(|item| item == text))
                 };
                 let list = rules.get("rules").and_then(Value::as_array).cloned();
-                let held = list
-                    .unwrap_or_default()
-                    .iter()
-                    .any(|rule| texts(rule, "resources", "crontabs") && texts(rule, "verbs", verb));
-                ensure!(held == expected, "{role} {verb}: {held}");
+                let list = list.unwrap_or_default();
+                for kind in kinds {
+                    let held = list
+                        .iter()
+                        .any(|rule| texts(rule, "resources", kind) && texts(rule, "verbs", verb));
+                    ensure!(held == expected, "{role} {verb} {kind}: {held}");
+                }
             }
             Ok(Some(()))
         })
