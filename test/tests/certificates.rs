@@ -283,6 +283,14 @@ async fn is_ready(world: &World, object: &str) -> Result<()> {
         .await
 }
 
+/// The Secret that it would have made.
+fn made_by_cert_manager() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": "greeter", "annotations": {cert_manager::CERTIFICATE_NAME: SECRET}},
+    })
+}
+
 /// cert-manager where it is installed; where it may not be used, the service CA of OpenShift.
 async fn others_provide_certificates_where_they_are(world: &mut World, extension: &str) -> Result<()> {
     world.apply(&[json!({
@@ -336,11 +344,7 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
     );
     let secrets = Api::<Secret>::namespaced(world.client.clone(), "greeter");
     ensure!(secrets.get_opt(SECRET).await?.is_none(), "we made a certificate");
-    // What cert-manager would have made.
-    world.apply(&[json!({
-        "apiVersion": "v1", "kind": "Secret",
-        "metadata": {"name": SECRET, "namespace": "greeter", "annotations": {cert_manager::CERTIFICATE_NAME: SECRET}},
-    })])?;
+    world.apply(&[made_by_cert_manager()])?;
 
     world.operator_controller.kill();
     world.apply_file("test/samples/definitions/openshift.yaml")?;
