@@ -321,7 +321,10 @@ async fn copy(context: &Context, observed: &Observed, claimed: &Claimed) -> Resu
         reference: claimed.resolved.clone(),
         source,
     })?;
-    if Reference::parse(&claimed.requested).is_ok_and(|requested| requested.digest().is_none()) {
+    // Whatever came of the spec since: where it names a tag, mirrors for tags may have the content.
+    let source = observed.catalog.spec.source.image.as_ref();
+    let by_tag = |reference: &str| Reference::parse(reference).is_ok_and(|named| named.digest().is_none());
+    if source.is_some_and(|image| by_tag(&image.reference)) {
         pinned = pinned.of_tag();
     }
     let origin = Origin {

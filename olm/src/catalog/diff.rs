@@ -40,8 +40,13 @@ enum FailOn {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let old = load_catalog(&arguments.old, &arguments.registry, Unshaped::LeftOut)?;
-    let new = load_catalog(&arguments.new, &arguments.registry, Unshaped::LeftOut)?;
+    // What is left out differs in nothing: a gate must not let it pass.
+    let unshaped = match arguments.fail_on {
+        FailOn::Nothing => Unshaped::LeftOut,
+        FailOn::Breaking | FailOn::Any => Unshaped::Refused,
+    };
+    let old = load_catalog(&arguments.old, &arguments.registry, unshaped)?;
+    let new = load_catalog(&arguments.new, &arguments.registry, unshaped)?;
     let diff = diff(&old, &new);
     let breaking = diff.breaking();
     match arguments.output {

@@ -27,7 +27,7 @@ pub(crate) struct Rehearsal {
 /// Asks about objects that both revisions have, by a server-side dry run.
 pub(crate) async fn rehearse(client: &Client, present: &[Value], older: &[Value]) -> Rehearsal {
     let mut rehearsal = Rehearsal::default();
-    let mut kinds: BTreeMap<Kind, Option<(ApiResource, Scope)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<Kind, Served> = BTreeMap::new();
     let asked = in_both(present, older);
     for object in asked.iter().take(MAX_OBJECTS) {
         let kind = Kind::of(object);
@@ -36,15 +36,19 @@ pub(crate) async fn rehearse(client: &Client, present: &[Value], older: &[Value]
             None => kind.find(client).await,
         };
         kinds.insert(kind, known.clone());
-        let Some((resource, scope)) = known else {
-            continue;
-        };
-        if let Err(error) = apply(client, &resource, &scope, object).await {
-            rehearsal.add(object, &error);
+        match known {
+            Served::No => {}
+            Served::Unknown(why) => rehearsal.unchecked.push(format!("{}: {why}", named(object))),
+            Served::Yes(resource, scope) => {
+                if let Err(error) = apply(client, &resource, &scope, object).await {
+                    rehearsal.add(object, &error);
+                }
+            }
         }
     }
-    if let Some(beyond) = asked.len().checked_sub(MAX_OBJECTS).filter(|count| *count > 0) {
-        rehearsal.unchecked.push(format!("{beyond} more object(s)"));
+    for object in asked.iter().skip(MAX_OBJECTS) {
+        let why = format!("only {MAX_OBJECTS} objects are asked about");
+        rehearsal.unchecked.push(format!("{}: {why}", named(object)));
     }
     rehearsal
 }
@@ -84,6 +88,17 @@ impl Rehearsal {
     }
 }
 
+/// What the cluster says of a kind.
+#[derive(Debug, Clone)]
+enum Served {
+    /// How it serves it.
+    Yes(Box<ApiResource>, Scope),
+    /// It does not: nothing of it can stand in the way.
+    No,
+    /// It could not be asked, with the reason.
+    Unknown(String),
+}
+
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind(String, String, String);
@@ -99,12 +114,15 @@ impl Kind {
         )
     }
 
-    /// How the cluster serves it; nothing when it does not.
-    async fn find(&self, client: &Client) -> Option<(ApiResource, Scope)> {
+    /// How the cluster serves it.
+    async fn find(&self, client: &Client) -> Served {
         let Self(group, version, kind) = self;
-        let found = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let (resource, capabilities) = found.ok()?;
-        Some((resource, capabilities.scope))
+        match pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
+            Ok((resource, capabilities)) => Served::Yes(Box::new(resource), capabilities.scope),
+            Err(Error::Api(status)) if status.code == 404 => Served::No,
+            Err(Error::Discovery(_)) => Served::No,
+            Err(error) => Served::Unknown(error.to_string()),
+        }
     }
 }
 

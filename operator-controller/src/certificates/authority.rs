@@ -163,6 +163,7 @@ pub fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
 pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
+    let others = fields_of_others(live);
     let mut patch = identity(live);
     match Registers::of(wanted)? {
         Registers::Webhooks => {
@@ -170,8 +171,12 @@ pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
             let is_over = |entry: &Value| {
                 let is = |name: &str| {
                     let key = format!("k:{}", json!({"name": name}));
-                    applied.is_some_and(|list| list.get(key).is_some())
+                    applied.is_some_and(|list| list.get(&key).is_some())
                         && !entries(wanted).any(|(wanted, _)| wanted == name)
+                        && others.iter().any(|fields| {
+                            let entry = fields.get("f:webhooks").and_then(|list| list.get(&key));
+                            entry.is_some_and(|entry| entry.pointer(BUNDLE_FIELD).is_some())
+                        })
                 };
                 entry.get("name").and_then(Value::as_str).is_some_and(is)
             };
@@ -184,7 +189,14 @@ pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
         }
         Registers::Conversion => {
             let pointer = "/f:spec/f:conversion/f:webhook";
-            if wanted.pointer(CONVERSION).is_some() || ours.pointer(pointer).is_none() {
+            let is_held = |fields: &&Value| {
+                let webhook = fields.pointer(pointer);
+                webhook.is_some_and(|webhook| webhook.pointer(BUNDLE_FIELD).is_some())
+            };
+            if wanted.pointer(CONVERSION).is_some()
+                || ours.pointer(pointer).is_none()
+                || !others.iter().any(is_held)
+            {
                 return None;
             }
             let plain = json!({"conversion": {"strategy": "None", "webhook": null}});
@@ -193,6 +205,20 @@ pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
         Registers::Api => return None,
     }
     Some(Value::Object(patch))
+}
+
+/// Authorities in the fields of a webhook that a manager holds.
+const BUNDLE_FIELD: &str = "/f:clientConfig/f:caBundle";
+
+/// The fields that each manager but ours holds.
+fn fields_of_others(live: &Value) -> Vec<&Value> {
+    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let is_other = |entry: &&Value| {
+        let manager = entry.get("manager").and_then(Value::as_str);
+        manager != Some(field_manager::OBJECTS) && manager != Some(field_manager::CERTIFICATES)
+    };
+    let entries = entries.into_iter().flatten().filter(is_other);
+    entries.filter_map(|entry| entry.get("fieldsV1")).collect()
 }
 
 fn identity(live: &Value) -> Map<String, Value> {
@@ -311,6 +337,13 @@ mod tests {
             let mut live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
             live["metadata"]["managedFields"][0]["manager"] = field_manager::OBJECTS.into();
             live["metadata"]["managedFields"][0]["fieldsV1"] = applied;
+            let bundle = json!({"f:clientConfig": {"f:caBundle": {}}});
+            let fields = json!({"f:webhooks": {"k:{\"name\":\"a\"}": bundle, "k:{\"name\":\"b\"}": bundle}});
+            let injected = json!({"manager": "cainjector", "operation": "Update", "fieldsV1": fields});
+            live["metadata"]["managedFields"]
+                .as_array_mut()
+                .unwrap()
+                .push(injected);
             live
         };
         let both = json!({"f:webhooks": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"b\"}": {}}});
@@ -318,7 +351,10 @@ mod tests {
         let patch = without_injected(&wanted, &live(both.clone())).unwrap();
         assert_eq!(patch["metadata"], metadata());
         assert_eq!(patch["webhooks"], json!([live(both.clone())["webhooks"][1]]));
-        assert_eq!(without_injected(&live(both.clone()), &live(both)), None);
+        assert_eq!(without_injected(&live(both.clone()), &live(both.clone())), None);
+        let mut own = live(both);
+        own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+        assert_eq!(without_injected(&wanted, &own), None, "nobody else holds it");
         let one = json!({"f:webhooks": {"k:{\"name\":\"b\"}": {}}});
         assert_eq!(
             without_injected(&wanted, &live(one)),
@@ -332,6 +368,10 @@ mod tests {
                 "metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": [{
                     "manager": field_manager::OBJECTS, "operation": "Apply",
                     "apiVersion": "apiextensions.k8s.io/v1", "fieldsV1": applied,
+                }, {
+                    "manager": "cainjector", "operation": "Update", "fieldsV1": {
+                        "f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}},
+                    },
                 }]},
                 "spec": {"conversion": conversion},
             })
@@ -346,6 +386,9 @@ mod tests {
             json!({"conversion": {"strategy": "None", "webhook": null}})
         );
         assert_eq!(without_injected(&live, &live), None);
+        let mut own = live.clone();
+        own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+        assert_eq!(without_injected(&plain, &own), None, "nobody else holds it");
         let foreign = definition(json!({"f:spec": {}}), converted);
         assert_eq!(without_injected(&plain, &foreign), None);
     }

@@ -175,7 +175,9 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
             }
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             proposals::propose(context, extension, &mut refusal, &gathered).await;
-            suggest(context, &asked, &request, &mut refusal).await;
+            if revisions.newest_active().is_none() {
+                suggest(context, &asked, &request, &mut refusal).await;
+            }
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = Failure::from(ResolveError::Refused(refusal));
             let newest = revisions

@@ -123,26 +123,20 @@ impl BundleIdentity {
         }
     }
 
-    /// Whether the API server takes it in a status: it does not take a name that is no DNS subdomain, a version that does
-    /// not begin with a number, or a release that is none.
+    /// Whether the API server takes it in a status: it does not take a bundle without a name, a version that does not
+    /// begin with a number, or a release that is none.
     pub fn can_be_told(&self) -> bool {
         let BundleMetadata {
             name,
             version,
             release,
         } = &self.metadata;
-        name.split('.').all(is_label)
+        !name.is_empty()
             && version.starts_with(|first: char| first.is_ascii_digit())
             && release
                 .as_deref()
                 .is_none_or(|release| Release::parse(release).is_ok())
     }
-}
-
-/// Whether a text is a part of a DNS subdomain, of whatever length.
-fn is_label(text: &str) -> bool {
-    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(outer) && text.ends_with(outer) && text.chars().all(|c| outer(c) || c == '-')
 }
 
 #[cfg(test)]
@@ -270,9 +264,7 @@ pub(super) mod tests {
             (None, None, None, false),
             (Some("pkg.v2"), None, None, false),
             (None, Some("2.0.0"), None, false),
-            (Some("Pkg_v2"), Some("2.0.0"), None, false),
-            (Some("pkg..v2"), Some("2.0.0"), None, false),
-            (Some("-pkg"), Some("2.0.0"), None, false),
+            (Some("Pkg_v2"), Some("2.0.0"), None, true),
             (Some("pkg.v2"), Some("v2"), None, false),
             (Some("pkg.v2"), Some("2.0.0"), Some("1_2"), false),
             (

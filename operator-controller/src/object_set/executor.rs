@@ -177,7 +177,7 @@ impl Executor<'_> {
                 let body = desired::body(object, &self.outline.owner, write);
                 match target.apply(&body, Commit::DryRun).await {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
-                    Err(failure) => Err(self.cleared(&target, object, failure).await),
+                    Err(failure) => self.rehearsed(&target, object, failure).await,
                     Ok(live) => Ok(Some(live)),
                 }
             }

@@ -57,7 +57,7 @@ async fn recorded(world: &World) -> Result<Option<Value>> {
     Ok(text.map(serde_json::from_str).transpose()?)
 }
 
-/// All objects but the last are written again. Gives what has to be taken away again.
+/// All objects but the last are written again.
 pub(crate) async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()> {
     world.apply(&administrator("keg", "keg-installer"))?;
     install(world, "keg", "1.0.0").await?;

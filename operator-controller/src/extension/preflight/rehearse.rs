@@ -90,7 +90,8 @@ impl Rehearsal {
             let _ = write!(
                 text,
                 "\nA field that never changes can be had only in a new object. To have an object made anew: set the annotation \
-                 {key} to \"true\", delete the object, take the annotation off; or ask for the installed version again",
+                 {key} to \"true\", delete the object, with which goes what it holds, take the annotation off; or ask for the \
+                 installed version again",
                 key = user::PAUSED
             );
         }

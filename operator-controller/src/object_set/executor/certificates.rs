@@ -133,19 +133,29 @@ impl Executor<'_> {
         self.memory.certificates.trusted(self.layout().secret_of(place)?)
     }
 
+    /// What follows from a failure of a dry run. What others hold is in use until the wanted object is applied, and is left
+    /// till then: nothing can be rehearsed with it.
+    pub(super) async fn rehearsed(
+        &self,
+        target: &Target<'_>,
+        wanted: &Value,
+        failure: Failure,
+    ) -> Result<Option<Value>, Failure> {
+        match self.in_the_way(target, wanted, &failure).await {
+            Some(live) if authority::without_leftovers(wanted, &live).is_some() => {
+                Err(self.cleared(target, wanted, failure).await)
+            }
+            Some(live) if authority::without_injected(wanted, &live).is_some() => Ok(None),
+            _ => Err(failure),
+        }
+    }
+
     /// What follows from a failure to apply: a conflict when authorities that we or others wrote stood in the way and are
     /// gone now.
     pub(super) async fn cleared(&self, target: &Target<'_>, wanted: &Value, failure: Failure) -> Failure {
-        if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
-            return failure;
-        }
-        let Ok(Some(live)) = target.read().await else {
+        let Some(live) = self.in_the_way(target, wanted, &failure).await else {
             return failure;
         };
-        let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
-        if owned.as_deref() != Some(self.outline.owner.owner_name.as_str()) {
-            return failure;
-        }
         let cleared = if let Some(body) = authority::without_leftovers(wanted, &live) {
             target
                 .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
@@ -162,6 +172,16 @@ impl Executor<'_> {
             },
             Err(_) => failure,
         }
+    }
+
+    /// Our object as it is, when authorities in it may be why it cannot be applied.
+    async fn in_the_way(&self, target: &Target<'_>, wanted: &Value, failure: &Failure) -> Option<Value> {
+        if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
+            return None;
+        }
+        let live = target.read().await.ok()??;
+        let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
+        (owned.as_deref() == Some(self.outline.owner.owner_name.as_str())).then_some(live)
     }
 
     /// How a live object differs from what is wanted, with its certificates or authorities.
