@@ -1,5 +1,7 @@
 //! What was lost comes back, and what annotations say is obeyed.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -96,9 +98,26 @@ async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) ->
     let told =
         "service account cup/cup-installer lacks permissions: create deployments.apps in namespace cup";
     let message = await_progressing(world, "cup", reason::RETRYING, told).await?;
-    let (_, roles) = message.split_once("apply:\n").context("roles in the message")?;
     let path = world.folder().join("cup-roles.yaml");
-    std::fs::write(&path, roles)?;
+    std::fs::write(&path, roles_as_the_readme_takes_them(world, &message)?)?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_version(world, "cup", "1.0.0").await.map(drop)
+}
+
+/// What the README's command takes out of a message.
+fn roles_as_the_readme_takes_them(world: &World, message: &str) -> Result<Vec<u8>> {
+    let readme = include_str!("../../../README.md");
+    let filter = readme
+        .split_once("| sed -n '")
+        .and_then(|(_, rest)| rest.split_once("' | kubectl apply"))
+        .context("the command in the README")?
+        .0;
+    let path = world.folder().join("message.txt");
+    std::fs::write(&path, message)?;
+    let taken = Command::new("sed").args(["-n", filter]).arg(&path).output()?;
+    ensure!(
+        taken.stdout.starts_with(b"apiVersion: rbac"),
+        "{filter}: {message}"
+    );
+    Ok(taken.stdout)
 }
