@@ -73,13 +73,16 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
                 writers => format!(" (written by {})", writers.join(", ")),
             };
             let whose = format!("exists already and nobody controls it{writers}");
-            let advice = format!("delete it, or {}", adopt("unowned", "IfNoController"));
+            let advice = format!(
+                "delete it if nobody needs it, or {}",
+                adopt("unowned", "IfNoController")
+            );
             (whose, advice)
         }
         (None, _) => {
             let whose = format!("was left behind by a revision{of} and nobody controls it");
             let advice = format!(
-                "delete it, or take the annotation {} off the object, and {}",
+                "delete it if nobody needs it, or take the annotation {} off the object, and {}",
                 annotation::REVISION,
                 adopt("unowned", "IfNoController")
             );
@@ -276,14 +279,14 @@ mod tests {
             &ours,
             by_hand.clone(),
             &format!(
-                "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it, or \
+                "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
                  {adopt}=\"unowned\" on the ClusterExtension lets it be taken over"
             ),
         );
         check(
             &Owner::default(),
             by_hand,
-            "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it, or \
+            "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
              collisionProtection \"IfNoController\" lets it be taken over",
         );
         check(
