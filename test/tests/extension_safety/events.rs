@@ -8,26 +8,7 @@ use olm_test::extensions::{await_gone, await_version, extensions, patch_source, 
 use olm_test::world::World;
 use serde_json::json;
 
-use super::{await_event, install};
-
-/// Type, reason and note of each event of an extension.
-fn events(world: &World, name: &str) -> Result<Vec<String>> {
-    let selector = format!("involvedObject.name={name}");
-    let lines = "jsonpath={range .items[*]}{.type} {.reason} {.message}{\"\\x00\"}{end}";
-    let arguments = [
-        "get",
-        "events",
-        "-n",
-        "default",
-        "--field-selector",
-        &selector,
-        "-o",
-        lines,
-    ];
-    let text = world.kubectl(&arguments)?;
-    let events = text.split('\0').filter(|event| !event.is_empty());
-    Ok(events.map(str::to_owned).collect())
-}
+use super::{await_event, events_of, install};
 
 pub(crate) async fn a_life_without_trouble_is_told_without_warnings(world: &World) -> Result<()> {
     world.kubectl(&[
@@ -58,7 +39,7 @@ pub(crate) async fn a_life_without_trouble_is_told_without_warnings(world: &Worl
     ] {
         await_event(world, "lid", reason, note).await?;
     }
-    let told = events(world, "lid")?;
+    let told = events_of(world, "lid")?;
     let known = [
         "Installed",
         "Warned",

@@ -94,10 +94,10 @@ fn greeting(operator: &str, version: &str, name: &str, spec: Value) -> Value {
     })
 }
 
-/// Waits for an event of an extension.
-async fn await_event(world: &World, name: &str, reason: &str, part: &str) -> Result<()> {
+/// Type, reason and note of each event of an extension.
+fn events_of(world: &World, name: &str) -> Result<Vec<String>> {
     let selector = format!("involvedObject.name={name}");
-    let notes = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
+    let lines = "jsonpath={range .items[*]}{.type} {.reason} {.message}{\"\\x00\"}{end}";
     let arguments = [
         "get",
         "events",
@@ -106,18 +106,23 @@ async fn await_event(world: &World, name: &str, reason: &str, part: &str) -> Res
         "--field-selector",
         &selector,
         "-o",
-        notes,
+        lines,
     ];
-    let told = format!("{reason}: ");
+    let text = world.kubectl(&arguments)?;
+    let events = text.split('\0').filter(|event| !event.is_empty());
+    Ok(events.map(str::to_owned).collect())
+}
+
+/// Waits for an event of an extension.
+async fn await_event(world: &World, name: &str, reason: &str, part: &str) -> Result<()> {
     world
         .eventually(
             &format!("event {reason} of {name} with {part:?}"),
             SOON,
             async || {
-                let found = world.kubectl(&arguments)?;
-                let is_there = found
-                    .lines()
-                    .any(|line| line.starts_with(&told) && line.contains(part));
+                let found = events_of(world, name)?;
+                let is_it = |event: &String| event.split(' ').nth(1) == Some(reason) && event.contains(part);
+                let is_there = found.iter().any(is_it);
                 ensure!(is_there, "there is {found:?}");
                 Ok(Some(()))
             },
