@@ -103,7 +103,7 @@ fn an_object_of_another_owner_is_neither_changed_nor_deleted() {
         );
         let nobodys = format!(
             "Object ConfigMap.v1 {}/by-hand exists already and nobody controls it (written by test); it is left alone: delete \
-             it, or collisionProtection \"IfNoController\" lets it be taken over",
+             it if nobody needs it, or collisionProtection \"IfNoController\" lets it be taken over",
             place.name
         );
         for (name, said) in [("shared", theirs), ("by-hand", nobodys)] {

@@ -297,7 +297,7 @@ mod tests {
                 ..Ownership::default()
             },
             &format!(
-                "was left behind by a revision of ClusterExtension other and nobody controls it; it is left alone: delete it, \
+                "was left behind by a revision of ClusterExtension other and nobody controls it; it is left alone: delete it if nobody needs it, \
                  or take the annotation olm.operatorframework.io/revision off the object, and {adopt}=\"unowned\" on the \
                  ClusterExtension lets it be taken over"
             ),
