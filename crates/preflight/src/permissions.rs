@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::rules::{Access, Object, PolicyRule};
+use crate::rules::{ALL, Access, Object, PolicyRule};
 
 pub use held::{Completeness, Held, Verdict};
 pub use report::{Account, Missing};
@@ -29,6 +29,8 @@ const MAX_ACCESSES: usize = 50_000;
 /// Accesses of one role that are asked one by one where rules leave them open. Where there are more, the answer about
 /// `escalate` or `bind` has to do.
 const MAX_QUESTIONS: usize = 200;
+/// Accesses of all roles together that are proposed one by one. Where there are more, `escalate` or `bind` is.
+const MAX_PROPOSED: usize = 200;
 /// The API group of custom resource definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
@@ -358,17 +360,39 @@ impl Needs {
 
     /// What the account lacks. What is still open counts as lacking.
     ///
-    /// Of two alternatives the verb `escalate` or `bind` is reported, which is one right where the rules may be many.
+    /// Of two alternatives the rules themselves are proposed: whoever may write a role and has the verb `escalate` on it can
+    /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
     #[must_use]
     pub fn missing(&self, held: &Held) -> Missing {
-        let lacks = |right: &Right| held.verdict(right) != Verdict::Held;
-        let mut missing: BTreeSet<Right> = self.rights.iter().filter(|right| lacks(right)).cloned().collect();
+        let lacks = |right: &&Right| held.verdict(right) != Verdict::Held;
+        let mut missing: BTreeSet<Right> = self.rights.iter().filter(lacks).cloned().collect();
+        let mut granted: BTreeSet<Right> = BTreeSet::new();
         for either in &self.alternatives {
-            let covered = either.instead.as_ref().is_some_and(|all| !all.iter().any(lacks));
-            if !covered && lacks(&either.right) {
-                missing.insert(either.right.clone());
+            if held.verdict(&either.right) == Verdict::Held {
+                continue;
+            }
+            let lacking = either.instead.as_ref().map(|all| all.iter().filter(lacks));
+            match lacking {
+                Some(lacking)
+                    if lacking.clone().all(is_modest)
+                        && granted.len() + lacking.clone().count() <= MAX_PROPOSED =>
+                {
+                    granted.extend(lacking.cloned());
+                }
+                Some(_) | None => {
+                    missing.insert(either.right.clone());
+                }
             }
         }
-        Missing::new(missing)
+        granted.retain(|right| !missing.contains(right));
+        Missing::new(missing).with_granted(granted)
+    }
+}
+
+/// Whether a right can be given by a role in its namespace and is not one to everything.
+fn is_modest(right: &Right) -> bool {
+    match &right.access.object {
+        Object::Resource { group, resource, .. } => group != ALL || resource != ALL,
+        Object::Path(path) => path != ALL && right.namespace.is_none(),
     }
 }

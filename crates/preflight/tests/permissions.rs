@@ -179,13 +179,17 @@ fn with(base: &Value, more: &Value) -> Value {
 fn who_writes_a_role_holds_its_rules_or_may_escalate() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}]);
     let needs = needs(&[role("ClusterRole", &granted)]);
-    let lacking = ["escalate clusterroles.rbac.authorization.k8s.io \"boiler\""];
+    let lacking = ["what the roles among the objects give: get, list deployments.apps"];
     check(&needs, &held(writes_roles(), json!([])), &lacking);
     check(&needs, &held(with(&writes_roles(), &granted), json!([])), &[]);
     // A right in one namespace does not cover a role for the whole cluster.
     check(&needs, &held(writes_roles(), granted), &lacking);
     let half = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
-    check(&needs, &held(with(&writes_roles(), &half), json!([])), &lacking);
+    check(
+        &needs,
+        &held(with(&writes_roles(), &half), json!([])),
+        &["what the roles among the objects give: list deployments.apps"],
+    );
     let escalate = json!([{
         "apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"],
@@ -221,6 +225,7 @@ fn binding(kind: &str, role_kind: &str) -> Value {
 fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
     let granted = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let bind = ["bind clusterroles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"];
+    let give = ["what the roles among the objects give: get pods in namespace kitchen"];
     let bundled = [
         role("ClusterRole", &granted),
         binding("RoleBinding", "ClusterRole"),
@@ -238,6 +243,10 @@ fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
     );
     let needs = needs_watching(&unbundled, &[], &[role("ClusterRole", &granted)]);
     check(&needs, &held(writes_roles(), granted), &[]);
+    check(&needs, &held(writes_roles(), json!([])), &give);
+    // A role in a namespace cannot hold a right on a path.
+    let path = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    let needs = needs_watching(&unbundled, &[], &[role("ClusterRole", &path)]);
     check(&needs, &held(writes_roles(), json!([])), &bind);
 }
 
@@ -302,9 +311,9 @@ fn only_what_the_rules_leave_open_is_asked() {
         &needs,
         &held,
         &[
-            "escalate clusterroles.rbac.authorization.k8s.io \"boiler\"",
             "create configmaps in namespace kitchen",
             "delete, patch configmaps \"a\" in namespace kitchen",
+            "what the roles among the objects give: get deployments.apps",
         ],
     );
     // Where the rules are not all there is, everything they do not allow is open.
@@ -315,7 +324,8 @@ fn only_what_the_rules_leave_open_is_asked() {
 
 #[test]
 fn what_is_lacking_can_be_applied() {
-    let objects = [config_map("a"), role("ClusterRole", &json!([]))];
+    let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["x"], "verbs": ["create"]}]);
+    let objects = [config_map("a"), role("ClusterRole", &granted)];
     let missing = needs(&objects).missing(&held(json!([]), json!([])));
     let expected = "\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -339,6 +349,14 @@ rules:
   - delete
   - get
   - patch
+- apiGroups:
+  - apps
+  resourceNames:
+  - x
+  resources:
+  - deployments
+  verbs:
+  - create
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -394,7 +412,7 @@ subjects:
     // With what is printed the account lacks nothing.
     let mut mended = Held::new();
     for (namespace, rules) in missing.rules() {
-        mended.add_rules(namespace, rules.to_vec(), Completeness::Complete);
+        mended.add_rules(namespace, rules, Completeness::Complete);
     }
     assert!(needs(&objects).missing(&mended).is_empty());
 }

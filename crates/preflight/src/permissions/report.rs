@@ -13,6 +13,9 @@ const MAX_TEXT: usize = 4096;
 /// Names in the text of one rule beyond which further ones are only counted.
 const MAX_NAMES: usize = 5;
 
+/// What comes before rules that the objects give to others.
+const GRANTED: &str = "what the roles among the objects give: ";
+
 /// A service account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account<'a> {
@@ -25,28 +28,36 @@ pub struct Account<'a> {
 /// The rules an account lacks, each once, by namespace; `None` being the whole cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    rules: BTreeMap<Option<String>, Vec<PolicyRule>>,
+    rules: Scoped,
+    /// What it must have itself to give it to others by a role.
+    granted: Scoped,
 }
+
+/// Rules by namespace.
+type Scoped = BTreeMap<Option<String>, Vec<PolicyRule>>;
 
 impl Missing {
     /// Of rights that are lacking.
     #[must_use]
     pub fn new(rights: BTreeSet<Right>) -> Self {
-        let mut by_scope: BTreeMap<Option<String>, BTreeSet<Right>> = BTreeMap::new();
-        for right in rights {
-            by_scope.entry(right.namespace.clone()).or_default().insert(right);
-        }
         Self {
-            rules: by_scope
-                .into_iter()
-                .map(|(scope, rights)| (scope, compact(rights)))
-                .collect(),
+            // The request that creates an object may not carry its name.
+            rules: scoped(rights, |verb| verb == "create"),
+            granted: Scoped::new(),
         }
     }
 
-    /// The same as far as it is about these verbs.
+    /// Adds rights that are lacking only because the objects are roles, or bind roles, that give them.
+    #[must_use]
+    pub fn with_granted(mut self, rights: BTreeSet<Right>) -> Self {
+        self.granted = scoped(rights, |_| false);
+        self
+    }
+
+    /// The same as far as it is about these verbs on the objects themselves.
     #[must_use]
     pub fn limited_to(mut self, verbs: &[&str]) -> Self {
+        self.granted.clear();
         for rules in self.rules.values_mut() {
             for rule in rules.iter_mut() {
                 rule.verbs.retain(|verb| verbs.contains(&verb.as_str()));
@@ -57,7 +68,8 @@ impl Missing {
         self
     }
 
-    /// The same for all objects of the kinds, which takes fewer words. What lets an account gain rights stays with names.
+    /// The same for all objects of the kinds, which takes fewer words. What lets an account gain rights stays with names, and
+    /// what roles give stays as they give it.
     #[must_use]
     pub fn for_all_objects(mut self) -> Self {
         for rules in self.rules.values_mut() {
@@ -78,14 +90,17 @@ impl Missing {
     /// Whether nothing is lacking.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.granted.is_empty()
     }
 
     /// The rules, by namespace.
-    pub fn rules(&self) -> impl Iterator<Item = (Option<&str>, &[PolicyRule])> {
-        self.rules
-            .iter()
-            .map(|(namespace, rules)| (namespace.as_deref(), rules.as_slice()))
+    pub fn rules(&self) -> impl Iterator<Item = (Option<&str>, Vec<PolicyRule>)> {
+        let scopes: BTreeSet<&Option<String>> = self.rules.keys().chain(self.granted.keys()).collect();
+        scopes.into_iter().map(|scope| {
+            let lists = [self.rules.get(scope), self.granted.get(scope)];
+            let rules = lists.into_iter().flatten().flatten().cloned().collect();
+            (scope.as_deref(), rules)
+        })
     }
 
     /// The rules in one line for a condition, at most a few kilobytes.
@@ -95,10 +110,12 @@ impl Missing {
             "service account {}/{} lacks permissions: ",
             account.namespace, account.name
         );
-        let lines = self.rules.iter().flat_map(|(namespace, rules)| {
-            rules.iter().map(move |rule| describe(rule, namespace.as_deref()))
-        });
-        let lines: Vec<String> = lines.collect();
+        let mut lines = described(&self.rules);
+        let granted = lines.len();
+        lines.extend(described(&self.granted));
+        if let Some(first) = lines.get_mut(granted) {
+            first.insert_str(0, GRANTED);
+        }
         for (index, line) in lines.iter().enumerate() {
             if text.len() + line.len() > MAX_TEXT {
                 let _ = write!(text, "and {} more", lines.len() - index);
@@ -117,7 +134,7 @@ impl Missing {
     pub fn objects(&self, name: &str, labels: &[(&str, &str)], account: Account<'_>) -> Vec<Value> {
         let version = format!("{RBAC}/v1");
         let mut objects = Vec::new();
-        for (namespace, rules) in &self.rules {
+        for (namespace, rules) in self.rules() {
             let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
             if !labels.is_empty() {
                 let labels = labels
@@ -128,7 +145,7 @@ impl Missing {
             let (role, binding) = match namespace {
                 None => ("ClusterRole", "ClusterRoleBinding"),
                 Some(namespace) => {
-                    metadata.insert("namespace".to_owned(), namespace.as_str().into());
+                    metadata.insert("namespace".to_owned(), namespace.into());
                     ("Role", "RoleBinding")
                 }
             };
@@ -158,10 +175,21 @@ impl Missing {
 
 type Verbs = BTreeSet<String>;
 
-/// Few rules with the same meaning: verbs of one object together, then names, then resources.
-fn compact(rights: BTreeSet<Right>) -> Vec<PolicyRule> {
-    // Rules whose verbs cannot be limited to names keep none: the request that creates an object may not carry its name.
-    let unnamed = |verb: &str| verb == "create";
+/// Rules with the same meaning, by namespace.
+fn scoped(rights: BTreeSet<Right>, unnamed: impl Fn(&str) -> bool) -> Scoped {
+    let mut by_scope: BTreeMap<Option<String>, BTreeSet<Right>> = BTreeMap::new();
+    for right in rights {
+        by_scope.entry(right.namespace.clone()).or_default().insert(right);
+    }
+    by_scope
+        .into_iter()
+        .map(|(scope, rights)| (scope, compact(rights, &unnamed)))
+        .collect()
+}
+
+/// Few rules with the same meaning: verbs of one object together, then names, then resources. Those with verbs that are
+/// `unnamed`, which cannot be limited to names, keep none.
+fn compact(rights: BTreeSet<Right>, unnamed: &impl Fn(&str) -> bool) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
     let mut paths: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for right in rights {
@@ -211,6 +239,13 @@ fn compact(rights: BTreeSet<Right>) -> Vec<PolicyRule> {
         ..PolicyRule::default()
     }));
     rules
+}
+
+fn described(rules: &Scoped) -> Vec<String> {
+    let lines = rules
+        .iter()
+        .flat_map(|(namespace, rules)| rules.iter().map(|rule| describe(rule, namespace.as_deref())));
+    lines.collect()
 }
 
 /// `get, patch configmaps "a", "b" in namespace kitchen`.
