@@ -9,6 +9,7 @@
 //!
 //! Everything named above is without input and output; [`controller`] asks and does what they say.
 
+mod accounts;
 mod acting;
 pub mod controller;
 mod definition;

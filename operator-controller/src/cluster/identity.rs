@@ -149,6 +149,25 @@ impl Accounts {
         Ok(self.acting(cell))
     }
 
+    /// Has a token asked for anew the next time: the account is gone, and what was granted to it with it.
+    pub async fn forget_token(&self, account: &AccountName) {
+        if let Some(cell) = self.cell_of(account) {
+            *cell.state.lock().await = TokenState::default();
+        }
+    }
+
+    /// Has a token asked for at once the next time if none could be had before. Says whether that is so.
+    pub async fn forget_failure(&self, account: &AccountName) -> bool {
+        match self.cell_of(account) {
+            Some(cell) => cell.state.lock().await.failed.take().is_some(),
+            None => false,
+        }
+    }
+
+    fn cell_of(&self, account: &AccountName) -> Option<Arc<TokenCell>> {
+        self.known().get(account).cloned()
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<AccountName, Arc<TokenCell>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -360,6 +379,10 @@ mod tests {
                 accounts.client(&account).await.unwrap();
             }
             assert_eq!(asked.lock().unwrap().len(), expected, "{granted:?}");
+            assert!(!accounts.forget_failure(&account).await);
+            accounts.forget_token(&account).await;
+            accounts.client(&account).await.unwrap();
+            assert_eq!(asked.lock().unwrap().len(), expected + 1, "{granted:?}");
         }
     }
 }

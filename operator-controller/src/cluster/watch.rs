@@ -490,7 +490,8 @@ pub fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
 }
 
-fn code(error: &watcher::Error) -> Option<u16> {
+/// The status that the server answered a watch with.
+pub fn code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))

@@ -1,7 +1,7 @@
 //! Watches ClusterObjectSets and works on them: one at a time each, many at once.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -29,6 +29,7 @@ use olm_platform::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    accounts, acting,
     memory::Memory,
     reconcile::{Again, reconcile},
 };
@@ -163,20 +164,35 @@ impl Context {
         }
     }
 
+    /// The sets that are worked on as each account.
+    pub(super) fn sets_by_account(&self) -> BTreeMap<AccountName, Vec<String>> {
+        let mut found: BTreeMap<AccountName, Vec<String>> = BTreeMap::new();
+        for set in lock(&self.sets).values() {
+            if let Ok(account) = acting::account(self, set) {
+                found.entry(account).or_default().push(set.name().to_owned());
+            }
+        }
+        found
+    }
+
+    /// Has sets looked at.
+    pub(super) fn wake(&self, sets: Vec<String>) {
+        for set in sets {
+            self.queue.add(set);
+        }
+    }
+
     /// Forgets accounts that no set names any more.
     fn forget_accounts(&self) {
-        let used: HashSet<AccountName> = {
-            let sets = lock(&self.sets);
-            let named = sets
-                .values()
-                .filter_map(|set| set.annotation(names::annotation::SERVICE_ACCOUNT));
-            named
-                .filter_map(|text| text.parse().ok())
-                .chain(self.options.default_account.clone())
-                .collect()
-        };
-        self.accounts.retain(|account| used.contains(account));
-        self.reviews.retain(|account| used.contains(account));
+        let mut used = self.sets_by_account();
+        used.extend(
+            self.options
+                .default_account
+                .clone()
+                .map(|account| (account, Vec::new())),
+        );
+        self.accounts.retain(|account| used.contains_key(account));
+        self.reviews.retain(|account| used.contains_key(account));
     }
 
     /// Follows the sets themselves. None is worked on before all are known: what may be done to an object depends on the
@@ -338,6 +354,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         tokio::select! {
             () = context.follow_sets() => {}
             () = context.follow_kinds() => {}
+            () = accounts::follow(&context) => {}
             () = stop.cancelled() => {}
         }
         // A watch never ends by itself; should one, nothing would be seen any more.

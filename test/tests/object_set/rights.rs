@@ -24,7 +24,7 @@ fn missing_rights_are_all_told_before_anything_is_applied_and_heal() {
         let message = &conditions::find(told.conditions(), conditions::PROGRESSING)
             .unwrap()
             .message;
-        for part in ["deployments", "clusterroles", "escalate"] {
+        for part in ["deployments", "clusterroles", "give: get nodes"] {
             assert!(message.contains(part), "{message}");
         }
         assert!(!message.contains("configmaps"), "{message}");
@@ -44,7 +44,7 @@ fn missing_rights_are_all_told_before_anything_is_applied_and_heal() {
             .until(
                 &name,
                 "Progressing=True/Retrying",
-                "permissions: escalate clusterroles",
+                "permissions: what the roles among the objects give: get nodes",
             )
             .await;
         assert_eq!(place.live(&role).await, None);
@@ -91,6 +91,12 @@ fn a_missing_account_or_namespace_is_named_and_heals() {
         place.until(&name, "Progressing=True/Retrying", &message).await;
         place.account().await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
+
+        // Told although nothing has to be written.
+        place.delete(&installer).await;
+        place.until(&name, "Progressing=True/Retrying", &message).await;
+        place.account().await;
+        place.until(&name, "Progressing=True/Succeeded", "").await;
 
         let mut other = place.set(2, &[("deploy", Vec::new())]);
         other["metadata"]["annotations"][names::annotation::SERVICE_ACCOUNT] = "nowhere/x".into();
