@@ -183,9 +183,20 @@ fn nothing(
     if catalogs.is_empty() {
         refusal.hint("create a ClusterCatalog: the cluster has none");
     } else if selected.is_empty() {
-        let general = "check spec.source.catalog.packageName and spec.source.catalog.selector";
-        let on_command_line =
-            "check the name of the package: `olm catalog list packages` shows what a catalog has";
+        let (general, on_command_line) = if context.installed.is_some() {
+            // The package of an extension never changes, so its name is right.
+            (
+                "a catalog had the package when it was installed: its ClusterCatalog was deleted, has lost the package, or is \
+                 not selected by spec.source.catalog.selector; `kubectl get clustercatalogs` shows which there are",
+                "name the catalog that has the installed bundle",
+            )
+        } else {
+            (
+                "check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with the \
+                 package is there (`kubectl get clustercatalogs`)",
+                "check the name of the package: `olm catalog list packages` shows what a catalog has",
+            )
+        };
         if absent {
             refusal.unknown_package(general, on_command_line);
         } else {

@@ -54,6 +54,18 @@ impl<E: StageError> From<E> for Failure {
 }
 
 impl Failure {
+    /// Tells of another failure, too, that is found once this one is mended.
+    #[must_use]
+    pub fn and(self, other: Option<Self>) -> Self {
+        match other {
+            Some(other) => Self {
+                message: format!("{}\nbesides: {}", self.message, other.message),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// Says which bundle it happened with.
     #[must_use]
     pub fn with_bundle(self, name: &str, version: &str) -> Self {
@@ -88,6 +100,14 @@ mod tests {
         let failure = Failure::from(Outer(Inner(std::io::Error::other("io"))));
         assert_eq!(failure.message, "outer: inner: io");
         assert_eq!(failure.reason, reason::BLOCKED);
+        let other = Failure {
+            severity: Severity::Terminal,
+            reason: reason::BLOCKED,
+            message: "no range".to_owned(),
+        };
+        let both = failure.clone().and(Some(other));
+        assert_eq!(both.message, "outer: inner: io\nbesides: no range");
+        assert_eq!(failure.clone().and(None), failure);
         assert_eq!(
             failure.with_bundle("a.v1", "1.0.0").message,
             r#"error for resolved bundle "a.v1" with version "1.0.0": outer: inner: io"#

@@ -161,7 +161,7 @@ struct Ended {
 
 /// From what is asked for to a written revision.
 async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions: &Revisions) -> Ended {
-    let fail = |failure: Failure| {
+    let fail = |failure: Failure, deprecations| {
         // What an earlier run found is not true any more.
         context.memorise(extension.name(), |memory| {
             memory.ready = None;
@@ -169,18 +169,21 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
         });
         Ended {
             held: None,
-            deprecations: None,
+            deprecations,
             progress: Progress::Failed(failure),
             tone: Tone::Fault,
         }
     };
     let asked = match ask(context, extension, revisions) {
         Ok(asked) => asked,
-        Err(failure) => return fail(failure),
+        Err(failure) => {
+            let resolution = resolve(context, extension, revisions).await;
+            return fail(failure.and(resolution.target.err()), resolution.deprecations);
+        }
     };
     let named = match write::name_account(&context.client, &asked.account, revisions).await {
         Ok(named) => named,
-        Err(error) => return fail(error.into()),
+        Err(error) => return fail(error.into(), None),
     };
     let revisions = named.as_ref().unwrap_or(revisions);
     let resolution = resolve(context, extension, revisions).await;

@@ -169,7 +169,8 @@ fn a_package_that_no_catalog_has_may_be_misspelled() {
         &absent,
         &[("a", "other")],
         &[
-            "check spec.source.catalog.packageName and spec.source.catalog.selector",
+            "check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with the \
+             package is there (`kubectl get clustercatalogs`)",
             "check the name of the package: `olm catalog list packages` shows what a catalog has",
         ],
     );
@@ -195,7 +196,19 @@ fn nothing_to_choose_from_is_said_in_plain_words() {
         &[
             "no bundles found for package \"foo\"",
             "- catalog \"a\" does not have the package",
-            "hint: check spec.source.catalog.packageName and spec.source.catalog.selector",
+            "hint: check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with \
+             the package is there (`kubectl get clustercatalogs`)",
+        ],
+    );
+    check(
+        &[shelf("a").without_package()],
+        Request::default(),
+        Some(("foo.v1.0.0", "1.0.0")),
+        &[
+            "error upgrading from currently installed version \"1.0.0\": no bundles found for package \"foo\"",
+            "- catalog \"a\" does not have the package",
+            "hint: a catalog had the package when it was installed: its ClusterCatalog was deleted, has lost the package, or is \
+             not selected by spec.source.catalog.selector; `kubectl get clustercatalogs` shows which there are",
         ],
     );
     check(
