@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use olm_bundle::{CertificateProvider, Refusal, Request, Unsupported, config, prepare};
+use olm_bundle::{CertificateProvider, Dependencies, Refusal, Request, Unsupported, config, prepare};
 use serde_json::{Value, json};
 
 use super::faults_shown;
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Verdict, print, print_json};
+use crate::output::{Outcome, Verdict, note, print, print_json};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -78,13 +78,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Certificates::OpenshiftServiceCa => CertificateProvider::OpenShiftServiceCa,
             Certificates::SelfSigned => CertificateProvider::SelfSigned,
         }),
+        // What it needs from others is for its user to look for, as the controller does.
+        dependencies: Dependencies::Evaluated,
         ..Request::new(&arguments.namespace)
     };
-    let objects = prepare(&bundle.files, &bundle.labels, &request)
+    let prepared = prepare(&bundle.files, &bundle.labels, &request)
         .map_err(|refusal| refused(refusal, &arguments.source))
-        .with_context(|| format!("cannot render {:?}", arguments.source))?
-        .rendered
-        .into_objects();
+        .with_context(|| format!("cannot render {:?}", arguments.source))?;
+    for dependency in prepared.bundle.dependencies() {
+        note(&format!("note: the bundle requires {dependency}"));
+    }
+    let objects = prepared.rendered.into_objects();
     match arguments.output {
         Form::Yaml => print(&objects.iter().map(document).collect::<String>())?,
         Form::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,

@@ -217,6 +217,20 @@ fn the_rendered_objects_can_be_applied() {
 
     let yaml = olm(&files.path(""), &["bundle", "render", ".", "-n", "greetings"]).stdout;
     assert_eq!(yaml.matches("---\n").count(), items.len(), "{yaml}");
+
+    // What it needs from others is no reason to show nothing.
+    let dependencies = "dependencies:\n- {type: olm.package, value: {packageName: other, version: '>1.0.0'}}\n";
+    let files = Files::new(&[
+        ("manifests/csv.yaml", CSV),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+        ("metadata/dependencies.yaml", dependencies),
+    ]);
+    let run = olm(&files.path(""), &["bundle", "render", ".", "-n", "greetings"]);
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (0, "note: the bundle requires package other (>1.0.0)\n")
+    );
+    assert_eq!(run.stdout, yaml);
 }
 
 #[test]
