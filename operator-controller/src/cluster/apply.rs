@@ -236,6 +236,9 @@ pub fn classify(error: &kube::Error) -> Failure {
     }
 }
 
+/// How the server begins what it says of an object that does not fit its kind.
+const NO_PATCH: &str = "failed to create typed patch object";
+
 fn kind_of(status: &kube::core::Status) -> FailureKind {
     let details = status.details.as_ref();
     match status.code {
@@ -256,6 +259,8 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
         }
         403 => FailureKind::Forbidden,
         400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
+        // A field that the kind does not have, or two list entries of one key: the server calls it an error of its own.
+        500 if status.message.starts_with(NO_PATCH) => FailureKind::Invalid,
         _ => FailureKind::Transient,
     }
 }
@@ -352,5 +357,11 @@ mod tests {
                 "{code} {name} {cause}"
             );
         }
+        let unfit = kube::core::Status {
+            message: "failed to create typed patch object (n/x; apps/v1, Kind=Deployment): .spec.a: field not declared in schema"
+                .to_owned(),
+            ..status(500, "", "")
+        };
+        assert_eq!(kind_of(&unfit), FailureKind::Invalid);
     }
 }
