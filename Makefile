@@ -24,7 +24,7 @@ run: ## a throwaway cluster, a registry, both managers and an installed extensio
 test: ## everything that needs no root: unit, property and control-plane tests
 	$(PROGRAMS)
 	$(OLM_TEST) cluster build
-	$(CARGO) test $(RELEASE) --workspace
+	$(CARGO) test $(RELEASE) --workspace --no-fail-fast
 
 SECONDS_EACH ?= 60
 
