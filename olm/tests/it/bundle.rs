@@ -219,7 +219,8 @@ fn the_rendered_objects_can_be_applied() {
     assert_eq!(yaml.matches("---\n").count(), items.len(), "{yaml}");
 
     // What it needs from others is no reason to show nothing.
-    let dependencies = "dependencies:\n- {type: olm.package, value: {packageName: other, version: '>1.0.0'}}\n";
+    let dependencies =
+        "dependencies:\n- {type: olm.package, value: {packageName: other, version: '>1.0.0'}}\n";
     let files = Files::new(&[
         ("manifests/csv.yaml", CSV),
         ("metadata/annotations.yaml", ANNOTATIONS),

@@ -236,8 +236,12 @@ pub fn classify(error: &kube::Error) -> Failure {
     }
 }
 
-/// How the server begins what it says of an object that does not fit its kind.
-const NO_PATCH: &str = "failed to create typed patch object";
+/// How the server begins what it says, with status 500, of an object that does not fit its kind: a field that it does not
+/// have, a value of another type, two list entries of one key.
+const UNFIT: [&str; 2] = [
+    "failed to create typed patch object",
+    "failed to convert new object",
+];
 
 fn kind_of(status: &kube::core::Status) -> FailureKind {
     let details = status.details.as_ref();
@@ -259,8 +263,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
         }
         403 => FailureKind::Forbidden,
         400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
-        // A field that the kind does not have, or two list entries of one key: the server calls it an error of its own.
-        500 if status.message.starts_with(NO_PATCH) => FailureKind::Invalid,
+        500 if UNFIT.iter().any(|start| status.message.starts_with(start)) => FailureKind::Invalid,
         _ => FailureKind::Transient,
     }
 }
