@@ -49,6 +49,8 @@ impl FromStr for CertificateProvider {
     }
 }
 
+/// The longest common name that cert-manager takes, in bytes. A certificate needs none beside its DNS names.
+const MAX_COMMON_NAME: usize = 64;
 /// The volume from which webhooks read their certificate, and where it is mounted.
 const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
 /// The volume from which aggregated API servers read theirs, and where it is mounted.
@@ -226,7 +228,8 @@ fn issued(deployment: &str, namespace: &str) -> [Value; 2] {
     let certificate = certificate_name(deployment);
     let issuer = join_name(&certificate, "selfsigned-issuer");
     let host = format!("{}.{namespace}", service_name(deployment));
-    [
+    let common_name = (host.len() <= MAX_COMMON_NAME).then_some(&host);
+    let mut made = [
         json!({
             "apiVersion": "cert-manager.io/v1",
             "kind": "Issuer",
@@ -238,7 +241,7 @@ fn issued(deployment: &str, namespace: &str) -> [Value; 2] {
             "kind": "Certificate",
             "metadata": {"name": certificate, "namespace": namespace},
             "spec": {
-                "commonName": host,
+                "commonName": common_name,
                 "dnsNames": [host, format!("{host}.svc"), format!("{host}.svc.cluster.local")],
                 // Two years, renewed a day before the end.
                 "duration": "17520h0m0s",
@@ -248,5 +251,11 @@ fn issued(deployment: &str, namespace: &str) -> [Value; 2] {
                 "usages": ["server auth"],
             },
         }),
-    ]
+    ];
+    for object in &mut made {
+        if let Some(spec) = child(object, "spec") {
+            spec.retain(|_, value| !value.is_null());
+        }
+    }
+    made
 }
