@@ -5,6 +5,30 @@
 
 use serde_json::{Map, Value, json};
 
+/// Sources of volumes into which nothing is looked.
+const FURTHER_SOURCES: [&str; 20] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "ephemeral",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "iscsi",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+
 /// The schema.
 pub(super) fn schema() -> Value {
     let mut schema = object(
@@ -75,27 +99,43 @@ fn key_reference() -> Value {
     )
 }
 
+/// A field of the pod.
+fn field_reference() -> Value {
+    object(&["fieldPath"], [("apiVersion", text()), ("fieldPath", text())])
+}
+
+/// A limit or request of a container.
+fn resource_reference() -> Value {
+    object(
+        &["resource"],
+        [
+            ("containerName", text()),
+            ("divisor", quantity()),
+            ("resource", text()),
+        ],
+    )
+}
+
 fn environment_variable() -> Value {
     let source = object(
         &[],
         [
             ("configMapKeyRef", key_reference()),
             ("secretKeyRef", key_reference()),
+            ("fieldRef", field_reference()),
             (
-                "fieldRef",
-                object(&["fieldPath"], [("apiVersion", text()), ("fieldPath", text())]),
-            ),
-            (
-                "resourceFieldRef",
+                "fileKeyRef",
                 object(
-                    &["resource"],
+                    &["key", "path", "volumeName"],
                     [
-                        ("containerName", text()),
-                        ("divisor", quantity()),
-                        ("resource", text()),
+                        ("key", text()),
+                        ("optional", flag()),
+                        ("path", text()),
+                        ("volumeName", text()),
                     ],
                 ),
             ),
+            ("resourceFieldRef", resource_reference()),
         ],
     );
     object(
@@ -159,21 +199,99 @@ fn volume_mount() -> Value {
 }
 
 fn volume() -> Value {
-    object(
+    let mut volume = object(
         &["name"],
         [
             ("name", text()),
-            ("configMap", any_object()),
-            ("csi", any_object()),
-            ("downwardAPI", any_object()),
-            ("emptyDir", any_object()),
-            ("ephemeral", any_object()),
-            ("hostPath", any_object()),
-            ("image", any_object()),
-            ("nfs", any_object()),
-            ("persistentVolumeClaim", any_object()),
-            ("projected", any_object()),
-            ("secret", any_object()),
+            ("configMap", files_of("name")),
+            (
+                "csi",
+                object(
+                    &["driver"],
+                    [
+                        ("driver", text()),
+                        ("fsType", text()),
+                        ("nodePublishSecretRef", object(&[], [("name", text())])),
+                        ("readOnly", flag()),
+                        ("volumeAttributes", map_of(&text())),
+                    ],
+                ),
+            ),
+            (
+                "downwardAPI",
+                object(
+                    &[],
+                    [
+                        ("defaultMode", integer()),
+                        (
+                            "items",
+                            list_of(&object(
+                                &["path"],
+                                [
+                                    ("fieldRef", field_reference()),
+                                    ("mode", integer()),
+                                    ("path", text()),
+                                    ("resourceFieldRef", resource_reference()),
+                                ],
+                            )),
+                        ),
+                    ],
+                ),
+            ),
+            (
+                "emptyDir",
+                object(&[], [("medium", text()), ("sizeLimit", quantity())]),
+            ),
+            (
+                "hostPath",
+                object(&["path"], [("path", text()), ("type", text())]),
+            ),
+            (
+                "image",
+                object(&[], [("pullPolicy", text()), ("reference", text())]),
+            ),
+            (
+                "nfs",
+                object(
+                    &["path", "server"],
+                    [("path", text()), ("readOnly", flag()), ("server", text())],
+                ),
+            ),
+            (
+                "persistentVolumeClaim",
+                object(&["claimName"], [("claimName", text()), ("readOnly", flag())]),
+            ),
+            (
+                "projected",
+                object(
+                    &[],
+                    [("defaultMode", integer()), ("sources", list_of(&any_object()))],
+                ),
+            ),
+            ("secret", files_of("secretName")),
+        ],
+    );
+    if let Some(properties) = volume.get_mut("properties").and_then(Value::as_object_mut) {
+        for source in FURTHER_SOURCES {
+            properties.insert(source.to_owned(), any_object());
+        }
+    }
+    volume
+}
+
+/// The keys of a ConfigMap or Secret, which the field names, as files.
+fn files_of(reference: &'static str) -> Value {
+    let file = object(
+        &["key", "path"],
+        [("key", text()), ("mode", integer()), ("path", text())],
+    );
+    object(
+        &[],
+        [
+            ("defaultMode", integer()),
+            ("items", list_of(&file)),
+            (reference, text()),
+            ("optional", flag()),
         ],
     )
 }
