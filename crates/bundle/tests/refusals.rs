@@ -359,6 +359,16 @@ fn configurations_that_do_not_fit_are_explained() {
          \"deploymentConfig.env.0.value\": got number, want string",
     );
     check(
+        json!({"deploymentConfig": {"volumes": [{"name": "v", "hostPath": {}}]}}),
+        allowed,
+        "required field \"path\" is missing",
+    );
+    check(
+        json!({"deploymentConfig": {"volumes": [{"name": "v", "secret": {"secretName": 5}}]}}),
+        allowed,
+        "invalid type for field \"deploymentConfig.volumes.0.secret.secretName\": got number, want string",
+    );
+    check(
         json!({"deploymentConfig": {"selector": {}}, "watchNamespace": "UP"}),
         allowed,
         "multiple errors found:\n  - unknown field \"selector\"\n  - invalid value for field \"watchNamespace\"\n  - \

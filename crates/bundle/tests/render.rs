@@ -482,6 +482,42 @@ fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
 }
 
 #[test]
+fn of_variables_of_one_name_the_last_is_kept() {
+    let config = json!({"deploymentConfig": {"env": [
+        {"name": "TEA", "value": "green"}, {"name": "CUP", "value": "1"}, {"name": "TEA", "value": "black"},
+    ]}});
+    let pod = told(&fixture("kettle"), "kettle.operator", Some(&config));
+    let environment = pod["containers"][0]["env"].as_array().expect("variables");
+    let mut teas = environment.iter().filter(|entry| entry["name"] == "TEA");
+    assert_eq!(teas.next(), Some(&json!({"name": "TEA", "value": "black"})));
+    assert_eq!(teas.next(), None);
+    assert!(environment.contains(&json!({"name": "CUP", "value": "1"})));
+}
+
+#[test]
+fn a_certificate_has_no_common_name_that_cert_manager_refuses() {
+    for (namespace, expected) in [("n".repeat(50), true), ("n".repeat(51), false)] {
+        let request = Request {
+            certificates: Some(CertificateProvider::CertManager),
+            ..Request::new(&namespace)
+        };
+        let prepared = prepare(&fixture("sieve"), &BTreeMap::new(), &request).expect("a sound bundle");
+        let objects = prepared.rendered.into_objects();
+        let certificate = objects.iter().find(|object| object["kind"] == "Certificate");
+        let specification = &certificate.expect("a certificate")["spec"];
+        // `sieve-service.` and the namespace.
+        let host = format!("sieve-service.{namespace}");
+        assert_eq!(host.len() <= 64, expected);
+        assert_eq!(
+            specification.get("commonName").is_some(),
+            expected,
+            "{specification}"
+        );
+        assert_eq!(specification["dnsNames"][0], host);
+    }
+}
+
+#[test]
 fn services_have_names_that_services_can_have() {
     use olm_bundle::render::webhooks::service_name;
     for (deployment, expected) in [

@@ -1,11 +1,13 @@
 //! The operator's Deployments.
 
+use std::collections::HashMap;
+
 use olm_api::names::operator_condition;
 use serde_json::{Map, Value, json};
 
-use super::Options;
 use super::certificates::mount_certificates;
 use super::manifests::child;
+use super::{Options, fields};
 use crate::bundle::Bundle;
 use crate::csv::StrategyDeployment;
 
@@ -50,6 +52,9 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         "metadata": metadata,
         "spec": strategy.spec,
     });
+    if let Some(spec) = deployment.get_mut("spec") {
+        fields::drop_unknown(spec);
+    }
     if let Some(spec) = child(&mut deployment, "spec") {
         spec.insert("revisionHistoryLimit".to_owned(), 1.into());
         spec.entry("strategy").or_insert_with(|| json!({}));
@@ -72,7 +77,39 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
     if let Some(config) = &options.deployment_config {
         config.apply(&mut deployment, lists);
     }
+    if let Some(pod) = child(&mut deployment, "spec")
+        .and_then(|spec| spec.get_mut("template"))
+        .and_then(|template| child(template, "spec"))
+    {
+        keep_last_of_each_name(pod, "imagePullSecrets");
+        for list in CONTAINERS {
+            for container in containers_mut(pod, list) {
+                keep_last_of_each_name(container, "env");
+            }
+        }
+    }
     deployment
+}
+
+/// Leaves out all but the last of the entries of one name, which is the one that counts: server-side apply takes no two.
+fn keep_last_of_each_name(owner: &mut Map<String, Value>, list: &str) {
+    let Some(entries) = owner.get_mut(list).and_then(Value::as_array_mut) else {
+        return;
+    };
+    let name = |entry: &Value| entry.get("name").and_then(Value::as_str).map(str::to_owned);
+    let mut later: HashMap<String, usize> = HashMap::new();
+    for entry in &*entries {
+        if let Some(name) = name(entry) {
+            *later.entry(name).or_default() += 1;
+        }
+    }
+    entries.retain(|entry| {
+        let Some(count) = name(entry).and_then(|name| later.get_mut(&name)) else {
+            return true;
+        };
+        *count -= 1;
+        *count == 0
+    });
 }
 
 /// The annotations of the ClusterServiceVersion, over them those of the template, over them the two that say where

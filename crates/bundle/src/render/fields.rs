@@ -1,0 +1,97 @@
+//! Fields that a kind does not have.
+
+use k8s_openapi::api::apps::v1::DeploymentSpec;
+use serde_ignored::Path;
+use serde_json::Value;
+
+/// Leaves out what the specification of a Deployment has no field for: the reference decodes it into its own types, and the
+/// API server takes no such field in a server-side apply. One that is wrong in another way stays as it is, for the API
+/// server to refuse.
+pub(super) fn drop_unknown(spec: &mut Value) {
+    let mut unknown = Vec::new();
+    let read: Result<DeploymentSpec, _> =
+        serde_ignored::deserialize(&*spec, |path| unknown.push(keys(&path)));
+    if read.is_ok() {
+        for path in &unknown {
+            remove(spec, path);
+        }
+    }
+}
+
+/// The keys and indexes that lead to a field.
+fn keys(path: &Path<'_>) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut at = path;
+    loop {
+        at = match at {
+            Path::Root => break,
+            Path::Seq { parent, index } => {
+                keys.push(index.to_string());
+                parent
+            }
+            Path::Map { parent, key } => {
+                keys.push(key.clone());
+                parent
+            }
+            Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+                parent
+            }
+        };
+    }
+    keys.reverse();
+    keys
+}
+
+fn remove(value: &mut Value, path: &[String]) {
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
+    let mut at = Some(value);
+    for key in parents {
+        at = at.and_then(|value| match value {
+            Value::Object(fields) => fields.get_mut(key),
+            Value::Array(items) => items.get_mut(key.parse::<usize>().ok()?),
+            _ => None,
+        });
+    }
+    if let Some(Value::Object(fields)) = at {
+        fields.shift_remove(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_fields_that_a_deployment_does_not_have_are_left_out() {
+        let sound = json!({
+            "replicas": 1, "selector": {"matchLabels": {"any": "label"}},
+            "strategy": {"rollingUpdate": {"maxUnavailable": "25%"}},
+            "template": {
+                "metadata": {"annotations": {"any": "annotation"}, "creationTimestamp": null},
+                "spec": {"containers": [{
+                    "name": "a", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1", "any": 2}},
+                    "livenessProbe": {"httpGet": {"port": "web"}}, "env": null,
+                }], "nodeSelector": {"any": "label"}},
+            },
+        });
+        let check = |spec: &Value, expected: &Value| {
+            let mut found = spec.clone();
+            drop_unknown(&mut found);
+            assert_eq!(found, *expected);
+        };
+        check(&sound, &sound);
+        let mut odd = sound.clone();
+        odd["install"] = json!({"a": 1});
+        odd["template"]["spec"]["containers"][0]["imagePullPolice"] = json!("Always");
+        odd["template"]["spec"]["containers"][0]["ports"][0]["targetPort"] = json!(80);
+        check(&odd, &sound);
+        let mut wrong = odd.clone();
+        wrong["replicas"] = json!([]);
+        check(&wrong, &wrong);
+        check(&Value::Null, &Value::Null);
+    }
+}
