@@ -199,8 +199,9 @@ pub fn bounded_message(message: &str) -> String {
     format!("{}{MARK}", prefix(message, MAX_MESSAGE_BYTES - MARK.len()))
 }
 
-/// An error's text without `(read|write) (tcp|udp) A->B: `, so that the ephemeral port of a failed connection does not
-/// make a message differ at each retry. A and B are IPv4 addresses or bracketed IPv6 addresses, with or without a port.
+/// An error's text without `(read|write) (tcp|udp) A->B` and the colon behind it, so that the ephemeral port of a
+/// failed connection does not make a message differ at each retry. A and B are IPv4 addresses or bracketed IPv6
+/// addresses, with or without a port.
 pub fn without_ephemeral_addresses(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
@@ -215,14 +216,15 @@ pub fn without_ephemeral_addresses(message: &str) -> String {
     out
 }
 
-/// What follows when `text` begins with `read tcp A->B: ` or the like.
+/// What follows when `text` begins with `read tcp A->B: ` or the like; an error that says no more has no colon.
 fn connection(text: &str) -> Option<&str> {
     let rest = text
         .strip_prefix("read ")
         .or_else(|| text.strip_prefix("write "))?;
     let rest = rest.strip_prefix("tcp ").or_else(|| rest.strip_prefix("udp "))?;
     let rest = address(rest)?.strip_prefix("->")?;
-    address(rest)?.strip_prefix(": ")
+    let rest = address(rest)?;
+    Some(rest.strip_prefix(": ").unwrap_or(rest))
 }
 
 /// What follows an IPv4 or bracketed IPv6 address with an optional port.
@@ -321,6 +323,8 @@ mod tests {
             ("read tcp 10.1.2.3:41000->10.0.0.1:443: reset", "reset"),
             ("a: write udp [fd00::1]:53->[fd00::2]:53: b", "a: b"),
             ("read tcp 10.1.2.3->10.0.0.1: x", "x"),
+            ("lost: read tcp 10.1.2.3:5->10.0.0.1:6", "lost: "),
+            ("write udp 10.1.2.3:5->[::1]:6 (again)", " (again)"),
             (
                 "read tcp 1.2.3.4:1->5.6.7.8:2: write tcp 1.2.3.4:1->5.6.7.8:2: y",
                 "y",

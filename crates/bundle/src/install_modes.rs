@@ -164,7 +164,7 @@ fn fault(modes: &InstallModes, install_namespace: &str, targets: &[String]) -> O
             InstallMode::SingleNamespace,
             format!("target namespaces [{}]", targets.join(" ")),
         ),
-        _ if includes_own && modes.contains(InstallMode::MultiNamespace) && !includes_all => {
+        _ if includes_own && !modes.contains(InstallMode::OwnNamespace) => {
             (InstallMode::OwnNamespace, "targeting own namespace".to_owned())
         }
         _ => (
@@ -175,4 +175,50 @@ fn fault(modes: &InstallModes, install_namespace: &str, targets: &[String]) -> O
     let several_with_all = distinct.len() > 1 && includes_all;
     (!modes.contains(mode) || several_with_all)
         .then(|| format!("supported install modes [{modes}] do not support {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_namespace_is_refused_by_its_own_mode() {
+        use InstallMode::{AllNamespaces, MultiNamespace, OwnNamespace};
+        for (modes, targets, expected) in [
+            (vec![MultiNamespace, OwnNamespace], vec!["own", "a"], None),
+            (
+                vec![MultiNamespace],
+                vec!["own", "a"],
+                Some("[MultiNamespace] do not support targeting own namespace"),
+            ),
+            (
+                vec![AllNamespaces],
+                vec!["own", "a"],
+                Some("[AllNamespaces] do not support targeting own namespace"),
+            ),
+            (
+                vec![MultiNamespace],
+                vec!["", "own"],
+                Some("[MultiNamespace] do not support targeting own namespace"),
+            ),
+            (
+                vec![OwnNamespace],
+                vec!["own", "a"],
+                Some("[OwnNamespace] do not support target namespaces [own a]"),
+            ),
+            (
+                vec![MultiNamespace, OwnNamespace],
+                vec!["", "own"],
+                Some("[MultiNamespace OwnNamespace] do not support target namespaces [ own]"),
+            ),
+        ] {
+            let modes: InstallModes = modes.into_iter().collect();
+            let targets: Vec<String> = targets.into_iter().map(str::to_owned).collect();
+            assert_eq!(
+                fault(&modes, "own", &targets),
+                expected.map(|expected| format!("supported install modes {expected}")),
+                "{targets:?}"
+            );
+        }
+    }
 }

@@ -164,6 +164,22 @@ fn t_5c_05_the_owned_entry_names_a_version_that_its_definition_has() {
 }
 
 #[test]
+fn rights_over_disruption_budgets_are_shown() {
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\nrules:\n\
+                - {apiGroups: [policy], resources: [poddisruptionbudgets, x], verbs: [get, patch]}\n\
+                - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get]}\n";
+    check(
+        Validator::Objects,
+        &[],
+        &[("manifests/role.yaml", role)],
+        &[
+            "Warning: Value {[get patch] [policy] [poddisruptionbudgets x] [] []}: RBAC includes permission to \
+           create/update poddisruptionbudgets, which could impact cluster stability",
+        ],
+    );
+}
+
+#[test]
 fn definitions_keep_to_the_rules_of_the_api_server() {
     let check = |spec: &str, expected: &[&str]| {
         let text = format!(
@@ -183,6 +199,30 @@ fn definitions_keep_to_the_rules_of_the_api_server() {
         &format!("{{group: g.io, scope: Cluster, {names}, {versions}}}"),
         &[],
     );
+    for (version, expected) in [
+        (
+            "deprecationWarning: old",
+            vec!["Invalid value: \"old\": can only be set for deprecated versions"],
+        ),
+        (
+            "deprecated: true, deprecationWarning: ''",
+            vec!["Invalid value: \"\": must not be an empty string"],
+        ),
+        ("deprecated: true, deprecationWarning: old", vec![]),
+        ("deprecated: true", vec![]),
+    ] {
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|fault| format!("spec.versions[0].deprecationWarning: {fault}"))
+            .collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check(
+            &format!(
+                "{{group: g.io, scope: Cluster, {names}, versions: [{{name: v1, storage: true, {version}}}]}}"
+            ),
+            &expected,
+        );
+    }
     check(
         &format!("{{group: g, scope: Global, {names}, {versions}}}"),
         &[

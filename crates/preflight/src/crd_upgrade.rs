@@ -197,10 +197,12 @@ pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
 /// What is unsafe about replacing one node of a schema by another, apart from its properties and items.
 #[must_use]
 pub fn compare_node(old: &Value, new: &Value, policy: &Policy) -> Vec<(Check, String)> {
-    let found = property::findings(old, new);
+    let mut found = property::findings(old, new);
+    found.retain(|(check, change, _)| policy.reports(*check, *change));
+    // What comes beside something that goes is no further fault.
+    found.dedup_by_key(|(check, ..)| *check);
     found
         .into_iter()
-        .filter(|(check, change, _)| policy.reports(*check, *change))
         .map(|(check, _, message)| (check, message))
         .collect()
 }

@@ -337,6 +337,19 @@ fn what_becomes_stricter_is_reported_where_it_is() {
 }
 
 #[test]
+fn what_takes_the_place_of_an_alternative_is_no_second_fault() {
+    let field = |alternatives: Value| one_version(json!({"properties": {"f": {"oneOf": alternatives}}}));
+    check(
+        &field(json!([{"type": "string"}, {"type": "integer"}])),
+        &field(json!([{"type": "string"}, {"type": "number"}])),
+        &[
+            "v1: ^.spec.f: oneOf: allowed oneOf schemas removed: [{\"type\":\"integer\"}]",
+            "v1: ^.spec.f.oneOf[1]: type: type changed : \"integer\" -> \"number\"",
+        ],
+    );
+}
+
+#[test]
 fn fields_that_go_are_named_with_everything_below_them() {
     let old = one_version(json!({"properties": {"items": {"items": {"type": "string"}}}}));
     check(

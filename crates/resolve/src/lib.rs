@@ -46,7 +46,7 @@ pub use hindrance::{Held, Hindrance};
 pub use judge::{Dependents, Facts, Neighbour, broken_by_removal, recorded_version, unmet};
 pub use package::{Candidate, Declared, Package, ReleaseField, VersionFault};
 pub use platform::{Ground, Platform};
-pub use refusal::{Reason, Refusal};
+pub use refusal::{InstalledError, Reason, Refusal};
 pub use request::{Installed, Request, UpgradeConstraintPolicy};
 pub use selector::{Selector, SelectorRequirement};
 pub use successors::Edge;

@@ -15,6 +15,17 @@ pub const MAX_LENGTH: usize = 4096;
 /// The longest line of an explanation, in characters.
 const MAX_LINE: usize = 400;
 
+/// Why what was recorded of the installed bundle cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstalledError {
+    /// The version, which holds the release, if any.
+    #[error("failed to get version and release of installed bundle: {0}")]
+    Folded(VersionReleaseError),
+    /// The version or the release, recorded apart.
+    #[error("failed to parse installed bundle version and release: {0}")]
+    Apart(VersionReleaseError),
+}
+
 /// What kind of reason there is; its text is the first line of the refusal and part of the wire contract.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
@@ -40,10 +51,8 @@ pub enum Reason {
         fault: String,
     },
     /// The recorded version of what is installed cannot be read.
-    #[error(
-        "error walking catalogs: error finding upgrade edges: failed to get version and release of installed bundle: {0}"
-    )]
-    Installed(VersionReleaseError),
+    #[error("error walking catalogs: error finding upgrade edges: {0}")]
+    Installed(InstalledError),
     /// No bundle passes the filters, or several catalogs offer one with equal right.
     #[error("{0}")]
     NoBundle(NoBundle),

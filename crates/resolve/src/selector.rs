@@ -34,7 +34,7 @@ pub enum SelectorError {
     #[error("{} is not a valid label selector operator", quoted(.0))]
     Operator(String),
     /// `In` or `NotIn` without values.
-    #[error("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")]
+    #[error("values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty")]
     NoValues,
     /// `Exists` or `DoesNotExist` with values.
     #[error("values: Invalid value: [{}]: values set must be empty for exists and does not exist", .0.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(","))]

@@ -6,7 +6,7 @@ use olm_version::VersionRelease;
 
 use crate::channels;
 use crate::package::{Candidate, Entry, Package};
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{InstalledError, Reason, Refusal};
 use crate::request::{Installed, Request};
 
 /// How a bundle follows what is installed.
@@ -36,7 +36,10 @@ impl<'a> Current<'a> {
                 name: installed.name,
                 version,
             }),
-            Err(fault) => Err(Refusal::new(Reason::Installed(fault))),
+            Err(fault) => Err(Refusal::new(Reason::Installed(match installed.release {
+                Some(_) => InstalledError::Apart(fault),
+                None => InstalledError::Folded(fault),
+            }))),
         }
     }
 }

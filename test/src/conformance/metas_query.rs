@@ -57,7 +57,12 @@ async fn answer(case: &Value) -> anyhow::Result<Outcome> {
     if expect["head"] == "like GET" {
         let mut get = case["request"].clone();
         get["method"] = "GET".into();
-        let get = send(&app, &get, None).await?;
+        let mut get = send(&app, &get, None).await?;
+        // The length of a whole body is added on its way out, which this test does not go.
+        if get.status != http::StatusCode::NOT_MODIFIED.as_u16() {
+            let length = http::HeaderValue::from(get.body.len());
+            get.headers.entry(http::header::CONTENT_LENGTH).or_insert(length);
+        }
         return Ok(Outcome::compare("status", &get.status, &answer.status)
             .and(|| Outcome::compare("headers", &get.headers, &answer.headers))
             .and(|| Outcome::compare("body", &String::new(), &answer.text()))

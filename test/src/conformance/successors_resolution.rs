@@ -227,6 +227,16 @@ fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> O
 /// are taken out of its list.
 fn expected_error(case: &Value) -> Option<String> {
     let error = expect(case, "error").as_str()?;
+    let unreadable = "failed to get version and release of installed bundle: ";
+    if let Some((before, fault)) = error.split_once(unreadable)
+        && expect(case, "installed_version") == "named"
+    {
+        let version = case.get("installed").map(|installed| text(installed, "version"));
+        let version = version.unwrap_or_default();
+        return Some(format!(
+            "{before}{unreadable}error parsing version {version:?}: {fault}"
+        ));
+    }
     let only_tied = expect(case, "names_only_tied_catalogs")
         .as_bool()
         .unwrap_or_default();

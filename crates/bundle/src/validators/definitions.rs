@@ -180,6 +180,7 @@ fn versions(definition: &Value, is_beta: bool, faults: &mut Faults) {
         unique &= names.insert(name);
         stored += usize::from(version.get("storage") == Some(&Value::Bool(true)));
         faults.label(&format!("{field}.name"), name);
+        deprecation(&field, version, faults);
         let columns_field = format!("{field}.additionalPrinterColumns");
         columns(&columns_field, list(version, "/additionalPrinterColumns"), faults);
         subresources(
@@ -208,6 +209,23 @@ fn versions(definition: &Value, is_beta: bool, faults: &mut Faults) {
     }
     if is_beta && !own.is_empty() {
         faults_of_own_version(own, versions, faults);
+    }
+}
+
+/// What readers of a version are warned of is said of a deprecated one only.
+fn deprecation(field: &str, version: &Value, faults: &mut Faults) {
+    let Some(warning) = version
+        .get("deprecationWarning")
+        .filter(|warning| !warning.is_null())
+    else {
+        return;
+    };
+    let field = format!("{field}.deprecationWarning");
+    if version.get("deprecated") != Some(&Value::Bool(true)) {
+        faults.invalid(&field, warning, "can only be set for deprecated versions");
+    }
+    if warning == "" {
+        faults.invalid(&field, warning, "must not be an empty string");
     }
 }
 

@@ -66,13 +66,27 @@ fn check(value: &Value) -> Vec<Problem> {
         "Role" | "ClusterRole" => {
             for (at, rule) in list(value, "/rules").iter().enumerate() {
                 let about = || format!("{kind} {}, rule {at}", object_name(value));
+                let shown = || {
+                    let lists = [
+                        "/verbs",
+                        "/apiGroups",
+                        "/resources",
+                        "/resourceNames",
+                        "/nonResourceURLs",
+                    ];
+                    let lists = lists.map(|pointer| {
+                        let words: Vec<&str> = list(rule, pointer).iter().filter_map(Value::as_str).collect();
+                        format!("[{}]", words.join(" "))
+                    });
+                    format!("{{{}}}", lists.join(" "))
+                };
                 if has(rule, "/apiGroups", &["policy"])
                     && has(rule, "/resources", &["poddisruptionbudgets"])
                     && has(rule, "/verbs", &["*", "create", "update", "patch"])
                 {
-                    problems.push(problem(
+                    problems.push(Problem::failed(
                         Severity::Warning,
-                        about(),
+                        &shown(),
                         "RBAC includes permission to create/update poddisruptionbudgets, which could impact cluster \
                          stability",
                     ));

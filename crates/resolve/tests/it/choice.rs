@@ -3,7 +3,9 @@
 use crate::common::{Shelf, catalogs, entry, outcome, shelf, with};
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::keep::{Kept, while_unresolved};
-use olm_resolve::{Edge, Installed, Reason, ReleaseField, Request, Selector, UpgradeConstraintPolicy};
+use olm_resolve::{
+    Edge, Installed, InstalledError, Reason, ReleaseField, Request, Selector, UpgradeConstraintPolicy,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -136,6 +138,11 @@ fn selectors_and_availability_decide_which_catalogs_count() {
         (
             json!({"matchExpressions": [{"key": "tier", "operator": "Near"}]}),
             "desired catalog selector is invalid: \"Near\" is not a valid label selector operator",
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "In"}]}),
+            "desired catalog selector is invalid: values: Invalid value: null: for 'in', 'notin' operators, values \
+             set can't be empty",
         ),
     ] {
         let selector: Selector = serde_json::from_value(selector).unwrap();
@@ -294,6 +301,18 @@ fn an_unreadable_installed_version_is_named() {
              bundle: error parsing version \"v1\": No Major.Minor.Patch elements found"
         );
     });
+    let apart = Installed {
+        name: "foo.v1.0.0",
+        version: "1.0.0",
+        release: Some("a_b"),
+    };
+    let reason = Reason::Installed(InstalledError::Apart(apart.version_release().unwrap_err()));
+    assert_eq!(
+        reason.to_string(),
+        "error walking catalogs: error finding upgrade edges: failed to parse installed bundle version and release: \
+         error parsing release \"a_b\": invalid release \"a_b\": segment 0: Invalid character(s) found in prerelease \
+         \"a_b\""
+    );
     let forced = Request {
         policy: UpgradeConstraintPolicy::SelfCertified,
         ..any()
