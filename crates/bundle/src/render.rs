@@ -11,6 +11,7 @@ pub mod deployments;
 mod fields;
 pub mod manifests;
 pub mod permissions;
+mod schema;
 mod unify;
 pub mod webhooks;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Options;
 use super::certificates::inject_authority;
 use super::manifests::without_noise;
 use super::webhooks::service_name;
+use super::{Options, schema};
 use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::parse::object_name;
@@ -39,6 +39,9 @@ pub fn custom_resource_definitions(
         let mut definition = without_noise(definition.clone());
         if let Some(object) = definition.as_object_mut() {
             object.shift_remove("status");
+        }
+        if let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) {
+            schema::drop_unknown(spec);
         }
         let name = object_name(&definition).to_owned();
         if let Some(webhook) = converters.get(name.as_str()) {
