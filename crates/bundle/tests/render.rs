@@ -156,6 +156,18 @@ fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
             {"name": "9090", "port": 9090, "targetPort": "webhook"},
         ])
     );
+    // Where a webhook does not say where its port leads to, that Service does.
+    let files = with(
+        fixture("sieve"),
+        "manifests/service.yaml",
+        "port: 80",
+        "port: 8443, targetPort: 7443",
+    );
+    let objects = rendered(&files, None, Some(CertificateProvider::CertManager));
+    assert_eq!(
+        find(&objects, "Service", "sieve-service")["spec"]["ports"][1],
+        json!({"name": "8443", "port": 8443, "targetPort": 7443})
+    );
 }
 
 #[test]

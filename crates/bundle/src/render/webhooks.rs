@@ -9,6 +9,7 @@ use super::certificates::{annotate_service, inject_authority};
 use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::names::join_name;
+use crate::parse::object_name;
 
 /// The longest name that a Service may have.
 const MAX_SERVICE_NAME: usize = 63;
@@ -187,6 +188,18 @@ impl TargetPort {
     }
 }
 
+/// Where the Service that the bundle itself brings under the name of the one that is made leads to from a port.
+fn brought<'a>(bundle: &'a Bundle, deployment: &str, port: i32) -> Option<&'a Value> {
+    let name = service_name(deployment);
+    let is_it = |object: &&Value| {
+        object.get("kind").and_then(Value::as_str) == Some("Service") && object_name(object) == name
+    };
+    let service = bundle.others.iter().find(is_it)?;
+    let mut ports = service.pointer("/spec/ports")?.as_array()?.iter();
+    let port = ports.find(|entry| entry.get("port").and_then(Value::as_i64) == Some(port.into()))?;
+    port.get("targetPort")
+}
+
 fn ports(bundle: &Bundle, deployment: &str) -> Vec<Value> {
     let apis = bundle.csv.spec.api_service_definitions.owned.iter();
     let apis = apis
@@ -200,7 +213,11 @@ fn ports(bundle: &Bundle, deployment: &str) -> Vec<Value> {
         .filter(|webhook| webhook.deployment_name == deployment)
         .map(|webhook| {
             let port = webhook.service_port();
-            (port, TargetPort::new(webhook.target_port.as_ref(), port))
+            let written = webhook.target_port.as_ref().filter(|port| !port.is_null());
+            (
+                port,
+                TargetPort::new(written.or_else(|| brought(bundle, deployment, port)), port),
+            )
         })
         .chain(apis)
         .collect();
