@@ -1,10 +1,14 @@
 //! Catalogs of an older form in the newer one.
 
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
 use crate::property::{Property, TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA};
+
+/// The kind that describes a bundle.
+const CSV: &str = "ClusterServiceVersion";
 
 /// How far a catalog is migrated; a level includes those before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,20 +52,28 @@ fn describe(bundle: &mut Bundle) {
     if bundle.image.is_empty() || described {
         return;
     }
-    let objects = bundle.objects().unwrap_or_default();
-    let csv = objects
-        .iter()
-        .filter_map(|object| olm_yaml::to_json(object).ok())
-        .find(|value| value.get("kind").and_then(Value::as_str) == Some("ClusterServiceVersion"));
-    let Some(csv) = csv else {
+    let Some(description) = description(bundle) else {
         return;
     };
     let properties = std::mem::take(&mut bundle.properties).into_vec();
     bundle.properties = properties
         .into_iter()
         .filter(|property| property.kind != TYPE_BUNDLE_OBJECT)
-        .chain([Property::new(TYPE_CSV_METADATA, metadata(&csv).to_string())])
+        .chain([Property::new(TYPE_CSV_METADATA, description)])
         .collect();
+}
+
+/// The value of the property [`TYPE_CSV_METADATA`] that the manifests which a bundle carries in a catalog give; nothing when
+/// it carries no `ClusterServiceVersion`.
+pub fn description(bundle: &Bundle) -> Option<String> {
+    let objects = bundle.objects().ok()?;
+    let csv = objects
+        .iter()
+        // Definitions are large, and most bundles carry several.
+        .filter(|object| memmem::find(object, CSV.as_bytes()).is_some())
+        .filter_map(|object| olm_yaml::to_json(object).ok())
+        .find(|value| value.get("kind").and_then(Value::as_str) == Some(CSV))?;
+    Some(metadata(&csv).to_string())
 }
 
 /// The value of the property [`TYPE_CSV_METADATA`] that a `ClusterServiceVersion` gives.

@@ -207,11 +207,18 @@ struct AllDeclared {
 }
 
 fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> Candidate {
+    let is_described = |property: &Property| property.kind == TYPE_CSV_METADATA;
+    let carried = if bundle.properties.iter().any(is_described) {
+        None
+    } else {
+        olm_fbc::migrate::description(&bundle)
+    };
     let mut properties = bundle.properties.into_vec();
-    let mut metadata = properties
-        .iter()
-        .filter(|property| property.kind == TYPE_CSV_METADATA);
-    let platform = metadata.find_map(|property| Platform::of_metadata(&property.value));
+    let metadata = properties.iter().filter(|property| is_described(property));
+    let mut metadata = metadata
+        .map(|property| &*property.value)
+        .chain(carried.as_deref());
+    let platform = metadata.find_map(Platform::of_metadata);
     properties.retain(|property| !matches!(property.kind.as_str(), TYPE_BUNDLE_OBJECT | TYPE_CSV_METADATA));
     let declares = |property: &&Property| {
         matches!(

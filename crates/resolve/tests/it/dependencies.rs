@@ -412,6 +412,17 @@ fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
     at("1.36.1+k3s1").gives(&red, "red", None, "red.v3.0.0");
     // What is not known hinders nobody.
     Cluster::default().gives(&red, "red", None, "red.v3.0.0");
+    // Catalogs of the older form carry the manifests themselves.
+    let manifest = "kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.36.0}\n";
+    let carried = olm_fbc::Property::for_object(manifest.as_bytes());
+    let carried =
+        json!({"type": carried.kind, "value": serde_json::from_str::<Value>(&carried.value).unwrap()});
+    let old = book("red")
+        .bundle("1.0.0", &[])
+        .bundle("2.0.0", &[carried])
+        .package();
+    at("1.30.0").gives(&old, "red", None, "red.v1.0.0");
+    at("1.36.0").gives(&old, "red", None, "red.v2.0.0");
     let new = book("red")
         .bundle("3.0.0", &[metadata(json!({"minKubeVersion": "1.36.0"}))])
         .package();
