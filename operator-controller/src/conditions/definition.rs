@@ -46,6 +46,17 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
     }
 }
 
+/// Whether the definition that is there, which may be somebody else's, is to serve the version that we write.
+///
+/// # Errors
+/// The cluster could not be asked.
+pub async fn serves_ours(client: &Client) -> Result<bool, Error> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let found = definitions.get_opt(&name()).await?;
+    let mut versions = found.into_iter().flat_map(|definition| definition.spec.versions);
+    Ok(versions.any(|version| version.name == names::VERSION && version.served))
+}
+
 /// Both versions hold the same, so that nothing is lost between them (requirement 8.02).
 fn definition() -> Value {
     json!({

@@ -73,7 +73,7 @@ pub async fn keep(
     match ensure(client, extension, name).await {
         Ok(()) => Ok(Kept::Yes),
         // Never in the way of an installation.
-        Err(Error::Api(status)) if told || matches!(status.code, 400..=499) => {
+        Err(Error::Api(status)) if told || is_final(status.code) => {
             tracing::warn!(
                 extension = extension.name(),
                 condition = name,
@@ -87,6 +87,11 @@ pub async fn keep(
             source,
         }),
     }
+}
+
+/// Whether the server would say the same again.
+fn is_final(code: u16) -> bool {
+    matches!(code, 400..=499) && !matches!(code, 401 | 408 | 429)
 }
 
 /// One that exists is somebody's word: it is left alone.
@@ -110,7 +115,9 @@ async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Re
         Err(Error::Api(status)) if status.code == 409 => Ok(()),
         // The kind was brought just now.
         Err(Error::Api(status))
-            if status.code == 404 && status.details.as_ref().is_none_or(|d| d.name.is_empty()) =>
+            if status.code == 404
+                && status.details.as_ref().is_none_or(|d| d.name.is_empty())
+                && definition::serves_ours(client).await? =>
         {
             Err(Error::Api(Box::new(
                 kube::core::Status::failure("the kind is not served yet", "ServiceUnavailable")
