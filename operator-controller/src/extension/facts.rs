@@ -42,7 +42,7 @@ const MOST_APIS: usize = 200;
 /// How many nodes one answer tells of.
 const NODES: u32 = 500;
 /// Types of properties that require something.
-const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
+pub(super) const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
 /// The label that says a node's architecture.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
@@ -284,14 +284,13 @@ fn recorded(set: &ClusterObjectSet) -> Vec<Recorded<'_>> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// What a revision records that its bundle requires: the types and values of properties.
+/// What a revision records of its bundle: the types and values of properties.
 pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
-    let requires = |property: &Recorded<'_>| REQUIRED.contains(&property.kind.as_str());
     let value = |property: Recorded<'_>| {
         let value = serde_json::from_str(property.value.get()).unwrap_or_default();
         (property.kind, value)
     };
-    recorded(set).into_iter().filter(requires).map(value).collect()
+    recorded(set).into_iter().map(value).collect()
 }
 
 fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {

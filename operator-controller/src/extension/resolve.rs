@@ -9,6 +9,7 @@ use olm_api::cluster_extension::{BundleMetadata, CatalogFilter, UpgradeConstrain
 use olm_api::conditions::{SERVING, is_true, reason};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, ClusterExtension, LabelSelector};
+use olm_fbc::property::{TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION, TYPE_PACKAGE};
 use olm_platform::log::chain;
 use olm_resolve::catalog::is_asked;
 use olm_resolve::deprecation::{Messages, messages};
@@ -26,6 +27,11 @@ use super::proposals::{Companion, Together};
 use super::revisions::{BundleIdentity, Revisions};
 use super::{facts, proposals};
 use crate::catalogs::Place;
+
+/// Types of properties that the bundle's own files say better than a catalog.
+const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
+/// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
+const MOST_TOLD: usize = 16 << 10;
 
 /// The bundle that is to be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -297,12 +303,21 @@ fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     }
 }
 
+/// What the catalog says of a bundle that has to be known once it is installed: what it requires, and what others may
+/// require of it, as far as that is short.
 fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
+    let mut room = MOST_TOLD;
+    let told = bundle.properties.iter().filter(|one| {
+        let kind = one.kind.as_str();
+        if facts::REQUIRED.contains(&kind) {
+            return true;
+        }
+        let is_told = !OWN.contains(&kind) && one.value.len() <= room;
+        room -= if is_told { one.value.len() } else { 0 };
+        is_told
+    });
     let value = |text: &str| serde_json::from_str(text).unwrap_or_default();
-    let requirements = bundle.requirements.iter();
-    requirements
-        .map(|one| (one.kind.clone(), value(&one.text)))
-        .collect()
+    told.map(|one| (one.kind.clone(), value(&one.value))).collect()
 }
 
 pub(super) fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
