@@ -46,7 +46,7 @@ fn api(package: &str, kind: &str) -> Value {
 
 /// Package `stove` in two versions, and package `kettle`, which requires the first of them. Packages `pot` and `lid` need
 /// each other's version, and so do `knife`, `fork` and `spoon` in a circle (T-5D-02). That `toaster` requires package `stove`
-/// is only written in its bundle.
+/// is only written in its bundle; what `grill` requires of a `stove` is only written in the catalog.
 async fn publish(world: &World) -> Result<String> {
     let mut blobs = Vec::new();
     let needs = |package: &str, range: &str| json!({ "type": "olm.package.required", "value": { "packageName": package, "versionRange": range } });
@@ -54,10 +54,20 @@ async fn publish(world: &World) -> Result<String> {
         needs("stove", ">=1.0.0 <2.0.0"),
         json!({ "type": "olm.gvk.required", "value": api("stove", "Stove") }),
     ];
+    let for_grill = json!({ "type": "olm.constraint", "value": {
+        "failureMessage": "something that burns gas",
+        "cel": { "rule": "properties.exists(p, p.type == 'fuel' && p.value == 'gas')" },
+    } });
     let none = || vec![vec![]; 2];
     let both = |other: &str| vec![vec![needs(other, "1.0.0")], vec![needs(other, "2.0.0")]];
     let packages = [
-        ("stove", "Stove", &["1.0.0", "2.0.0"][..], none()),
+        (
+            "stove",
+            "Stove",
+            &["1.0.0", "2.0.0"][..],
+            vec![vec![json!({ "type": "fuel", "value": "gas" })]; 2],
+        ),
+        ("grill", "Grill", &["1.0.0"][..], vec![vec![for_grill]]),
         ("kettle", "Kettle", &["1.0.0"][..], vec![for_kettle.to_vec()]),
         ("toaster", "Toaster", &["1.0.0"][..], none()),
         ("pot", "Pot", &["1.0.0", "2.0.0"][..], both("lid")),
@@ -166,6 +176,14 @@ async fn what_is_missing_is_named_and_waited_for_and_what_others_need_is_kept() 
     for dependent in ["kettle", "toaster"] {
         await_version(&world, dependent, "1.0.0").await?;
     }
+
+    // What only the catalog said of it is known of it, too.
+    world.apply(&[extension("grill", None)])?;
+    await_version(&world, "grill", "1.0.0").await?;
+    extensions(&world)
+        .delete("grill", &DeleteParams::default())
+        .await?;
+    await_gone(&world, "grill").await?;
 
     // The next version is held, since it would break the dependent; the user may say otherwise.
     patch_source(&world, "stove", json!({ "version": "2.0.0" })).await?;
