@@ -17,6 +17,7 @@ pub mod run;
 mod content;
 mod disk;
 mod guard;
+mod hint;
 mod metrics;
 
 /// Prints what this binary is.

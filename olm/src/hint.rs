@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use olm_image::RegistryError;
+use olm_image::{Missing, RegistryError};
 
 /// Goes with an error as its context where the place that it comes from knows a way out.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 11] = [
+    const HINTS: [(&str, &str); 12] = [
         (
             "UnknownIssuer",
             "an authority that this machine does not trust signed the server's certificate: put the authority's \
@@ -76,6 +76,10 @@ fn of_connection(text: &str) -> Option<&'static str> {
             "check the host's name, and that this machine can resolve it",
         ),
         (
+            "name of the host cannot be resolved",
+            "check the host's name, and that this machine can resolve it",
+        ),
+        (
             "timed out",
             "check host and port, and that a firewall or proxy lets the connection through (HTTPS_PROXY, NO_PROXY)",
         ),
@@ -96,10 +100,16 @@ fn of_answer(error: &RegistryError) -> Option<String> {
         RegistryError::Denied { registry, .. } => format!(
             "the credentials for {registry} do not allow it: ask for the right, or name a file with others by --authfile"
         ),
-        RegistryError::NotFound { .. } => {
-            "check the repository and the tag or digest; some registries also say this to those who may not see them"
-                .to_owned()
+        RegistryError::NotFound { missing, .. } => match missing {
+            Missing::Repository => {
+                "check the name of the repository; some registries also say this to those who may not see it"
+            }
+            Missing::Content => "check the tag or digest: the repository is there",
+            Missing::Unsaid => {
+                "check the repository and the tag or digest; some registries also say this to those who may not see them"
+            }
         }
+        .to_owned(),
         RegistryError::Status { status: 500.., .. } => {
             "the fault is the registry's: try again, or look into its log".to_owned()
         }
@@ -148,6 +158,19 @@ mod tests {
             status,
             message: String::new(),
         };
+        let not_found = |missing| RegistryError::NotFound {
+            registry: "r.example".to_owned(),
+            what: "tag v1".to_owned(),
+            message: String::new(),
+            missing,
+        };
+        check(not_found(Missing::Repository), Some("name of the repository"));
+        check(not_found(Missing::Content), Some("the repository is there"));
+        check(not_found(Missing::Unsaid), Some("the repository and the tag"));
+        check(
+            anyhow!("the name of the host cannot be resolved: Name or service not known"),
+            Some("resolve it"),
+        );
         check(status(503), Some("try again"));
         check(status(418), None);
         check(

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _};
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ClusterCatalogStatus;
-use olm_api::names::{field_manager, finalizer, label};
+use olm_api::names::{field_manager, finalizer, label, user};
 use olm_image::{Pinned, Reference};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
@@ -21,6 +21,7 @@ use super::observe::{Blocked, Memory, Observed, Refused, Running, Stored, Writte
 use super::plan::{Claimed, Content, Plan};
 use super::report::{self, Done, Failure, Remedy};
 use crate::content::{CatalogImage, ContentError, Destination};
+use crate::hint::hint;
 
 /// Why something could not be written to the API server.
 #[derive(Debug, thiserror::Error)]
@@ -197,12 +198,14 @@ pub(super) async fn content(context: &Context, observed: &mut Observed, planned:
         Content::Refuse(message) => {
             return Done::Failed(Failure {
                 message: message.clone(),
+                hint: None,
                 remedy: Remedy::Change,
             });
         }
         Content::Wait(message) => {
             return Done::Failed(Failure {
                 message: message.clone(),
+                hint: None,
                 remedy: Remedy::Retry,
             });
         }
@@ -227,7 +230,7 @@ pub(super) async fn content(context: &Context, observed: &mut Observed, planned:
             Err(ContentError::Stopped) => return Done::Superseded,
             Err(error) => {
                 not_here(context, name, &error);
-                return Done::Lost(failure(&error, Remedy::Retry).message);
+                return Done::Lost(message(&error));
             }
         },
     };
@@ -269,8 +272,26 @@ async fn follow(
     reference: &str,
 ) -> Result<Done, (Failure, ContentError)> {
     let name = observed.catalog.name();
-    let retry = |error: ContentError| (failure(&error, Remedy::Retry), error);
-    let image = CatalogImage::parse(reference).map_err(|error| (failure(&error, Remedy::Change), error))?;
+    let written = observed.catalog.spec.source.image.as_ref();
+    let field = if written.is_some_and(|image| image.reference == reference) {
+        "spec.source.image.ref".to_owned()
+    } else {
+        format!("annotation {}", user::CATALOG_IMAGE_TEMPLATE)
+    };
+    let failed = |error: ContentError, remedy| {
+        let hint = hint(&error, &format!("{field} ({reference})"));
+        let message = message(&error);
+        (
+            Failure {
+                message,
+                hint,
+                remedy,
+            },
+            error,
+        )
+    };
+    let retry = |error| failed(error, Remedy::Retry);
+    let image = CatalogImage::parse(reference).map_err(|error| failed(error, Remedy::Change))?;
     let stop = running(context, observed);
     let resolved = tokio::select! {
         resolved = context.contents.resolve(&image) => resolved,
@@ -301,6 +322,7 @@ async fn follow(
     {
         return Ok(Done::Failed(Failure {
             message: refused.message.clone(),
+            hint: None,
             remedy,
         }));
     }
@@ -310,7 +332,7 @@ async fn follow(
     };
     match fetch(context, name, &pinned, origin, None, &stop).await {
         Ok(stored) => Ok(Done::Served(stored)),
-        Err(error) if error.is_about_content() => Err((failure(&error, remedy), error)),
+        Err(error) if error.is_about_content() => Err(failed(error, remedy)),
         Err(error) => Err(retry(error)),
     }
 }
@@ -376,7 +398,7 @@ async fn fetch(
         }
         Err(error) => {
             if error.is_about_content() {
-                let message = failure(&error, Remedy::Retry).message;
+                let message = message(&error);
                 context.memories.change(name, |memory| {
                     memory.refused = Some(Refused { resolved, message });
                 });
@@ -414,14 +436,12 @@ fn running(context: &Context, observed: &Observed) -> tokio_util::sync::Cancella
     stop
 }
 
-fn failure(error: &ContentError, remedy: Remedy) -> Failure {
+/// What failed, with the stage as the reference names it.
+fn message(error: &ContentError) -> String {
     let stage = if error.is_about_storing() {
         "error storing fbc"
     } else {
         "source catalog content"
     };
-    Failure {
-        message: format!("{stage}: {}", chain(error)),
-        remedy,
-    }
+    format!("{stage}: {}", chain(error))
 }

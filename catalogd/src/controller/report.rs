@@ -14,6 +14,7 @@ use olm_platform::queue::Outcome;
 
 use super::observe::{Observed, Role, Stored};
 use super::plan::{Content, Plan, Why};
+use crate::hint::AGAIN;
 
 const UNPACKED: &str = "Successfully unpacked and stored content from resolved source";
 const SERVING: &str = "Serving desired content from resolved source";
@@ -46,6 +47,8 @@ pub(super) enum Done {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) message: String,
+    /// What somebody can do about it, where that is known.
+    pub(super) hint: Option<String>,
     pub(super) remedy: Remedy,
 }
 
@@ -107,6 +110,8 @@ pub(super) fn status(
             };
             let message = conditions::without_ephemeral_addresses(&failure.message);
             let message = with_note(&message, plan.note.as_deref());
+            let again = (failure.remedy == Remedy::Retry).then_some(AGAIN);
+            let message = with_hints(message, failure.hint.as_deref().into_iter().chain(again));
             set(&mut status, conditions::PROGRESSING, value, reason, &message);
             stand(&mut status, observed, origin, MISSING);
         }
@@ -146,6 +151,11 @@ pub(super) fn succeeded(note: Option<&str>) -> String {
 
 fn with_note(message: &str, note: Option<&str>) -> String {
     note.map_or_else(|| message.to_owned(), |note| format!("{message}; {note}"))
+}
+
+/// What can be done, and what happens by itself, each on a line of its own.
+fn with_hints<'h>(message: String, hints: impl Iterator<Item = &'h str>) -> String {
+    hints.fold(message, |message, hint| message + "\nhint: " + hint)
 }
 
 /// Corrects what is said of serving when it is not so. Before the first success nothing is said, as clients of the

@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use crate::credentials::Credential;
 use crate::reference::Reference;
-use crate::registry::{ReadError, RegistryError, error_message, read_bounded};
+use crate::registry::error::{Unanswered, words};
+use crate::registry::{ReadError, RegistryError, read_bounded};
 use crate::trust::Pair;
 
 /// The most bytes of a token answer.
@@ -139,8 +140,14 @@ impl Tokens {
                 } else {
                     &clients.others
                 };
-                let answer =
-                    fetch_token(client, registry, &realm, service.as_deref(), scope, credential).await?;
+                let unreachable = |source| RegistryError::Unreachable {
+                    registry: registry.to_owned(),
+                    source: Unanswered::new(base, source),
+                };
+                let request =
+                    token_request(client, &realm, service.as_deref(), &scope.parameter(), credential);
+                let response = request.send().await.map_err(unreachable)?;
+                let answer = read_token(response, registry, credential, unreachable).await?;
                 Some(answer)
             }
             (None, Some(Credential::Password { username, password }))
@@ -171,22 +178,12 @@ fn trusted_realm(base: &Url, registry: &str, realm: &str) -> Result<Url, Registr
     }
 }
 
-async fn fetch_token(
-    client: &reqwest::Client,
+async fn read_token(
+    response: reqwest::Response,
     registry: &str,
-    realm: &Url,
-    service: Option<&str>,
-    scope: &Scope,
     credential: Option<&Credential>,
+    unreachable: impl FnOnce(reqwest::Error) -> RegistryError,
 ) -> Result<(HeaderValue, Duration), RegistryError> {
-    let request = token_request(client, realm, service, &scope.parameter(), credential);
-    let response = request
-        .send()
-        .await
-        .map_err(|source| RegistryError::Unreachable {
-            registry: registry.to_owned(),
-            source: source.without_url(),
-        })?;
     let status = response.status();
     let body = match read_bounded(response, TOKEN_BYTES, "token").await {
         Ok(body) => body,
@@ -196,15 +193,10 @@ async fn fetch_token(
                 limit: TOKEN_BYTES,
             });
         }
-        Err(ReadError::Broken(source)) => {
-            return Err(RegistryError::Unreachable {
-                registry: registry.to_owned(),
-                source: source.without_url(),
-            });
-        }
+        Err(ReadError::Broken(source)) => return Err(unreachable(source)),
     };
     if !status.is_success() {
-        let message = error_message(&body, status);
+        let message = words(&body, status).message;
         let registry = registry.to_owned();
         return Err(match status.as_u16() {
             // A service that fails is no reason to say that the credentials are wrong.

@@ -45,7 +45,7 @@ pub use pull::{Access, Image, Images, Options, Platform, PullError};
 pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};
 pub use registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
-pub use registry::RegistryError;
+pub use registry::{Missing, Obstacle, RegistryError, Unanswered};
 pub use settings::{Settings, SettingsError};
 pub use transfer::Blob;
 pub use tree::{Content, ContentReader, Node, Resolved, Storage, Tree};

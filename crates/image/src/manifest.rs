@@ -8,11 +8,12 @@ use oci_distribution::manifest::{
 };
 use reqwest::Method;
 use reqwest::header::HeaderMap;
+use serde::Deserialize;
 
 use crate::digest::{Digest, Hasher};
 use crate::limits::Limits;
 use crate::pull::Platform;
-use crate::registry::{RegistryError, Session};
+use crate::registry::{Missing, RegistryError, Session};
 use crate::transfer::Blob;
 
 /// The media types of manifests that are understood.
@@ -27,6 +28,13 @@ const MANIFEST_TYPES: [&str; 4] = [
 const CONFIG_TYPES: [&str; 2] = [IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE];
 /// What stands for a configuration where there is none.
 const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+
+/// The most bytes of a list of tags that are read.
+const TAGS_BYTES: u64 = 256 << 10;
+/// The most tags that are named where another one is wanted.
+const TAGS_SHOWN: usize = 5;
+/// The longest that a tag may be.
+const MAX_TAG: usize = 128;
 
 /// What a manifest says it is, where it is no container image.
 pub(crate) fn artifact_type(manifest: &OciImageManifest) -> Option<String> {
@@ -122,7 +130,7 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
     {
         Ok(response) => response.headers().get("docker-content-digest").cloned(),
         Err(RegistryError::Status { status: 405, .. }) => None,
-        Err(error) => return Err(error),
+        Err(error) => return Err(tell_missing(session, tag, error).await),
     };
     if let Some(text) = head.as_ref().and_then(|value| value.to_str().ok()) {
         let registry = session.registry().to_owned();
@@ -134,6 +142,90 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
             .read(response, Limits::catalog().manifest_bytes, &what)
             .await?,
     ))
+}
+
+/// An answer to HEAD has no words. Where it says that a tag is not there, the list of the repository's tags tells whether
+/// there is a repository, and what is meant perhaps.
+async fn tell_missing(session: &Session<'_>, tag: &str, error: RegistryError) -> RegistryError {
+    let RegistryError::NotFound {
+        registry,
+        what,
+        message,
+        missing: Missing::Unsaid,
+    } = error
+    else {
+        return error;
+    };
+    let unsaid = |what, message| RegistryError::NotFound {
+        registry: registry.clone(),
+        what,
+        message,
+        missing: Missing::Unsaid,
+    };
+    if !session.is_patient() {
+        return unsaid(what, message);
+    }
+    let asked = async {
+        let url = session.url("tags/list?n=1000")?;
+        let response = session
+            .send_once(Method::GET, &url, &HeaderMap::new(), &what)
+            .await?;
+        session.read(response, TAGS_BYTES, "list of tags").await
+    };
+    match asked.await {
+        Ok(list) => match serde_json::from_slice::<Tags>(&list) {
+            Ok(list) => RegistryError::NotFound {
+                what: format!("{what} in repository {}", session.reference.repository()),
+                message: listed(tag, list.tags.unwrap_or_default()),
+                registry,
+                missing: Missing::Content,
+            },
+            Err(_) => unsaid(what, message),
+        },
+        Err(RegistryError::NotFound {
+            what,
+            message,
+            missing: Missing::Repository,
+            ..
+        }) => RegistryError::NotFound {
+            registry,
+            what,
+            message,
+            missing: Missing::Repository,
+        },
+        Err(_) => unsaid(what, message),
+    }
+}
+
+#[derive(Deserialize)]
+struct Tags {
+    /// Some registries say `null` where there are none.
+    tags: Option<Vec<String>>,
+}
+
+/// The tags that there are: those that look most like the one that is wanted.
+fn listed(wanted: &str, mut tags: Vec<String>) -> String {
+    if tags.is_empty() {
+        return "it has no tags".to_owned();
+    }
+    let alike = |tag: &str| {
+        tag.chars()
+            .zip(wanted.chars())
+            .take_while(|(left, right)| left == right)
+            .count()
+    };
+    tags.sort_by_cached_key(|tag| (std::cmp::Reverse(alike(tag)), tag.clone()));
+    let more = tags.len().saturating_sub(TAGS_SHOWN);
+    let shown = tags
+        .iter()
+        .take(TAGS_SHOWN)
+        .map(|tag| tag.chars().take(MAX_TAG).collect::<String>());
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        format!("it has {shown} and {more} more")
+    } else {
+        format!("it has {shown}")
+    }
 }
 
 pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
@@ -183,6 +275,21 @@ pub(crate) fn blob(descriptor: &OciDescriptor) -> Result<Blob, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tags_that_there_are_begin_with_what_is_most_alike() {
+        let check = |wanted: &str, tags: &[&str], expected: &str| {
+            let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+            assert_eq!(listed(wanted, tags), expected);
+        };
+        check("v1", &[], "it has no tags");
+        check("latest", &["v2", "v1"], "it has v1, v2");
+        check(
+            "v1.2",
+            &["a", "b", "c", "d", "v1.1", "v2", "v1.20"],
+            "it has v1.20, v1.1, v2, a, b and 2 more",
+        );
+    }
 
     #[test]
     fn the_least_particular_image_of_a_platform_is_chosen() {

@@ -1,5 +1,7 @@
 //! One conversation with one registry: requests with authentication, retries and bounded answers.
 
+pub(crate) mod error;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +10,20 @@ use reqwest::header::{
     ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use reqwest::{Method, Response, StatusCode, Url};
-use serde::Deserialize;
 
 use crate::auth::{Action, Challenge, Scope, Tokens, parse_challenges};
 use crate::credentials::Credential;
-use crate::digest::{Digest, DigestError};
 use crate::reference::Reference;
 use crate::registries::{Endpoint, Security};
-use crate::trust::{Clients, Pair, TrustError, gives_up_tls, speaks_no_tls};
+use crate::trust::{Clients, Pair, gives_up_tls, speaks_no_tls};
+
+use error::words;
+pub use error::{Missing, Obstacle, RegistryError, Unanswered};
 
 /// The most redirects that are followed.
 pub(crate) const CHAIN_LIMIT: usize = 5;
 /// The most bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
-/// The most characters of a registry's own message that are repeated.
-const MESSAGE_LENGTH: usize = 300;
 /// Delays before the second, third and fourth attempt.
 const BACKOFF: [Duration; 3] = if cfg!(test) {
     [Duration::from_millis(1); 3]
@@ -36,118 +37,6 @@ const BACKOFF: [Duration; 3] = if cfg!(test) {
 /// The longest that a registry's `Retry-After` is obeyed within one call; beyond it the call fails and its caller's own
 /// backoff takes over.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(15);
-
-/// Why a registry did not give what was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistryError {
-    /// The client could not be set up.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// No connection, or it broke.
-    #[error("cannot reach registry `{registry}`")]
-    Unreachable {
-        /// The registry.
-        registry: String,
-        /// Why.
-        source: reqwest::Error,
-    },
-    /// The registry wants other credentials, or any.
-    #[error("registry `{registry}` refuses {credentials}: {message}")]
-    Unauthorized {
-        /// The registry.
-        registry: String,
-        /// `the given credentials` or `anonymous access`.
-        credentials: &'static str,
-        /// The registry's own words.
-        message: String,
-    },
-    /// The credentials are known but not enough.
-    #[error("registry `{registry}` denies access: {message}")]
-    Denied {
-        /// The registry.
-        registry: String,
-        /// The registry's own words.
-        message: String,
-    },
-    /// There is no such repository, tag, manifest or blob.
-    #[error("registry `{registry}` has no {what}: {message}")]
-    NotFound {
-        /// The registry.
-        registry: String,
-        /// What was asked for.
-        what: String,
-        /// The registry's own words.
-        message: String,
-    },
-    /// Any other answer that is no success.
-    #[error("registry `{registry}` answers {status}: {message}")]
-    Status {
-        /// The registry.
-        registry: String,
-        /// The HTTP status.
-        status: u16,
-        /// The registry's own words.
-        message: String,
-    },
-    /// An answer longer than it may be.
-    #[error("{what} is larger than {limit} bytes")]
-    TooLarge {
-        /// What was read.
-        what: String,
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// The bytes are not those that the digest names.
-    #[error("{what} has digest {actual}, wanted {expected}")]
-    Mismatch {
-        /// What was read.
-        what: String,
-        /// The digest asked for.
-        expected: Digest,
-        /// The digest of what came.
-        actual: Digest,
-    },
-    /// The number of bytes is not what the manifest says.
-    #[error("{what} has {actual} bytes, wanted {expected}")]
-    Size {
-        /// What was read.
-        what: String,
-        /// The size in the manifest.
-        expected: u64,
-        /// The size of what came.
-        actual: u64,
-    },
-    /// A digest in an answer that is none.
-    #[error("registry `{registry}` names an invalid digest")]
-    Digest {
-        /// The registry.
-        registry: String,
-        /// Why.
-        source: DigestError,
-    },
-    /// The registry broke the protocol.
-    #[error("registry `{registry}` breaks the protocol: {message}")]
-    Protocol {
-        /// The registry.
-        registry: String,
-        /// How.
-        message: String,
-    },
-    /// The reader of the bytes went away; its own error says why.
-    #[error("the transfer was given up")]
-    GivenUp,
-}
-
-impl RegistryError {
-    /// Whether asking again later may help without anybody changing anything at the registry.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Unreachable { source, .. } => !source.is_redirect(),
-            Self::Status { status, .. } => *status == 429 || *status >= 500,
-            _ => false,
-        }
-    }
-}
 
 /// What every conversation shares.
 pub(crate) struct Shared {
@@ -238,10 +127,9 @@ impl<'shared> Session<'shared> {
     }
 
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> RegistryError {
-        // Where a registry redirects to may carry a signature.
         RegistryError::Unreachable {
             registry: self.registry().to_owned(),
-            source: source.without_url(),
+            source: Unanswered::new(&self.base, source),
         }
     }
 
@@ -287,6 +175,11 @@ impl<'shared> Session<'shared> {
             Patience::Once => [].iter(),
             Patience::Some => BACKOFF.iter(),
         }
+    }
+
+    /// Whether this is the last place that is asked.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patience == Patience::Some
     }
 
     /// As [`Self::send`], without trying again.
@@ -389,7 +282,8 @@ impl<'shared> Session<'shared> {
         let body = read_bounded(response, ERROR_BYTES as u64, "error answer")
             .await
             .unwrap_or_default();
-        let message = error_message(&body, status);
+        let words = words(&body, status);
+        let message = words.message;
         match status {
             StatusCode::UNAUTHORIZED => RegistryError::Unauthorized {
                 registry,
@@ -401,11 +295,18 @@ impl<'shared> Session<'shared> {
                 message,
             },
             StatusCode::FORBIDDEN => RegistryError::Denied { registry, message },
-            StatusCode::NOT_FOUND => RegistryError::NotFound {
-                registry,
-                what: what.to_owned(),
-                message,
-            },
+            StatusCode::NOT_FOUND => {
+                let missing = Missing::of(&words.code);
+                RegistryError::NotFound {
+                    registry,
+                    what: match missing {
+                        Missing::Repository => format!("repository {}", self.reference.repository()),
+                        Missing::Content | Missing::Unsaid => what.to_owned(),
+                    },
+                    message,
+                    missing,
+                }
+            }
             _ => RegistryError::Status {
                 registry,
                 status: status.as_u16(),
@@ -480,47 +381,6 @@ pub(crate) async fn read_bounded(
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes.freeze())
-}
-
-/// The registry's own words, shortened, on one line; else the status in words.
-pub(crate) fn error_message(body: &[u8], status: StatusCode) -> String {
-    #[derive(Deserialize)]
-    struct Envelope {
-        #[serde(default)]
-        errors: Vec<Item>,
-        #[serde(default)]
-        details: String,
-    }
-    #[derive(Deserialize)]
-    struct Item {
-        #[serde(default)]
-        code: String,
-        #[serde(default)]
-        message: String,
-    }
-    let text = match serde_json::from_slice::<Envelope>(body) {
-        Ok(envelope) => match envelope.errors.first() {
-            Some(item) if item.message.is_empty() => item.code.clone(),
-            Some(item) => item.message.clone(),
-            None => envelope.details,
-        },
-        // Whole pages of HTML help nobody.
-        Err(_) => String::new(),
-    };
-    let text: String = text
-        .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .take(MESSAGE_LENGTH)
-        .collect();
-    let text = text.trim();
-    if text.is_empty() {
-        status
-            .canonical_reason()
-            .unwrap_or("no reason given")
-            .to_lowercase()
-    } else {
-        text.to_owned()
-    }
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

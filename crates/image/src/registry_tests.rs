@@ -380,12 +380,60 @@ async fn what_is_not_there_is_said_so() {
         error,
         "cannot fetch the digest of R/a/b:v1: registry `R` has no tag v1: not found"
     );
+    let check = async |status: u16, tags: &'static str, expected: &str| {
+        server.registry.lock().unwrap().tags = Some((status, tags));
+        assert_eq!(pull(&server, &images()).await.unwrap_err(), expected, "{tags}");
+    };
+    check(
+        200,
+        r#"{"name":"a/b","tags":["v3","v2"]}"#,
+        "cannot fetch the digest of R/a/b:v1: registry `R` has no tag v1 in repository a/b: it has v2, v3",
+    )
+    .await;
+    check(
+        200,
+        r#"{"name":"a/b","tags":null}"#,
+        "cannot fetch the digest of R/a/b:v1: registry `R` has no tag v1 in repository a/b: it has no tags",
+    )
+    .await;
+    check(
+        404,
+        r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#,
+        "cannot fetch the digest of R/a/b:v1: registry `R` has no repository a/b: repository name not known to registry",
+    )
+    .await;
+    // Who may not list tags, or cannot, is told what was known before.
+    for (status, tags) in [(403, ""), (500, ""), (200, "<html>")] {
+        check(
+            status,
+            tags,
+            "cannot fetch the digest of R/a/b:v1: registry `R` has no tag v1: not found",
+        )
+        .await;
+    }
     let pinned = server.reference("a/b").pin(Digest::of(b"x"));
     let error = images()
         .bundle(&pinned, &server.access(), &Limits::bundle())
         .await
         .unwrap_err();
     assert!(chain(error.as_ref()).ends_with("manifest unknown"), "{error}");
+}
+
+#[tokio::test]
+async fn who_does_not_answer_is_named_once_with_the_reason() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let access = Access {
+        registries: Arc::new(Registries::default().plain_http(&dead)),
+        ..Access::default()
+    };
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let reference = Reference::parse(&format!("{dead}/a/b:v1")).unwrap();
+    let error = images().resolve(&reference, &access).await.unwrap_err();
+    let text = chain(&error).replace(&dead, "R");
+    let start = "cannot fetch the digest of R/a/b:v1: cannot reach registry `R`: Connection refused";
+    assert!(text.starts_with(start), "{text}");
 }
 
 #[tokio::test]

@@ -182,25 +182,28 @@ pub(crate) fn gives_up_tls(from: &reqwest::Url, to: &reqwest::Url) -> bool {
     from.scheme() == "https" && to.scheme() != "https"
 }
 
-/// Whether nobody listens there, or somebody who does not speak TLS. Any other failure says nothing about plain HTTP.
-pub(crate) fn speaks_no_tls(error: &reqwest::Error) -> bool {
-    let mut next: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        if let Some(rustls::Error::InvalidMessage(_)) = error.downcast_ref() {
-            return true;
-        }
-        let system = error.downcast_ref::<io::Error>();
-        if system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return true;
-        }
-        // An error that wraps another one does not name it as its source.
-        let inner = system.and_then(io::Error::get_ref);
-        next = match inner {
+/// An error and what it comes from, the innermost last.
+pub(crate) fn causes<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        let error: &'e (dyn Error + 'static) = *error;
+        // An error of the system that wraps another one does not name it as its source.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match inner {
             Some(inner) => Some(inner),
             None => error.source(),
-        };
-    }
-    false
+        }
+    })
+}
+
+/// Whether nobody listens there, or somebody who does not speak TLS. Any other failure says nothing about plain HTTP.
+pub(crate) fn speaks_no_tls(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| {
+        let system = cause.downcast_ref::<io::Error>();
+        matches!(cause.downcast_ref(), Some(rustls::Error::InvalidMessage(_)))
+            || system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    })
 }
 
 /// Every file of the directory, in the order of names. Directories in it (and the links by which mounted Secrets are

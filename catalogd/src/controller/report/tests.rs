@@ -116,7 +116,12 @@ fn summary(observed: &Observed) -> Vec<String> {
 
 fn failed(remedy: Remedy) -> Done {
     let message = "source catalog content: read tcp 10.0.0.1:41000->10.0.0.2:443: reset".to_owned();
-    Done::Failed(Failure { message, remedy })
+    let hint = (remedy == Remedy::Change).then(|| "mend it".to_owned());
+    Done::Failed(Failure {
+        message,
+        hint,
+        remedy,
+    })
 }
 
 #[test]
@@ -125,7 +130,9 @@ fn a_catalog_from_first_sight_to_deletion() {
     let state = after(observed(10), 10, &failed(Remedy::Retry));
     assert_eq!(summary(&state), ["Progressing=True/Retrying@10"]);
     let message = &state.catalog.conditions()[0].message;
-    assert_eq!(message, "source catalog content: reset");
+    assert_eq!(message, &format!("source catalog content: reset\nhint: {AGAIN}"));
+    // However often it fails in the same way, nothing more is written.
+    assert_eq!(status(&state, &failed(Remedy::Retry), ORIGIN), None);
 
     let state = after(state, 20, &Done::Served(stored(ONE, 19)));
     let served = [
@@ -149,6 +156,8 @@ fn a_catalog_from_first_sight_to_deletion() {
     let mut blocked = served.map(str::to_owned);
     blocked[0] = "Progressing=False/Blocked@30".to_owned();
     assert_eq!(summary(&state), blocked);
+    let message = &state.catalog.conditions()[0].message;
+    assert_eq!(message, "source catalog content: reset\nhint: mend it");
 
     let mut new = stored(TWO, 40);
     new.findings = Findings {
@@ -345,7 +354,13 @@ fn events_tell_what_changed_and_nothing_else() {
     let again = after(serving.clone(), 20, &Done::Nothing);
     check(&serving, &again, &[]);
     let broken = after(again.clone(), 30, &failed(Remedy::Retry));
-    check(&again, &broken, &["!Retrying: source catalog content: reset"]);
+    check(
+        &again,
+        &broken,
+        &[&format!(
+            "!Retrying: source catalog content: reset\nhint: {AGAIN}"
+        )],
+    );
     check(&broken, &after(broken.clone(), 40, &failed(Remedy::Retry)), &[]);
     let recovered = after(broken.clone(), 45, &Done::Served(stored(ONE, 10)));
     check(

@@ -43,6 +43,8 @@ pub(super) struct Registry {
     pub(super) blobs: BTreeMap<String, Bytes>,
     pub(super) manifests: BTreeMap<String, Bytes>,
     pub(super) uploads: BTreeMap<String, Vec<u8>>,
+    /// What is answered to who lists tags.
+    pub(super) tags: Option<(u16, &'static str)>,
     pub(super) log: Vec<String>,
     pub(super) refused: usize,
 }
@@ -191,6 +193,10 @@ async fn handle(State((registry, address)): State<(Shared, String)>, request: Re
                 .insert(Digest::of(&body).to_string(), body.clone());
             registry.manifests.insert(last.to_owned(), body);
             answer(201, &[], "")
+        }
+        ("GET", "tags") => {
+            let (status, body) = registry.tags.unwrap_or((404, ""));
+            answer(status, &[], body)
         }
         ("GET" | "HEAD", "manifests") => manifest(&registry, parts.method.as_str(), last),
         ("GET" | "HEAD", "blobs") => blob(&registry, parts.method.as_str(), last, header("range")),

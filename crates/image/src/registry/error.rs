@@ -1,0 +1,381 @@
+//! Why a registry did not give what was asked for.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use reqwest::{StatusCode, Url};
+use serde::Deserialize;
+
+use crate::digest::{Digest, DigestError};
+use crate::trust::{TrustError, causes};
+
+/// The most characters of a registry's own message that are repeated.
+const MESSAGE_LENGTH: usize = 300;
+/// How the resolver of the system begins what it says.
+const LOOKUP: &str = "failed to lookup address information: ";
+
+/// Why a registry did not give what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The client could not be set up.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// No connection, or it broke.
+    #[error("cannot reach registry `{registry}`")]
+    Unreachable {
+        /// The registry.
+        registry: String,
+        /// Why.
+        source: Unanswered,
+    },
+    /// The registry wants other credentials, or any.
+    #[error("registry `{registry}` refuses {credentials}: {message}")]
+    Unauthorized {
+        /// The registry.
+        registry: String,
+        /// `the given credentials` or `anonymous access`.
+        credentials: &'static str,
+        /// The registry's own words.
+        message: String,
+    },
+    /// The credentials are known but not enough.
+    #[error("registry `{registry}` denies access: {message}")]
+    Denied {
+        /// The registry.
+        registry: String,
+        /// The registry's own words.
+        message: String,
+    },
+    /// There is no such repository, tag, manifest or blob.
+    #[error("registry `{registry}` has no {what}: {message}")]
+    NotFound {
+        /// The registry.
+        registry: String,
+        /// What was asked for, or the repository that it would be in.
+        what: String,
+        /// The registry's own words, or what there is instead.
+        message: String,
+        /// How much is missing.
+        missing: Missing,
+    },
+    /// Any other answer that is no success.
+    #[error("registry `{registry}` answers {status}: {message}")]
+    Status {
+        /// The registry.
+        registry: String,
+        /// The HTTP status.
+        status: u16,
+        /// The registry's own words.
+        message: String,
+    },
+    /// An answer longer than it may be.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What was read.
+        what: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The bytes are not those that the digest names.
+    #[error("{what} has digest {actual}, wanted {expected}")]
+    Mismatch {
+        /// What was read.
+        what: String,
+        /// The digest asked for.
+        expected: Digest,
+        /// The digest of what came.
+        actual: Digest,
+    },
+    /// The number of bytes is not what the manifest says.
+    #[error("{what} has {actual} bytes, wanted {expected}")]
+    Size {
+        /// What was read.
+        what: String,
+        /// The size in the manifest.
+        expected: u64,
+        /// The size of what came.
+        actual: u64,
+    },
+    /// A digest in an answer that is none.
+    #[error("registry `{registry}` names an invalid digest")]
+    Digest {
+        /// The registry.
+        registry: String,
+        /// Why.
+        source: DigestError,
+    },
+    /// The registry broke the protocol.
+    #[error("registry `{registry}` breaks the protocol: {message}")]
+    Protocol {
+        /// The registry.
+        registry: String,
+        /// How.
+        message: String,
+    },
+    /// The reader of the bytes went away; its own error says why.
+    #[error("the transfer was given up")]
+    GivenUp,
+}
+
+impl RegistryError {
+    /// Whether asking again later may help without anybody changing anything at the registry.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => source.obstacle().may_pass(),
+            Self::Status { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+}
+
+/// What is missing, as far as a registry tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The whole repository.
+    Repository,
+    /// What was asked for in it: a tag, a manifest or a blob.
+    Content,
+    /// The registry does not say.
+    Unsaid,
+}
+
+impl Missing {
+    /// What the code of an error answer means.
+    pub(crate) fn of(code: &str) -> Self {
+        match code {
+            "NAME_UNKNOWN" | "NAME_INVALID" => Self::Repository,
+            "MANIFEST_UNKNOWN" | "MANIFEST_BLOB_UNKNOWN" | "BLOB_UNKNOWN" | "TAG_UNKNOWN" => Self::Content,
+            _ => Self::Unsaid,
+        }
+    }
+}
+
+/// What kind of reason there is for no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The name of the host cannot be resolved.
+    Name,
+    /// Nothing listens there.
+    Refused,
+    /// The certificate is not believed.
+    Certificate,
+    /// What listens there does not speak TLS.
+    NoTls,
+    /// A redirect that is not followed.
+    Redirect,
+    /// Any other.
+    Other,
+}
+
+impl Obstacle {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut found = Self::Other;
+        for cause in causes(error) {
+            let tls = cause.downcast_ref();
+            let system = cause.downcast_ref::<io::Error>();
+            if let Some(rustls::Error::InvalidCertificate(_)) = tls {
+                found = Self::Certificate;
+            } else if let Some(rustls::Error::InvalidMessage(_)) = tls {
+                found = Self::NoTls;
+            } else if system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+                found = Self::Refused;
+            } else if cause.to_string().starts_with(LOOKUP) {
+                found = Self::Name;
+            }
+        }
+        found
+    }
+
+    /// Whether asking again in a moment may help.
+    const fn may_pass(self) -> bool {
+        match self {
+            Self::Name | Self::Refused | Self::Other => true,
+            Self::Certificate | Self::NoTls | Self::Redirect => false,
+        }
+    }
+}
+
+/// Why a host did not answer, in one sentence: the HTTP client has a text for each of its layers, of which the innermost
+/// says what is the matter.
+#[derive(Debug)]
+pub struct Unanswered {
+    obstacle: Obstacle,
+    text: String,
+}
+
+impl Unanswered {
+    /// From the client's error; `home` is where the registry is. Another host that it leads to is named, and nothing else
+    /// of an address, which may carry a signature.
+    pub(crate) fn new(home: &Url, error: reqwest::Error) -> Self {
+        let elsewhere = error
+            .url()
+            .and_then(Url::host_str)
+            .filter(|host| Some(*host) != home.host_str())
+            .map(str::to_owned);
+        let error = error.without_url();
+        let obstacle = if error.is_redirect() {
+            Obstacle::Redirect
+        } else {
+            Obstacle::of(&error)
+        };
+        let mut why = innermost(&error);
+        if error.is_body() || error.is_decode() {
+            why = format!("the answer broke off: {why}");
+        }
+        let text = elsewhere.map_or_else(|| why.clone(), |host| format!("it leads to `{host}`: {why}"));
+        Self { obstacle, text }
+    }
+
+    /// What kind of reason it is.
+    pub const fn obstacle(&self) -> Obstacle {
+        self.obstacle
+    }
+}
+
+/// What the innermost cause says, and what that is about where it does not say it.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let said = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    match said.strip_prefix(LOOKUP) {
+        Some(why) => format!("the name of the host cannot be resolved: {why}"),
+        None => said,
+    }
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl Error for Unanswered {}
+
+/// What a registry says of an error.
+pub(crate) struct Words {
+    /// The code of the protocol; empty when there is none.
+    pub(crate) code: String,
+    /// Its own words, shortened, on one line; else the status in words.
+    pub(crate) message: String,
+}
+
+/// Reads an error answer.
+pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
+    #[derive(Deserialize)]
+    struct Envelope {
+        #[serde(default)]
+        errors: Vec<Item>,
+        #[serde(default)]
+        details: String,
+    }
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let (code, text) = match serde_json::from_slice::<Envelope>(body) {
+        Ok(envelope) => match envelope.errors.into_iter().next() {
+            Some(item) if item.message.is_empty() => (item.code.clone(), item.code),
+            Some(item) => (item.code, item.message),
+            None => (String::new(), envelope.details),
+        },
+        // Whole pages of HTML help nobody.
+        Err(_) => Default::default(),
+    };
+    let text: String = text
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .take(MESSAGE_LENGTH)
+        .collect();
+    let text = text.trim();
+    let message = if text.is_empty() {
+        let reason = status.canonical_reason().unwrap_or("no reason given");
+        reason.to_lowercase()
+    } else {
+        text.to_owned()
+    };
+    Words { code, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Layer(#[source] io::Error);
+
+    #[test]
+    fn the_innermost_cause_says_what_the_obstacle_is() {
+        let check = |error: io::Error, obstacle: Obstacle, may_pass: bool, text: &str| {
+            let error = Layer(error);
+            assert_eq!(Obstacle::of(&error), obstacle, "{text}");
+            assert_eq!(obstacle.may_pass(), may_pass, "{text}");
+            assert_eq!(innermost(&error), text);
+        };
+        check(
+            io::Error::other("failed to lookup address information: Name or service not known"),
+            Obstacle::Name,
+            true,
+            "the name of the host cannot be resolved: Name or service not known",
+        );
+        check(
+            io::ErrorKind::ConnectionRefused.into(),
+            Obstacle::Refused,
+            true,
+            "connection refused",
+        );
+        check(
+            io::Error::other(rustls::Error::InvalidCertificate(
+                rustls::CertificateError::UnknownIssuer,
+            )),
+            Obstacle::Certificate,
+            false,
+            "invalid peer certificate: UnknownIssuer",
+        );
+        check(
+            io::Error::other(rustls::Error::InvalidMessage(
+                rustls::InvalidMessage::InvalidContentType,
+            )),
+            Obstacle::NoTls,
+            false,
+            "received corrupt message of type InvalidContentType",
+        );
+        check(
+            io::Error::other("operation timed out"),
+            Obstacle::Other,
+            true,
+            "operation timed out",
+        );
+    }
+
+    #[test]
+    fn an_error_answer_tells_how_much_is_missing() {
+        let check = |body: &str, missing: Missing, message: &str| {
+            let words = words(body.as_bytes(), StatusCode::NOT_FOUND);
+            assert_eq!(
+                (Missing::of(&words.code), words.message.as_str()),
+                (missing, message),
+                "{body}"
+            );
+        };
+        check(
+            r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known"}]}"#,
+            Missing::Repository,
+            "repository name not known",
+        );
+        check(
+            r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#,
+            Missing::Content,
+            "MANIFEST_UNKNOWN",
+        );
+        check(
+            r#"{"errors":[{"code":"X","message":"a\nb"}]}"#,
+            Missing::Unsaid,
+            "a b",
+        );
+        check(r#"{"details":"gone"}"#, Missing::Unsaid, "gone");
+        check("<html>", Missing::Unsaid, "not found");
+    }
+}
