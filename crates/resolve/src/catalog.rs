@@ -6,6 +6,9 @@ use crate::package::Package;
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
 
+/// The most bytes of names in a command, but for a single name.
+const MAX_NAMES: usize = 200;
+
 /// A catalog's `spec.availabilityMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
@@ -128,5 +131,22 @@ pub(crate) fn select<'a>(
         "`kubectl describe clustercatalog {first}` says why; wait until it is served, or leave it out by \
          spec.source.catalog.selector or by availabilityMode: Unavailable of the ClusterCatalog"
     ));
+    refusal.hint(leaving_out(silent.iter().map(|(name, _)| *name)));
     Err(refusal)
+}
+
+/// The command that leaves catalogs out of every resolution, as many as have room in a line.
+fn leaving_out<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let mut shown = String::new();
+    for name in names {
+        if !shown.is_empty() && shown.len() + name.len() > MAX_NAMES {
+            break;
+        }
+        shown.push(' ');
+        shown.push_str(name);
+    }
+    format!(
+        "to go on without, for every extension: kubectl patch clustercatalog{shown} --type merge -p \
+         '{{\"spec\":{{\"availabilityMode\":\"Unavailable\"}}}}'"
+    )
 }

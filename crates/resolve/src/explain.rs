@@ -395,7 +395,8 @@ fn hints(
         first(excluded, Exclusion::Version),
     ) {
         refusal.hint(format!(
-            "the highest version outside the range is that of {}",
+            "the highest version outside the range {} is that of {}",
+            quoted(request.version.unwrap_or_default()),
             candidate.name
         ));
     }

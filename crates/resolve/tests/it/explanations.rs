@@ -127,12 +127,21 @@ fn a_version_that_is_in_another_channel_only_is_told_with_its_channels() {
         "9.x",
         "stable",
         None,
-        &["the highest version outside the range is that of foo.v1.1.0"],
+        &["the highest version outside the range \"9.x\" is that of foo.v1.1.0"],
     );
     // In no channel at all, and without an edge: another channel would not help.
-    let outside = ["the highest version outside the range is that of foo.v1.1.0"];
-    check("3.x", "stable", None, &outside);
-    check("2.x", "stable", Some(("foo.v1.0.0", "1.0.0")), &outside);
+    check(
+        "3.x",
+        "stable",
+        None,
+        &["the highest version outside the range \"3.x\" is that of foo.v1.1.0"],
+    );
+    check(
+        "2.x",
+        "stable",
+        Some(("foo.v1.0.0", "1.0.0")),
+        &["the highest version outside the range \"2.x\" is that of foo.v1.1.0"],
+    );
     check(
         "1.0.0",
         "Fats",
@@ -252,8 +261,33 @@ fn every_silent_catalog_is_named() {
             "- catalog \"d\" is not being served",
             "hint: `kubectl describe clustercatalog a` says why; wait until it is served, or leave it out by \
              spec.source.catalog.selector or by availabilityMode: Unavailable of the ClusterCatalog",
+            "hint: to go on without, for every extension: kubectl patch clustercatalog a b d --type merge \
+             -p '{\"spec\":{\"availabilityMode\":\"Unavailable\"}}'",
         ],
     );
+}
+
+#[test]
+fn the_command_that_leaves_catalogs_out_is_never_cut() {
+    let check = |names: &[String], expected: &[&str]| {
+        let shelves: Vec<Shelf> = names
+            .iter()
+            .map(|name| shelf(name.clone().leak()).silent("broken"))
+            .collect();
+        let refusal = outcome(&shelves, Request::default(), None).unwrap_err();
+        let command = refusal
+            .lines()
+            .find_map(|line| line.split_once("kubectl patch clustercatalog "))
+            .map(|(_, command)| command)
+            .unwrap();
+        let (named, rest) = command.split_once(" --type merge").unwrap();
+        assert_eq!(named.split(' ').collect::<Vec<_>>(), expected);
+        assert!(rest.ends_with("\"Unavailable\"}}'"), "{rest}");
+    };
+    let long = |letter: &str| letter.repeat(150);
+    check(&["a".to_owned(), "b".to_owned()], &["a", "b"]);
+    check(&[long("a"), long("b")], &[&long("a")]);
+    check(&["c".repeat(253)], &[&"c".repeat(253)]);
 }
 
 #[test]
