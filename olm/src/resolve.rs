@@ -188,7 +188,7 @@ fn package(
     files.read(|file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
-            Err(error) => return ControlFlow::Break(unreadable(source, file, error)),
+            Err(error) => return ControlFlow::Break(unreadable(source, file, &error)),
         };
         if meta.package == package && !meta.schema.is_empty() {
             match Blob::from_json(&meta.schema, meta.json()) {

@@ -151,11 +151,8 @@ pub(crate) fn faults_shown(reference: &str) -> Hint {
 }
 
 /// The error that a file of a catalog cannot be read, which no catalog server would serve then.
-pub(crate) fn unreadable(reference: &str, file: &str, error: MetaError) -> anyhow::Error {
-    let place = format!("{file}:{}", error.line);
-    anyhow::Error::new(error)
-        .context(place)
-        .context(faults_shown(reference))
+pub(crate) fn unreadable(reference: &str, file: &str, error: &MetaError) -> anyhow::Error {
+    anyhow!("{file}:{}: {}", error.line, error.without_line()).context(faults_shown(reference))
 }
 
 /// Adds what `reference` names to the catalog: all blobs of a catalog, the one of a bundle. What cannot be written again
@@ -216,7 +213,7 @@ fn load_files(
     files.read(|file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
-            Err(error) => return ControlFlow::Break(unreadable(reference, file, error)),
+            Err(error) => return ControlFlow::Break(unreadable(reference, file, &error)),
         };
         let Err(fault) = catalog.add_readable(meta) else {
             return ControlFlow::Continue(());

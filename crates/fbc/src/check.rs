@@ -246,7 +246,7 @@ impl Checker {
     pub fn add_failure(&mut self, file: &str, error: &MetaError) {
         self.has_content = true;
         let place = self.place(file, error.line);
-        self.find(Rule::Syntax, Object::default(), Some(place), error.to_string());
+        self.find(Rule::Syntax, Object::default(), Some(place), error.without_line());
     }
 
     /// Applies the rules between blobs and returns what was found.

@@ -46,6 +46,16 @@ pub struct MetaError {
     pub kind: MetaErrorKind,
 }
 
+impl MetaError {
+    /// What is wrong, for those who have said the line already.
+    pub fn without_line(&self) -> String {
+        match &self.kind {
+            MetaErrorKind::Syntax(error) => format!("column {}: {}", error.position.column, error.kind),
+            kind => kind.to_string(),
+        }
+    }
+}
+
 /// What can be wrong with a document.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

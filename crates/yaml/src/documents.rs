@@ -37,10 +37,17 @@ impl Document {
             Content::Yaml(value) => Ok(value),
             Content::Json(text) => serde_json::from_str(&text).map_err(|fault| {
                 let line = self.line + fault.line().saturating_sub(1);
-                Error::new(line, fault.column(), ErrorKind::Json(fault.to_string()))
+                Error::new(line, fault.column(), ErrorKind::Json(said(&fault)))
             }),
         }
     }
+}
+
+/// What a fault of JSON is, without its place, which is that in the document and not in the file.
+fn said(fault: &serde_json::Error) -> String {
+    let text = fault.to_string();
+    let place = format!(" at line {} column {}", fault.line(), fault.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 enum Mode {
@@ -239,7 +246,7 @@ impl<R: BufRead> Documents<R> {
         let text = match serde_json::from_slice::<&RawValue>(text) {
             Ok(raw) => raw.get().to_owned(),
             Err(fault) => {
-                let kind = ErrorKind::Json(fault.to_string());
+                let kind = ErrorKind::Json(said(&fault));
                 return Ok(Step::Invalid(Error::new(
                     line + fault.line().saturating_sub(1),
                     fault.column(),

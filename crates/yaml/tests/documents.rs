@@ -73,20 +73,20 @@ fn json_that_is_none_is_read_as_yaml() {
         &[
             r#"1 json {"a": 1}"#,
             "2 json {}",
-            "error line 3, column 1: not valid JSON: expected value at line 1 column 1",
+            "error line 3, column 1: not valid JSON: expected value",
         ],
     );
     check(
         "{\"a\": 1} # words\n",
         &[
             r#"1 json {"a": 1}"#,
-            "error line 1, column 1: not valid JSON: expected value at line 1 column 1",
+            "error line 1, column 1: not valid JSON: expected value",
         ],
     );
     check("{\"a\": 1}\n# words\n", &[r#"1 json {"a": 1}"#, "2 yaml null"]);
     check(
         "{\"a\": ",
-        &["error line 1, column 6: not valid JSON: EOF while parsing a value at line 1 column 6"],
+        &["error line 1, column 6: not valid JSON: EOF while parsing a value"],
     );
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use olm_bundle::validators::{LoadFault, Options, Severity, Validator, images, load};
 use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, validate};
+use olm_platform::log::chain;
 use serde_json::{Value, json};
 
 use crate::input::read;
@@ -214,7 +215,7 @@ fn authoring(files: &BundleFiles, validators: &BTreeSet<Validator>, options: &Op
 fn installing(bundle: &BundleSource) -> Vec<Found> {
     let error = |message: String| Found::new(Severity::Error, "install", message);
     match parse(&bundle.files, &bundle.labels) {
-        Err(fault) => vec![error(format!("{:#}", anyhow::Error::new(fault)))],
+        Err(fault) => vec![error(chain(&fault))],
         Ok(parsed) => {
             let support = Support {
                 webhooks: Webhooks::Served,

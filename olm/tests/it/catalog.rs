@@ -530,6 +530,45 @@ fn a_catalog_is_served_as_catalogd_serves_it() {
     );
 }
 
+#[test]
+fn the_place_of_a_fault_is_told_once() {
+    let check = |name: &str, text: &str, place: &str, fault: &str| {
+        let files = Files::new(&[(&format!("c/{name}"), text)]);
+        let run = olm(&files.path(""), &["catalog", "validate", "c"]);
+        let expected = format!("{place}: error: {fault} [syntax]\n");
+        assert!(run.status == 1 && run.stdout.contains(&expected), "{run:?}");
+        for arguments in [
+            &["catalog", "render", "c"][..],
+            &["resolve", "foo", "--catalog", "c"],
+        ] {
+            let run = olm(&files.path(""), arguments);
+            let expected = format!(": {place}: {fault}\nhint: ");
+            assert!(
+                run.status == 1 && run.stderr.contains(&expected),
+                "{arguments:?}: {run:?}"
+            );
+        }
+    };
+    check(
+        "a.yaml",
+        "schema: olm.package\nname: foo\n---\nschema: [1\n",
+        "a.yaml:4",
+        "column 9: unclosed bracket '['",
+    );
+    check(
+        "a.json",
+        "{\"schema\":\"x\",\"name\":\"a\"}\n{\"a\" 1}\n",
+        "a.json:2",
+        "column 6: not valid JSON: expected `:`",
+    );
+    check(
+        "b.json",
+        "{\"schema\":\"x\",\"name\":\"a\"}\n{\"schema\": 1}\n",
+        "b.json:2",
+        "expected value for key \"schema\" to be a string, got a number: 1",
+    );
+}
+
 /// Asks the server at `url`, which ends in `all`, for `metas`.
 fn get(url: &str, query: &str) -> std::io::Result<String> {
     let (authority, path) = url
