@@ -330,6 +330,10 @@ async fn an_unknown_parameter_is_named_wherever_that_is_allowed() {
         ),
         ("/api/v1/search?x=1", "", "There are `q`, `name`, `keyword`"),
         ("/catalogs/cat/api/v1/metas?schma=x", "", "400 Bad Request\n"),
+        ("/catalogs/cat/api/v1/metas?limit=0", asked, "from 1 to 10000"),
+        ("/catalogs/cat/api/v1/metas?cursor=x", "", "400 Bad Request\n"),
+        ("/catalogs/cat/api/v1/metas?schema=%zz", "", "400 Bad Request\n"),
+        ("/api/v1/search?q=%zz", "", "not well encoded"),
     ] {
         let answer = request(running.address, "GET", path, headers).await;
         assert_eq!(answer.status, 400, "{path}");
@@ -343,6 +347,23 @@ async fn an_unknown_parameter_is_named_wherever_that_is_allowed() {
     }
     let answer = request(running.address, "GET", "/openapi.json", "").await;
     assert_eq!(answer.status, 200);
+    let api: Value = serde_json::from_slice(&answer.body).unwrap();
+    for path in ["/catalogs/{catalog}/api/v1/metas", "/api/v1/search"] {
+        for method in ["get", "head"] {
+            let described = &api["paths"][path][method]["responses"]["400"]["headers"]["Link"];
+            assert_eq!(
+                described["$ref"], "#/components/headers/Description",
+                "{path} {method}"
+            );
+        }
+    }
+    let description = &api["components"]["headers"]["Description"]["description"];
+    assert!(
+        description
+            .as_str()
+            .unwrap()
+            .contains("</openapi.json>; rel=\"service-desc\"")
+    );
 }
 
 #[tokio::test]
