@@ -161,7 +161,10 @@ fn source() -> Schema {
                 "A version or a range of versions. Without it, every version comes into question.\n\nComparisons use =, !=, >, <, >=, <=, ~ (patch releases) and ^ (minor releases); a version alone pins it. x, X and * stand for any number. Blanks and commas mean and, || means or, and 1.2 - 1.4 is a range with both ends.\n\nPre-releases match only where the comparisons name one: >=1.2.0-0 includes them.",
             )
             .max_length(64)
-            .rule(&version_rule(), "invalid version expression"),
+            .rule(
+                &version_rule(),
+                "invalid version expression: write a version or a range, for example 1.2.3, 1.x, >=1.2 <2 or ~1.4 || ^2.1",
+            ),
         );
     object("Where the bundle comes from.")
         .property("catalog", catalog)
