@@ -63,6 +63,8 @@ pub struct Problem {
     pub detail: String,
     /// Position of the object in [`Manifests::objects`], when it is about one.
     pub object: Option<usize>,
+    /// What to do about it where that follows from more than the problem.
+    advice: Option<&'static str>,
 }
 
 impl Problem {
@@ -74,6 +76,7 @@ impl Problem {
             value,
             detail,
             object: None,
+            advice: None,
         }
     }
 
@@ -97,9 +100,18 @@ impl Problem {
         self
     }
 
+    /// With what to do about it.
+    fn advised(mut self, advice: Option<&'static str>) -> Self {
+        self.advice = advice;
+        self
+    }
+
     /// What to do about it, where that is not plain from the problem.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
+        if self.advice.is_some() {
+            return self.advice;
+        }
         let detail = self.detail.as_str();
         [
             (

@@ -71,6 +71,10 @@ pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
     })
 }
 
+/// What is told of missing examples where there is nothing to give one of.
+const NOTHING_TO_SHOW: &str =
+    "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools";
+
 /// Group, version and kind.
 type Api = (String, String, String);
 
@@ -81,8 +85,11 @@ fn shown((group, version, kind): &Api) -> String {
 fn examples(csv: &Value) -> Vec<Problem> {
     let name = object_name(csv);
     let annotations = csv.pointer("/metadata/annotations").and_then(Value::as_object);
+    let (provided, faults) = provided(csv);
+    let advice = (provided.is_empty() && faults.is_empty()).then_some(NOTHING_TO_SHOW);
     let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
-        return vec![Problem::csv(Severity::Warning, name, "annotations not found")];
+        let problem = Problem::csv(Severity::Warning, name, "annotations not found");
+        return vec![problem.advised(advice)];
     };
     let example = |key: &str| {
         annotations
@@ -92,11 +99,8 @@ fn examples(csv: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     let examples = match (example("alm-examples"), example("olm.examples")) {
         (None, None) => {
-            return vec![Problem::csv(
-                Severity::Warning,
-                name,
-                "example annotations not found",
-            )];
+            let problem = Problem::csv(Severity::Warning, name, "example annotations not found");
+            return vec![problem.advised(advice)];
         }
         (Some(first), second) => {
             if second.is_some() {
@@ -117,7 +121,6 @@ fn examples(csv: &Value) -> Vec<Problem> {
             return problems;
         }
     };
-    let (provided, faults) = provided(csv);
     problems.extend(faults);
     problems.extend(
         found
