@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// File-based catalogs: check, render, compare, draw, build, push, serve
     #[command(subcommand, arg_required_else_help = true)]
     Catalog(catalog::Command),
-    /// Bundles of the format registry+v1: check, render, convert, push
+    /// Bundles of the format registry+v1: begin, check, render, convert, push
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(bundle::Command),
     /// Custom resource definitions: check whether they may take the place of others

@@ -1,6 +1,7 @@
 //! `olm bundle`.
 
 mod convert;
+mod init;
 mod push;
 mod render;
 mod validate;
@@ -12,6 +13,8 @@ use crate::output::Outcome;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Begin a bundle: write the files of one that can be installed
+    Init(init::Arguments),
     /// Check a bundle against all rules and report every fault
     Validate(validate::Arguments),
     /// Write the objects that installing a bundle would apply
@@ -30,6 +33,7 @@ fn faults_shown(source: &str) -> Hint {
 impl Command {
     pub(crate) fn run(self) -> Outcome {
         match self {
+            Self::Init(arguments) => init::run(&arguments),
             Self::Validate(arguments) => validate::run(&arguments),
             Self::Render(arguments) => render::run(&arguments),
             Self::Convert(arguments) => convert::run(&arguments),

@@ -68,9 +68,11 @@ pub async fn run() -> Result<()> {
     let here = here.parent().context("this program lies nowhere")?;
     writeln!(
         out,
-        "  export KUBECONFIG={} PATH={programs}:{}:$PATH",
+        "  export KUBECONFIG={} PATH={programs}:{}:$PATH REGISTRY={} CA_DIR={}",
         info.kubeconfig.display(),
-        here.display()
+        here.display(),
+        world.registry()?,
+        world.authorities().display()
     )?;
     writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
     writeln!(
@@ -80,7 +82,9 @@ pub async fn run() -> Result<()> {
     )?;
     writeln!(
         out,
-        "registry            {0}: olm catalog push --ca-dir {1} DIRECTORY {0}/NAME:TAG",
+        "registry            {0}\n  \
+         olm bundle push --ca-dir {1} DIRECTORY {0}/NAME-bundle:vVERSION\n  \
+         olm catalog push --ca-dir {1} DIRECTORY {0}/NAME:TAG",
         world.registry()?,
         world.authorities().display()
     )?;

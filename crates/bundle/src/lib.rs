@@ -9,7 +9,8 @@
 //! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
 //!
 //! For catalogs, [`catalog`] turns a bundle into an `olm.bundle` blob, and [`package_manifest`] a directory of the legacy
-//! format into a whole catalog. [`format`](mod@format) and [`validators`] are what authors check before they publish.
+//! format into a whole catalog. [`draft`] is what authors begin with, [`format`](mod@format) and [`validators`] what they
+//! check before they publish.
 //!
 //! [`prepare`] does the four in a row and is what a controller calls. Nothing here touches the file system: a
 //! bundle is a map from path to bytes. Objects stay dynamic, so that no field is lost.
@@ -21,6 +22,7 @@ pub mod catalog;
 pub mod config;
 pub mod csv;
 mod dependencies;
+pub mod draft;
 pub mod format;
 mod install_modes;
 pub mod media_type;

@@ -11,7 +11,7 @@ fn a_sound_bundle_passes_with_what_its_author_could_add() {
         (
             0,
             "manifests/csv.yaml:1: warning: (greeter.v1.0.0) annotations not found [clusterserviceversion]\n  \
-             hint: add the annotation alm-examples with one example of each provided API\n\
+             hint: no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools\n\
              manifests/csv.yaml:1: warning: (greeter.v1.0.0) csv.Spec.minKubeVersion is not informed. It is recommended \
              you provide this information. Otherwise, it would mean that your operator project can be distributed and \
              installed in any cluster version available, which is not necessarily the case for all projects. \
@@ -33,6 +33,36 @@ fn a_sound_bundle_passes_with_what_its_author_could_add() {
     assert_eq!(
         (run.status, run.stdout.as_str(), run.stderr.as_str()),
         (0, "", "no faults found\n")
+    );
+}
+
+#[test]
+fn examples_are_asked_for_where_there_is_an_api_to_show() {
+    let check = |owned: &str, annotations: &str, expected: Option<&str>| {
+        let csv = CSV
+            .replace("metadata:\n", &format!("metadata:\n{annotations}"))
+            .replace("  installModes:", &format!("{owned}  installModes:"));
+        let files = Files::new(&[
+            ("manifests/csv.yaml", &csv),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+        ]);
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        let hint = run.stdout.lines().find(|line| line.contains("alm-examples"));
+        assert_eq!(hint.map(str::trim), expected, "{}", run.stdout);
+    };
+    let owned = "  customresourcedefinitions: {owned: [{name: foos.x.example, version: v1, kind: Foo}]}\n";
+    let nothing =
+        "hint: no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools";
+    let missing = "hint: add the annotation alm-examples with one example of each provided API";
+    check("", "", Some(nothing));
+    check("", "  annotations: {a: b}\n", Some(nothing));
+    check("", "  annotations: {alm-examples: '[]'}\n", None);
+    check(owned, "", Some(missing));
+    check(owned, "  annotations: {a: b}\n", Some(missing));
+    check(
+        owned,
+        "  annotations: {alm-examples: '[]'}\n",
+        Some("hint: add an example of the API to the annotation alm-examples"),
     );
 }
 
@@ -311,4 +341,102 @@ fn bundles_are_converted_to_a_catalog() {
             "\n",
         )
     );
+}
+
+#[test]
+fn a_bundle_that_is_begun_passes_and_is_never_overwritten() {
+    let definition = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.x.example}
+spec:
+  group: x.example
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+";
+    let files = Files::new(&[("widgets.yaml", definition), ("other.yaml", "kind: Other\n")]);
+    let here = files.path("");
+    let init = |more: &[&str]| {
+        let common = ["bundle", "init", "new", "--name", "widgets"];
+        olm(&here, &[&common, more].concat())
+    };
+    let image = "registry.example/widgets:v0.1.0";
+    for (arguments, expected) in [
+        (
+            &["--version", "one", "--image", image][..],
+            "error: \"one\" is no version",
+        ),
+        (&["--version", "one", "--image", image], "for example 0.1.0"),
+        (
+            &["--version", "0.1.0", "--image", "A B"],
+            "for example registry.example/my-operator:v0.1.0",
+        ),
+        (
+            &["--version", "0.1.0", "--image", image, "--crd", "other.yaml"],
+            "error: cannot take other.yaml: it is no CustomResourceDefinition",
+        ),
+        (
+            &[
+                "--version",
+                "0.1.0",
+                "--image",
+                image,
+                "--default-channel",
+                "beta",
+            ],
+            "name it by --channel",
+        ),
+    ] {
+        let run = init(arguments);
+        assert!(run.status == 1 && run.stderr.contains(expected), "{run:?}");
+        assert!(!files.path("new").exists(), "{arguments:?}");
+    }
+    let good = ["--version", "0.1.0", "--image", image, "--crd", "widgets.yaml"];
+    let run = init(&good);
+    assert_eq!(
+        (run.status, run.stdout.as_str()),
+        (
+            0,
+            "new/manifests/widgets.clusterserviceversion.yaml\nnew/manifests/widgets.x.example.yaml\n\
+             new/metadata/annotations.yaml\n"
+        ),
+        "{run:?}"
+    );
+    assert!(
+        run.stderr
+            .contains("olm bundle push new REGISTRY/widgets-bundle:v0.1.0"),
+        "{run:?}"
+    );
+    let run = olm(&here, &["bundle", "validate", "new"]);
+    assert_eq!(
+        (run.status, run.stdout.as_str(), run.stderr.as_str()),
+        (0, "", "no faults found\n")
+    );
+    let run = olm(&here, &["bundle", "render", "new", "-n", "widgets"]);
+    assert_eq!(run.status, 0, "{run:?}");
+    let before = std::fs::read(files.path("new/metadata/annotations.yaml")).expect("it is there");
+    let run = init(&["--version", "0.2.0", "--image", image]);
+    assert!(
+        run.status == 1
+            && run.stderr.contains(
+                "error: new/manifests is there already, and nothing is overwritten\nhint: name a directory"
+            ),
+        "{run:?}"
+    );
+    let after = std::fs::read(files.path("new/metadata/annotations.yaml")).expect("it is there");
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a_file_of_a_bundle_that_cannot_be_read_is_told_with_its_place_once() {
+    let files = Files::new(&[
+        ("manifests/csv.yaml", "kind: [\n"),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+    ]);
+    let run = olm(&files.path(""), &["bundle", "validate", "."]);
+    assert_eq!(run.status, 1);
+    let line = run.stdout.lines().find(|line| line.contains("csv.yaml"));
+    let line = line.unwrap_or_else(|| panic!("{run:?}"));
+    assert_eq!(line.matches("line ").count(), 1, "{line}");
 }

@@ -105,7 +105,7 @@ async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) ->
 }
 
 /// What the README's command takes out of a message.
-fn roles_as_the_readme_takes_them(world: &World, message: &str) -> Result<Vec<u8>> {
+pub(super) fn roles_as_the_readme_takes_them(world: &World, message: &str) -> Result<Vec<u8>> {
     let readme = include_str!("../../../README.md");
     let filter = readme
         .split_once("| sed -n '")
