@@ -73,6 +73,20 @@ fn impostor() -> (u16, mpsc::Receiver<bool>) {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_not_believed_is_told_at_once() {
+    let (port, believed) = impostor();
+    let reference = Reference::parse(&format!("localhost:{port}/a/b:v1")).unwrap();
+    let error = images()
+        .resolve(&reference, &Access::default())
+        .await
+        .unwrap_err();
+    let said = chain(&error);
+    assert!(said.contains("`: invalid peer certificate: "), "{said}");
+    assert_eq!(believed.recv_timeout(MINUTE), Ok(false));
+    assert!(believed.try_recv().is_err(), "it is asked once");
+}
+
+#[tokio::test]
 async fn any_certificate_is_accepted_of_the_registry_itself_only() {
     let (port, believed) = impostor();
     let answer = async move |request: Request| {
