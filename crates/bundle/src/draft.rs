@@ -258,7 +258,7 @@ fn examples(definitions: &[Definition]) -> String {
             "spec": {},
         })
     };
-    Value::from_iter(definitions.iter().map(example)).to_string()
+    definitions.iter().map(example).collect::<Value>().to_string()
 }
 
 fn service_version(draft: &Draft<'_>, bundle: &str) -> String {

@@ -63,8 +63,17 @@ pub struct Problem {
     pub detail: String,
     /// Position of the object in [`Manifests::objects`], when it is about one.
     pub object: Option<usize>,
-    /// What to do about it where that follows from more than the problem.
-    advice: Option<&'static str>,
+    /// What its hint follows from.
+    advice: Advice,
+}
+
+/// What a hint follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Advice {
+    /// What the problem says.
+    Detail,
+    /// That there is no API to show an example of.
+    NoApi,
 }
 
 impl Problem {
@@ -76,7 +85,7 @@ impl Problem {
             value,
             detail,
             object: None,
-            advice: None,
+            advice: Advice::Detail,
         }
     }
 
@@ -100,8 +109,7 @@ impl Problem {
         self
     }
 
-    /// With what to do about it.
-    fn advised(mut self, advice: Option<&'static str>) -> Self {
+    fn advised(mut self, advice: Advice) -> Self {
         self.advice = advice;
         self
     }
@@ -109,8 +117,10 @@ impl Problem {
     /// What to do about it, where that is not plain from the problem.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
-        if self.advice.is_some() {
-            return self.advice;
+        if self.advice == Advice::NoApi {
+            return Some(
+                "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools",
+            );
         }
         let detail = self.detail.as_str();
         [

@@ -6,7 +6,7 @@ use olm_version::blang;
 use serde_json::Value;
 
 use super::text::label_value_faults;
-use super::{Manifests, Options, Problem, Severity, annotations, csvs};
+use super::{Advice, Manifests, Options, Problem, Severity, annotations, csvs};
 use crate::catalog::{list, text};
 use crate::names::subdomain_faults;
 use crate::parse::object_name;
@@ -71,10 +71,6 @@ pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
     })
 }
 
-/// What is told of missing examples where there is nothing to give one of.
-const NOTHING_TO_SHOW: &str =
-    "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools";
-
 /// Group, version and kind.
 type Api = (String, String, String);
 
@@ -86,7 +82,11 @@ fn examples(csv: &Value) -> Vec<Problem> {
     let name = object_name(csv);
     let annotations = csv.pointer("/metadata/annotations").and_then(Value::as_object);
     let (provided, faults) = provided(csv);
-    let advice = (provided.is_empty() && faults.is_empty()).then_some(NOTHING_TO_SHOW);
+    let advice = if provided.is_empty() && faults.is_empty() {
+        Advice::NoApi
+    } else {
+        Advice::Detail
+    };
     let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
         let problem = Problem::csv(Severity::Warning, name, "annotations not found");
         return vec![problem.advised(advice)];
