@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::{
-    Availability, Candidate, Catalog, Content, Edge, Installed, Package, ReleaseField, Request, Resolution,
-    UpgradeConstraintPolicy, deprecation,
+    Availability, Candidate, Catalog, Content, Declared, Edge, Installed, Package, ReleaseField, Request,
+    Resolution, UpgradeConstraintPolicy, deprecation,
 };
 use serde_json::{Value, json};
 
@@ -253,14 +254,26 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
     ] {
         let _ = writeln!(text, "{what:<10}{value}");
     }
+    for needed in &bundle.requirements {
+        let _ = writeln!(text, "{:<10}{} {}", "requires", needed.kind, value(needed));
+        if let Err(fault) = needed.read() {
+            let _ = writeln!(text, "{:<10}which cannot be met: {fault}", "");
+        }
+    }
     for message in messages.all() {
         let _ = writeln!(text, "deprecated: {}", message.trim_end());
     }
     text
 }
 
+/// What is required, on one line.
+fn value(needed: &Declared) -> Value {
+    // What is no JSON is shown as it is.
+    serde_json::from_str(&needed.text).unwrap_or_else(|_| needed.text.as_str().into())
+}
+
 fn json(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> Value {
-    json!({
+    let mut answer = json!({
         "resolved": true,
         "bundle": resolution.bundle.name,
         "version": version(resolution.bundle),
@@ -273,5 +286,14 @@ fn json(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> Value 
             "channels": messages.channels,
             "bundle": messages.bundle,
         },
-    })
+    });
+    let requires = |needed: &Arc<Declared>| {
+        let fault = needed.read().err().map(ToString::to_string);
+        json!({"type": needed.kind, "value": value(needed), "fault": fault})
+    };
+    let requires: Vec<Value> = resolution.bundle.requirements.iter().map(requires).collect();
+    if let Some(answer) = answer.as_object_mut().filter(|_| !requires.is_empty()) {
+        answer.insert("requires".to_owned(), requires.into());
+    }
+    answer
 }

@@ -1,9 +1,8 @@
 //! The OpenShift gate: holds a minor update of the cluster back while an installed bundle does not support the next
 //! version.
 //!
-//! [`version`] and [`verdict`] are the rules and touch nothing; [`controller`] runs only where the API group
+//! [`verdict`] is the rules and touches nothing, versions are read by [`olm_bundle::openshift`]; [`controller`] runs only where the API group
 //! `config.openshift.io` is served, and writes nothing but the condition `Upgradeable` of the ClusterOperator `olm`.
 
 pub mod controller;
 pub mod verdict;
-pub mod version;

@@ -1,7 +1,6 @@
 //! A bundle that has been read.
 
 use olm_api::names::annotation::PROPERTIES;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::annotations::Annotations;
@@ -49,7 +48,8 @@ impl Bundle {
         file_properties: Vec<Property>,
         file_dependencies: Vec<Dependency>,
     ) -> Result<Self, ParseError> {
-        let mut csv = ClusterServiceVersion::deserialize(csv).map_err(ParseError::ClusterServiceVersion)?;
+        let mut csv: ClusterServiceVersion =
+            serde_path_to_error::deserialize(csv).map_err(ParseError::ClusterServiceVersion)?;
         let properties = merge_properties(&mut csv, file_properties)?;
         let mut found = file_dependencies;
         found.extend(dependencies::from_properties(&properties));

@@ -5,13 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE};
+use olm_fbc::property::{
+    TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
+};
 use olm_fbc::{Catalog, Channel, ChannelEntry, Gvk, Icon, Package, PackageProperty, RelatedImage, canonical};
 use olm_version::VersionRelease;
 use serde_json::Value;
 
 use crate::annotations::Annotations;
-use crate::dependencies::{self, DeclaredIn};
+use crate::dependencies::{self, DEPENDENCY_PROPERTIES, DeclaredIn};
 use crate::names::go_json;
 use crate::parse::{BundleFiles, flatten, object_name};
 use crate::properties::{self, Property, PropertyError};
@@ -79,7 +81,7 @@ pub struct Entry {
     pub description: String,
     /// The first icon of the ClusterServiceVersion.
     pub icon: Option<Icon>,
-    /// Files that were left out, and why.
+    /// Files and properties that were left out, and why.
     pub warnings: Vec<String>,
 }
 
@@ -109,7 +111,8 @@ pub fn entry(
     };
     let provided = provided(&objects, csv);
     check_owned(csv, &provided)?;
-    let metadata = Metadata::read(files, labels)?;
+    let metadata = Metadata::read(files, labels, &mut warnings)?;
+    let properties = bundle_properties(csv, &objects, &provided, &metadata, &mut warnings)?;
     let name = object_name(csv).to_owned();
     let package = metadata.annotations.package().to_owned();
     Ok(Entry {
@@ -124,7 +127,7 @@ pub fn entry(
         description: text(csv, "/spec/description").to_owned(),
         icon: icon(csv),
         bundle: olm_fbc::Bundle {
-            properties: bundle_properties(csv, &objects, &provided, &metadata)?.into(),
+            properties: properties.into(),
             related_images: related_images(csv, image).into(),
             image: image.to_owned(),
             package,
@@ -245,7 +248,11 @@ struct Metadata {
 
 impl Metadata {
     /// Of each kind the first file that fits counts, whatever its name.
-    fn read(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<Self, CatalogError> {
+    fn read(
+        files: &BundleFiles,
+        labels: &BTreeMap<String, String>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, CatalogError> {
         let (mut annotations, mut properties, mut dependencies) = (None, None, None);
         let metadata = files.iter().filter(|(path, _)| {
             path.strip_prefix("metadata/")
@@ -266,7 +273,8 @@ impl Metadata {
             if properties.is_none() && has("properties") {
                 let list = document.get("properties").unwrap_or(&Value::Null);
                 let found = properties::read_list(list);
-                properties = Some(found.map_err(|error: PropertyError| fault(error.to_string()))?);
+                let found = found.map_err(|error: PropertyError| fault(error.to_string()))?;
+                properties = Some(with_values(found, path, warnings)?);
             }
             if dependencies.is_none() && has("dependencies") {
                 let found = dependencies::from_file(&document);
@@ -281,22 +289,46 @@ impl Metadata {
     }
 }
 
+/// The properties that have a value: catalogs hold no others (requirement 2.13). What a bundle requires is never left out.
+fn with_values(
+    mut properties: Vec<Property>,
+    file: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Property>, CatalogError> {
+    for Property { kind, .. } in properties.iter().filter(|property| property.value.is_null()) {
+        if DEPENDENCY_PROPERTIES.contains(&kind.as_str()) {
+            return Err(CatalogError::Properties {
+                file: file.to_owned(),
+                fault: format!("property of type {kind:?} has no value"),
+            });
+        }
+        warnings.push(format!(
+            "{file}: a property of type {kind:?} is left out: it has no value"
+        ));
+    }
+    properties.retain(|property| !property.value.is_null());
+    Ok(properties)
+}
+
 /// The properties of the blob, by type and value, with the manifests and what describes them at the end.
 fn bundle_properties(
     csv: &Value,
     objects: &[Value],
     provided: &BTreeSet<Api>,
     metadata: &Metadata,
+    warnings: &mut Vec<String>,
 ) -> Result<Vec<olm_fbc::Property>, CatalogError> {
     let mut declared = metadata.properties.clone();
     let annotation = text(csv, "/metadata/annotations/olm.properties");
     if !annotation.is_empty() {
+        let place = "annotation olm.properties";
         let fault = |fault: String| CatalogError::Properties {
-            file: "annotation olm.properties".to_owned(),
+            file: place.to_owned(),
             fault,
         };
         let list: Value = serde_json::from_str(annotation).map_err(|error| fault(error.to_string()))?;
-        declared.extend(properties::read_list(&list).map_err(|error| fault(error.to_string()))?);
+        let found = properties::read_list(&list).map_err(|error| fault(error.to_string()))?;
+        declared.extend(with_values(found, place, warnings)?);
     }
     let verbatim = |kind: &str, value: &Value| olm_fbc::Property::new(kind, canonical(&value.to_string()));
     let mut found: Vec<olm_fbc::Property> = Vec::new();
@@ -329,8 +361,13 @@ fn bundle_properties(
     for dependency in of_file {
         let property = verbatim(&dependency.kind, &dependency.value);
         match dependency.kind.as_str() {
-            // An entry without a value asks for nothing; one of another shape must not be lost.
-            TYPE_GVK if dependency.value.is_null() => {}
+            // Whoever writes an entry needs something: without a value nobody can say that it is there.
+            TYPE_GVK | TYPE_PACKAGE | TYPE_CONSTRAINT if dependency.value.is_null() => {
+                return Err(CatalogError::Properties {
+                    file: "metadata/dependencies.yaml".to_owned(),
+                    fault: format!("dependency of type {} has no value", dependency.kind),
+                });
+            }
             TYPE_GVK => {
                 let needed = property.gvk().map_err(|error| CatalogError::Properties {
                     file: "metadata/dependencies.yaml".to_owned(),
@@ -439,8 +476,9 @@ fn strings(value: &Value, pointer: &str) -> Vec<String> {
 
 /// The catalog of the entries: packages, channels and bundles.
 ///
-/// A package has the default channel, description and icon of its newest bundle; a channel has every bundle that is
-/// published in it, with the edges of the bundle's ClusterServiceVersion.
+/// A package has the description and icon of its newest bundle, and its default channel, or the first channel where there
+/// is no such channel; a channel has every bundle that is published in it, with the edges of the bundle's
+/// ClusterServiceVersion.
 pub fn assemble(entries: &[Entry]) -> Catalog {
     let mut catalog = Catalog::default();
     let mut by_package: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
@@ -465,6 +503,7 @@ pub fn assemble(entries: &[Entry]) -> Catalog {
         let newest = entries.last();
         let default = newest
             .and_then(|entry| entry.default_channel.clone())
+            .filter(|name| channels.contains_key(name.as_str()))
             .or_else(|| channels.keys().next().map(|channel| (*channel).to_owned()));
         catalog.packages.push(Package {
             name: package.to_owned(),

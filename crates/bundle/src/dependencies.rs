@@ -8,7 +8,8 @@ use crate::csv::ApiDescription;
 use crate::properties::Property;
 
 /// Property types that declare a dependency.
-const DEPENDENCY_PROPERTIES: [&str; 3] = ["olm.package.required", "olm.gvk.required", "olm.constraint"];
+pub(crate) const DEPENDENCY_PROPERTIES: [&str; 3] =
+    ["olm.package.required", "olm.gvk.required", "olm.constraint"];
 
 /// Where a dependency is declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

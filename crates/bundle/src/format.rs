@@ -49,6 +49,8 @@ pub fn faults(files: &BundleFiles) -> Vec<Fault> {
     for (path, content) in files.iter().filter(|(path, _)| path.starts_with("metadata/")) {
         let document = match olm_yaml::to_json(content) {
             Ok(document) => document,
+            // Others lie there for people: a README, what an editor or a file manager leaves behind.
+            Err(_) if !is_data(path) => continue,
             Err(error) => {
                 faults.push(Fault::new(Some(path), format!("cannot be read: {error}")));
                 continue;
@@ -79,6 +81,14 @@ pub fn faults(files: &BundleFiles) -> Vec<Fault> {
     faults
 }
 
+/// Whether the name says that the file holds data.
+fn is_data(path: &str) -> bool {
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    ["yaml", "yml", "json"]
+        .iter()
+        .any(|known| extension.eq_ignore_ascii_case(known))
+}
+
 fn check_annotations(path: &str, document: &Value, faults: &mut Vec<Fault>) {
     let annotations: BTreeMap<&str, &str> = document
         .get("annotations")
@@ -97,9 +107,12 @@ fn check_annotations(path: &str, document: &Value, faults: &mut Vec<Fault>) {
     ] {
         match (annotations.get(key), wanted) {
             (None, _) => find(format!("Missing annotation {key:?}")),
-            (Some(found), Some(wanted)) if *found != wanted => find(format!(
-                "Expecting annotation {key:?} to have value {wanted:?} instead of {found:?}"
-            )),
+            // A directory is the same without the slash at its end.
+            (Some(found), Some(wanted)) if *found != wanted && wanted.strip_suffix('/') != Some(found) => {
+                find(format!(
+                    "Expecting annotation {key:?} to have value {wanted:?} instead of {found:?}"
+                ))
+            }
             (Some(found), None) if found.trim().is_empty() => {
                 find(format!("Expecting annotation {key:?} to have non-empty value"));
             }

@@ -9,8 +9,8 @@
 //! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
 //!
 //! For catalogs, [`catalog`] turns a bundle into an `olm.bundle` blob, and [`package_manifest`] a directory of the legacy
-//! format into a whole catalog. [`draft`] is what authors begin with, [`format`](mod@format) and [`validators`] what they
-//! check before they publish.
+//! format into a whole catalog. [`draft`] is what authors begin with, [`format`](mod@format), [`validators`] and [`publish`]
+//! what they check before they publish.
 //!
 //! [`prepare`] does the four in a row and is what a controller calls. Nothing here touches the file system: a
 //! bundle is a map from path to bytes. Objects stay dynamic, so that no field is lost.
@@ -27,10 +27,12 @@ pub mod format;
 mod install_modes;
 pub mod media_type;
 pub mod names;
+pub mod openshift;
 pub mod package_manifest;
 mod parse;
 mod prepare;
 mod properties;
+pub mod publish;
 pub mod render;
 pub mod validate;
 pub mod validators;

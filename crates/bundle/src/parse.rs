@@ -68,9 +68,9 @@ pub enum ParseError {
     /// There are several, and which one counts would be a guess (requirement 3.05).
     #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", "))]
     SeveralClusterServiceVersions(Vec<String>),
-    /// The ClusterServiceVersion has fields of wrong types.
+    /// The ClusterServiceVersion has a field of a wrong type, which is named.
     #[error("the ClusterServiceVersion cannot be read: {0}")]
-    ClusterServiceVersion(serde_json::Error),
+    ClusterServiceVersion(serde_path_to_error::Error<serde_json::Error>),
     /// The annotation `olm.properties` is not JSON.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]
     PropertiesAnnotation(serde_json::Error),

@@ -305,19 +305,105 @@ fn a_package_is_required_in_the_spelling_of_catalogs() {
 }
 
 #[test]
-fn a_required_api_of_another_shape_is_refused_and_not_lost() {
-    let dependencies = "dependencies: [{type: olm.gvk, value: EtcdCluster}]";
-    let all = files(&[
-        ("manifests/csv.yaml", &csv("etcd", "1.0.0", &[], "")),
-        ("metadata/annotations.yaml", ANNOTATIONS),
-        ("metadata/dependencies.yaml", dependencies),
-    ]);
-    let error = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").unwrap_err();
-    let message = error.to_string();
-    assert!(
-        message.starts_with("metadata/dependencies.yaml: dependency of type olm.gvk: "),
-        "{message}"
+fn what_is_required_in_another_shape_is_refused_and_not_lost() {
+    for (key, listed, expected) in [
+        (
+            "dependencies",
+            "type: olm.gvk, value: EtcdCluster",
+            "dependency of type olm.gvk: ",
+        ),
+        (
+            "dependencies",
+            "type: olm.gvk",
+            "dependency of type olm.gvk has no value",
+        ),
+        (
+            "dependencies",
+            "type: olm.package, value: null",
+            "dependency of type olm.package has no value",
+        ),
+        (
+            "dependencies",
+            "type: olm.constraint, all: {}",
+            "dependency of type olm.constraint has no value",
+        ),
+        (
+            "properties",
+            "type: olm.constraint",
+            "property of type \"olm.constraint\" has no value",
+        ),
+        (
+            "properties",
+            "type: olm.gvk.required",
+            "property of type \"olm.gvk.required\" has no value",
+        ),
+    ] {
+        let file = format!("metadata/{key}.yaml");
+        let all = files(&[
+            ("manifests/csv.yaml", &csv("etcd", "1.0.0", &[], "")),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+            (&file, &format!("{key}: [{{{listed}}}]")),
+        ]);
+        let error = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").unwrap_err();
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("{file}: {expected}")), "{message}");
+    }
+}
+
+/// Requirement 2.13.
+#[test]
+fn a_property_without_a_value_is_left_out_and_told() {
+    let annotated = csv("etcd", "1.0.0", &[], "").replace(
+        "etcd.v1.0.0}",
+        "etcd.v1.0.0, annotations: {olm.properties: '[{\"type\":\"shape\",\"value\":null},{\"type\":\"olm.package\"}]'}}",
     );
+    let all = files(&[
+        ("manifests/csv.yaml", &annotated),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+        (
+            "metadata/properties.yaml",
+            "properties: [{type: image, name: a}, {type: color, value: red}, {type: olm.gvk}]",
+        ),
+    ]);
+    let entry = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").expect("the bundle is one");
+    let left_out = |place: &str, kind: &str| {
+        format!("{place}: a property of type \"{kind}\" is left out: it has no value")
+    };
+    assert_eq!(
+        entry.warnings,
+        [
+            left_out("metadata/properties.yaml", "image"),
+            left_out("metadata/properties.yaml", "olm.gvk"),
+            left_out("annotation olm.properties", "shape"),
+            left_out("annotation olm.properties", "olm.package"),
+        ]
+    );
+    let properties = entry.bundle.properties.iter();
+    let kinds: Vec<&str> = properties.map(|property| property.kind.as_str()).collect();
+    assert_eq!(kinds, ["color", "olm.package", TYPE_BUNDLE_OBJECT]);
+    assert!(check::check(&assemble(&[entry])).is_valid());
+}
+
+/// Requirement 3.33.
+#[test]
+fn the_default_channel_of_a_package_is_one_of_its_channels() {
+    for (default, expected) in [
+        ("stable", "stable"),
+        ("beta", "beta"),
+        ("other", "beta"),
+        ("''", "beta"),
+    ] {
+        let annotations = ANNOTATIONS.replace("v1: stable", &format!("v1: {default}"));
+        let all = files(&[
+            ("manifests/csv.yaml", &csv("etcd", "1.0.0", &[], "")),
+            ("metadata/annotations.yaml", &annotations),
+        ]);
+        let entry = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").expect("the bundle is one");
+        let catalog = assemble(&[entry]);
+        let package = catalog.packages.first().expect("there is a package");
+        assert_eq!(package.default_channel, expected, "{default}");
+        assert!(check::check(&catalog).is_valid(), "{default}");
+    }
 }
 
 #[test]

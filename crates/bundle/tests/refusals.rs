@@ -180,16 +180,23 @@ fn files_that_cannot_be_read_are_named() {
         "dependencies-unreadable",
         "metadata/dependencies.yaml cannot be read: the dependencies are not a list",
     );
-    check(
-        &with(
-            kettle(),
-            CSV,
+    for (from, to, fault) in [
+        (
             "app: kettle\n          spec",
             "app: [kettle]\n          spec",
+            "spec.install.spec.deployments[0].label.app: invalid type: sequence, expected a string",
         ),
-        "csv-unreadable",
-        "the ClusterServiceVersion cannot be read: invalid type: sequence, expected a string",
-    );
+        (
+            "metadata:\n",
+            "metadata:\n  labels: {a: b, team: 5}\n",
+            "metadata.labels.team: invalid type: integer `5`, expected a string",
+        ),
+    ] {
+        let text = String::from_utf8(kettle().remove(CSV).expect("it is there")).expect("it is text");
+        let files = plus(kettle(), CSV, &text.replacen(from, to, 1));
+        let message = format!("the ClusterServiceVersion cannot be read: {fault}");
+        check(&files, "csv-unreadable", &message);
+    }
 }
 
 #[test]

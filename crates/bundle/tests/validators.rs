@@ -412,3 +412,45 @@ fn t_3a_01_the_form_of_a_bundle_is_checked() {
         ],
     );
 }
+
+#[test]
+fn the_form_is_as_strict_as_what_is_read() {
+    let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  \
+                       operators.operatorframework.io.bundle.manifests.v1: manifests/\n  \
+                       operators.operatorframework.io.bundle.metadata.v1: metadata/\n  \
+                       operators.operatorframework.io.bundle.package.v1: a\n  \
+                       operators.operatorframework.io.bundle.channels.v1: stable\n";
+    let check = |from: &str, to: &str, more: &[(&str, &str)], expected: &[&str]| {
+        let annotations = annotations.replace(from, to);
+        let mut all = files(&[
+            ("manifests/csv.yaml", CSV),
+            ("metadata/annotations.yaml", &annotations),
+        ]);
+        all.extend(files(more));
+        let found: Vec<(Option<String>, String)> = format::faults(&all)
+            .into_iter()
+            .map(|fault| (fault.file, fault.message))
+            .collect();
+        assert_eq!(found.len(), expected.len(), "{to} {more:?}: {found:?}");
+        for ((file, message), expected) in found.iter().zip(expected) {
+            let told = format!("{}: {message}", file.as_deref().unwrap_or_default());
+            assert!(told.starts_with(expected), "{told}");
+        }
+    };
+    check("", "", &[], &[]);
+    check(": manifests/", ": manifests", &[], &[]);
+    check(": metadata/", ": metadata", &[], &[]);
+    let other = "metadata/annotations.yaml: Expecting annotation";
+    check(": manifests/", ": manifest", &[], &[other]);
+    check("registry+v1", "registry", &[], &[other]);
+    // Not YAML: a colon in a plain text, control characters.
+    let prose = "# Notes\n\nRead this: it is: no data\n\t- x";
+    for name in ["README.md", ".DS_Store", "notes", "a.yaml.orig"] {
+        let path = format!("metadata/{name}");
+        check("", "", &[(&path, prose)], &[]);
+    }
+    for name in ["notes.yaml", "notes.yml", "notes.JSON"] {
+        let path = format!("metadata/{name}");
+        check("", "", &[(&path, prose)], &[&format!("{path}: cannot be read: ")]);
+    }
+}

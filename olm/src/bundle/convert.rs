@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use olm_bundle::catalog::{Entry, assemble};
+use olm_bundle::catalog::{Entry, assemble, entry};
 use olm_bundle::package_manifest;
 use olm_fbc::Catalog;
 
@@ -59,20 +59,44 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             continue;
         }
-        let entry = || -> anyhow::Result<Entry> {
+        let converted = || -> anyhow::Result<Entry> {
             let mut bundle = open_bundle(source, &arguments.registry)?;
             if bundle.image.is_empty() {
-                let entry = bundle.entry().with_context(|| faults_shown(source))?;
+                // Its warnings are told below.
+                let entry = entry(&bundle.files, &bundle.labels, "").with_context(|| faults_shown(source))?;
                 bundle.image = image_of(&arguments.image_ref_template, &entry);
             }
             bundle.entry().with_context(|| faults_shown(source))
         };
-        entries.push(entry().with_context(|| format!("cannot convert {source:?}"))?);
+        entries.push(converted().with_context(|| format!("cannot convert {source:?}"))?);
     }
-    add(&mut catalog, assemble(&entries));
+    let assembled = assemble(&entries);
+    for entry in &entries {
+        other_default_channel(entry, &assembled);
+    }
+    add(&mut catalog, assembled);
     arguments.migrate.apply(&mut catalog);
     print(&arguments.output.write(&catalog))?;
     Ok(Verdict::Good)
+}
+
+/// Tells when the default channel that the bundle names is no channel of its package.
+fn other_default_channel(entry: &Entry, catalog: &Catalog) {
+    let Some(named) = &entry.default_channel else {
+        return;
+    };
+    let package = &entry.bundle.package;
+    let mut channels = catalog.channels.iter();
+    if channels.any(|channel| channel.package == *package && channel.name == *named) {
+        return;
+    }
+    let taken = catalog.packages.iter().find(|one| one.name == *package);
+    let taken = taken.map_or("", |package| &package.default_channel);
+    note(&format!(
+        "warning: the default channel that {} names, {named:?}, is none of the channels of package {package:?}: the \
+         default channel is {taken:?}",
+        entry.bundle.name
+    ));
 }
 
 fn add(catalog: &mut Catalog, more: Catalog) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use olm_bundle::validators::{LoadFault, Options, Severity, Validator, images, load};
-use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, validate};
+use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, publish, validate};
 use olm_platform::log::chain;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ struct Found {
     file: Option<String>,
     line: Option<usize>,
     severity: Severity,
-    /// The name of the check: a validator, `format` or `install`.
+    /// The name of the check: a validator, `format`, `install` or `publish`.
     check: &'static str,
     message: String,
     hint: Option<&'static str>,
@@ -211,7 +211,7 @@ fn authoring(files: &BundleFiles, validators: &BTreeSet<Validator>, options: &Op
     found
 }
 
-/// What keeps the bundle from being installed by us.
+/// What keeps the bundle from being installed by us, or from being published.
 fn installing(bundle: &BundleSource) -> Vec<Found> {
     let error = |message: String| Found::new(Severity::Error, "install", message);
     match parse(&bundle.files, &bundle.labels) {
@@ -237,7 +237,24 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
                     property.kind
                 )))
             });
-            unsound.chain(requirements).chain(unsupported).collect()
+            let webhooks = parsed.csv().spec.webhook_definitions.iter();
+            let unknown = webhooks
+                .filter(|webhook| webhook.kind().is_none())
+                .map(|webhook| {
+                    error(format!(
+                        "webhook {:?} is of type {:?}, which nobody knows, and is not installed: write \
+                     ValidatingAdmissionWebhook, MutatingAdmissionWebhook or ConversionWebhook",
+                        webhook.generate_name, webhook.type_name
+                    ))
+                });
+            let doubts = publish::doubts(&parsed).into_iter();
+            let doubts = doubts.map(|doubt| Found::new(Severity::Warning, "publish", doubt));
+            unsound
+                .chain(requirements)
+                .chain(unknown)
+                .chain(unsupported)
+                .chain(doubts)
+                .collect()
         }
     }
 }

@@ -440,3 +440,165 @@ fn a_file_of_a_bundle_that_cannot_be_read_is_told_with_its_place_once() {
     let line = line.unwrap_or_else(|| panic!("{run:?}"));
     assert_eq!(line.matches("line ").count(), 1, "{line}");
 }
+
+#[test]
+fn what_no_catalog_takes_is_told() {
+    let check = |file: &str, from: &str, to: &str, expected: Option<&str>| {
+        let mut given = [
+            ("manifests/csv.yaml", CSV.to_owned()),
+            ("metadata/annotations.yaml", ANNOTATIONS.to_owned()),
+            ("metadata/properties.yaml", "properties: []\n".to_owned()),
+        ];
+        for (path, text) in &mut given {
+            if path.ends_with(file) {
+                assert!(text.contains(from), "{from}");
+                *text = text.replacen(from, to, 1);
+            }
+        }
+        let files = Files::new(&given.each_ref().map(|(path, text)| (*path, text.as_str())));
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        let found: Vec<&str> = run
+            .stdout
+            .lines()
+            .filter(|line| line.ends_with("[publish]"))
+            .collect();
+        assert_eq!(run.status, 0, "{to}: {}", run.stdout);
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{to}: {found:?}");
+        for (line, expected) in found.iter().zip(expected) {
+            assert!(
+                line.starts_with("warning: ") && line.contains(expected),
+                "{to}: {line}"
+            );
+        }
+    };
+    let version = |text: &str, expected| check("csv.yaml", "version: 1.0.0\n", text, expected);
+    version("version: 1.0.0\n", None);
+    version("version: 1.0.0-rc.1+2\n", None);
+    version("version: '1.0'\n", Some("spec.version is none: "));
+    version("version: 1.0\n", Some("spec.version is none: "));
+    version("version: v1.0.0\n", Some("spec.version is none: "));
+    version("version: ''\n", Some("spec.version is missing; "));
+    version("maturity: alpha\n", Some("spec.version is missing; "));
+    let range = |text: &str, expected| {
+        let annotations = format!("metadata:\n  annotations: {{olm.skipRange: '{text}'}}\n");
+        check("csv.yaml", "metadata:\n", &annotations, expected);
+    };
+    range(">=1.0.0 <1.2.0", None);
+    range("", None);
+    range(
+        ">=v1.9.0 <v1.11.1",
+        Some("olm.skipRange \">=v1.9.0 <v1.11.1\" is no range of versions"),
+    );
+    let channel = |text: &str, expected| {
+        let key = "operators.operatorframework.io.bundle.channel.default.v1";
+        check(
+            "annotations.yaml",
+            "annotations:\n",
+            &format!("annotations:\n  {key}: {text}\n"),
+            expected,
+        );
+    };
+    channel("stable", None);
+    channel(
+        "fast",
+        Some("the default channel \"fast\" is none of the bundle's channels (stable)"),
+    );
+    let maximum = |values: &[&str], expected| {
+        let property = |value: &&str| format!("- {{type: olm.maxOpenShiftVersion, value: {value}}}\n");
+        let properties: String = values.iter().map(property).collect();
+        check("properties.yaml", " []\n", &format!("\n{properties}"), expected);
+    };
+    maximum(&["'4.18'"], None);
+    maximum(&["4.18"], None);
+    maximum(
+        &["'4'"],
+        Some("olm.maxOpenShiftVersion: \"4\" is not of the form MAJOR.MINOR"),
+    );
+    maximum(
+        &["null"],
+        Some("olm.maxOpenShiftVersion: null is neither a version in quotes nor a number"),
+    );
+    maximum(
+        &["'4.18'", "'4.18'"],
+        Some("more than one olm.maxOpenShiftVersion"),
+    );
+}
+
+#[test]
+fn a_webhook_of_a_type_that_nobody_knows_is_told() {
+    for (kind, expected) in [
+        ("ValidatingAdmissionWebhook", None),
+        (
+            "ValidatingWebhook",
+            Some("error: webhook \"v.x.example\" is of type \"ValidatingWebhook\", which nobody knows"),
+        ),
+        (
+            "''",
+            Some("error: webhook \"v.x.example\" is of type \"\", which nobody knows"),
+        ),
+    ] {
+        let webhook = format!(
+            "  webhookdefinitions: [{{type: {kind}, generateName: v.x.example, deploymentName: greeter, \
+             admissionReviewVersions: [v1], sideEffects: None}}]\n  install:\n"
+        );
+        let files = Files::new(&[
+            ("manifests/csv.yaml", &CSV.replace("  install:\n", &webhook)),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+        ]);
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        let found = run
+            .stdout
+            .lines()
+            .find(|line| line.contains("which nobody knows"));
+        assert_eq!(found.is_some(), expected.is_some(), "{kind}: {}", run.stdout);
+        assert_eq!(
+            run.status,
+            i32::from(expected.is_some()),
+            "{kind}: {}",
+            run.stdout
+        );
+        for (line, expected) in found.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{line}");
+        }
+    }
+}
+
+#[test]
+fn converting_tells_once_what_is_not_taken_over() {
+    let default = "annotations:\n  operators.operatorframework.io.bundle.channel.default.v1: fast\n";
+    let files = Files::new(&[
+        ("manifests/csv.yaml", CSV),
+        (
+            "metadata/annotations.yaml",
+            &ANNOTATIONS.replace("annotations:\n", default),
+        ),
+        (
+            "metadata/properties.yaml",
+            "properties: [{type: relatedImage, name: a}]\n",
+        ),
+    ]);
+    let run = olm(
+        &files.path(""),
+        &[
+            "bundle",
+            "convert",
+            ".",
+            "-o",
+            "jsonl",
+            "--image-ref-template",
+            "reg.example/{package}:v{version}",
+        ],
+    );
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (
+            0,
+            "warning: metadata/properties.yaml: a property of type \"relatedImage\" is left out: it has no value\n\
+             warning: the default channel that greeter.v1.0.0 names, \"fast\", is none of the channels of package \
+             \"greeter\": the default channel is \"stable\"\n"
+        )
+    );
+    std::fs::write(files.path("catalog.jsonl"), run.stdout).expect("the file can be written");
+    let run = olm(&files.path(""), &["catalog", "validate", "catalog.jsonl"]);
+    assert_eq!(run.status, 0, "{run:?}");
+}

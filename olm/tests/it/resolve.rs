@@ -164,3 +164,41 @@ fn what_is_installed_has_a_version() {
         )
     );
 }
+
+/// Requirement 3.55: what a bundle requires is not passed over.
+#[test]
+fn what_the_chosen_bundle_requires_is_shown() {
+    let check = |property: &str, lines: &[&str], expected: Value| {
+        let last = r#""version":"2.0.0"}}]"#;
+        let more = format!(r#""version":"2.0.0"}}}},{property}]"#);
+        let files = Files::new(&[("cat.json", &CATALOG.replace(last, &more))]);
+        let run = olm(&files.path(""), &["resolve", "foo", "--catalog", "cat.json"]);
+        let (_, shown) = run.stdout.split_once("edge      none\n").unwrap_or_default();
+        let shown: Vec<&str> = shown.lines().collect();
+        assert_eq!((run.status, &shown[..]), (0, lines), "{run:?}");
+        let (_, answer) = resolve(&files, &["--catalog", "cat.json"]);
+        assert_eq!(
+            answer.get("requires"),
+            Some(&expected).filter(|expected| !expected.is_null())
+        );
+    };
+    check(r#"{"type":"color","value":"red"}"#, &[], Value::Null);
+    check(
+        r#"{"type":"olm.gvk.required","value":{"group":"g.example", "version":"v1","kind":"K"}}"#,
+        &[r#"requires  olm.gvk.required {"group":"g.example","version":"v1","kind":"K"}"#],
+        serde_json::json!([{
+            "type": "olm.gvk.required", "value": {"group": "g.example", "version": "v1", "kind": "K"}, "fault": null,
+        }]),
+    );
+    check(
+        r#"{"type":"olm.package.required","value":{"packageName":"bar","versionRange":"^1"}}"#,
+        &[
+            r#"requires  olm.package.required {"packageName":"bar","versionRange":"^1"}"#,
+            "          which cannot be met: Invalid semver format version \"^1\": Could not parse Range \"^1\": Could not parse comparator \"^\" in \"^1\"",
+        ],
+        serde_json::json!([{
+            "type": "olm.package.required", "value": {"packageName": "bar", "versionRange": "^1"},
+            "fault": "Invalid semver format version \"^1\": Could not parse Range \"^1\": Could not parse comparator \"^\" in \"^1\"",
+        }]),
+    );
+}

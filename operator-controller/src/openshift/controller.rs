@@ -14,12 +14,12 @@ use kube::{Client, ResourceExt as _, core::PartialObjectMeta};
 use olm_api::ClusterObjectSet;
 use olm_api::conditions::{UPGRADEABLE, whole_seconds};
 use olm_api::names::CLUSTER_OPERATOR;
+use olm_bundle::openshift::{ClusterVersionError, MinorVersion};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::verdict::{Revision, Verdict, verdict};
-use super::version::{ClusterVersionError, MinorVersion};
 
 const GROUP: &str = "config.openshift.io";
 /// The one object of kind ClusterVersion.

@@ -5,12 +5,9 @@ use std::fmt;
 
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, Status, reason};
-use olm_api::names::{annotation, property};
+use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, conditions::SUCCEEDED};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use super::version::{MaximumError, MinorVersion, parse_maximum};
+use olm_bundle::openshift::{MinorVersion, maximum};
 
 /// A revision of an extension, as far as it counts here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,17 +85,6 @@ impl fmt::Display for Named {
             self.bundle, self.extension
         )
     }
-}
-
-/// Why a bundle's properties say nothing.
-#[derive(Debug, thiserror::Error)]
-enum PropertiesError {
-    #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
-    Shape(serde_json::Error),
-    #[error("more than one olm.maxOpenShiftVersion found in bundle")]
-    Several,
-    #[error("olm.maxOpenShiftVersion: {0}")]
-    Value(MaximumError),
 }
 
 /// Whether a cluster at `cluster` may be updated to its next minor version (requirements 1.54 to 1.58). What cannot
@@ -197,28 +183,6 @@ fn counting(revisions: &[Revision]) -> impl Iterator<Item = &Revision> {
         }
     }
     newest.into_values()
-}
-
-fn maximum(properties: &str) -> Result<Option<MinorVersion>, PropertiesError> {
-    #[derive(Deserialize)]
-    struct Property {
-        #[serde(rename = "type", default)]
-        property_type: String,
-        value: Option<Box<RawValue>>,
-    }
-    let list: Vec<Property> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
-    let mut maxima = list
-        .iter()
-        .filter(|p| p.property_type == property::MAX_OPENSHIFT_VERSION);
-    let Some(first) = maxima.next() else {
-        return Ok(None);
-    };
-    if maxima.next().is_some() {
-        return Err(PropertiesError::Several);
-    }
-    let absent = || PropertiesError::Value(MaximumError::Kind("null".to_owned()));
-    let value = first.value.as_deref().ok_or_else(absent)?;
-    parse_maximum(value).map(Some).map_err(PropertiesError::Value)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! the gate sets.
 
 use olm_api::cluster_object_set::LifecycleState;
+use olm_bundle::openshift::{MinorVersion, parse_maximum};
 use operator_controller::openshift::verdict::{Revision, Rollout, verdict};
-use operator_controller::openshift::version::{MinorVersion, parse_maximum};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

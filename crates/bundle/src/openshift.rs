@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use olm_api::names::property;
+use olm_version::Version;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// A minor version of OpenShift: patch and pre-release never count (requirement 1.53).
@@ -29,7 +32,7 @@ pub struct ClusterVersionError {
 impl MinorVersion {
     /// The minor version of the cluster, from its full version such as `4.18.0-rc.1`.
     pub fn of_cluster(text: &str) -> Result<Self, ClusterVersionError> {
-        match semver::Version::parse(text) {
+        match Version::parse(text) {
             Ok(version) => Ok(Self {
                 major: version.major,
                 minor: version.minor,
@@ -71,6 +74,46 @@ pub enum MaximumError {
     /// Neither a number nor a string.
     #[error("{0} is neither a version in quotes nor a number")]
     Kind(String),
+}
+
+/// Why a bundle's properties do not say it.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertiesError {
+    /// They are no list of properties.
+    #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
+    Shape(serde_json::Error),
+    /// There are several, of which none counts.
+    #[error("more than one olm.maxOpenShiftVersion found in bundle")]
+    Several,
+    /// The one is no version.
+    #[error("olm.maxOpenShiftVersion: {0}")]
+    Value(MaximumError),
+}
+
+/// The latest minor version that a bundle works on by its properties, a JSON list; `None` when it does not say.
+///
+/// # Errors
+/// When it says so twice, or what cannot be read.
+pub fn maximum(properties: &str) -> Result<Option<MinorVersion>, PropertiesError> {
+    #[derive(Deserialize)]
+    struct Property {
+        #[serde(rename = "type", default)]
+        property_type: String,
+        value: Option<Box<RawValue>>,
+    }
+    let list: Vec<Property> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
+    let mut maxima = list
+        .iter()
+        .filter(|p| p.property_type == property::MAX_OPENSHIFT_VERSION);
+    let Some(first) = maxima.next() else {
+        return Ok(None);
+    };
+    if maxima.next().is_some() {
+        return Err(PropertiesError::Several);
+    }
+    let absent = || PropertiesError::Value(MaximumError::Kind("null".to_owned()));
+    let value = first.value.as_deref().ok_or_else(absent)?;
+    parse_maximum(value).map(Some).map_err(PropertiesError::Value)
 }
 
 /// Reads the value of a property `olm.maxOpenShiftVersion` from its JSON text. The text counts, not the number it
