@@ -185,7 +185,7 @@ fn what_the_chosen_bundle_requires_is_shown() {
     check(r#"{"type":"color","value":"red"}"#, &[], Value::Null);
     check(
         r#"{"type":"olm.gvk.required","value":{"group":"g.example", "version":"v1","kind":"K"}}"#,
-        &[r#"requires  olm.gvk.required {"group":"g.example","version":"v1","kind":"K"}"#],
+        &[r#"requires  olm.gvk.required {"group":"g.example","kind":"K","version":"v1"}"#],
         serde_json::json!([{
             "type": "olm.gvk.required", "value": {"group": "g.example", "version": "v1", "kind": "K"}, "fault": null,
         }]),
