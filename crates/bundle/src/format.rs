@@ -111,7 +111,7 @@ fn check_annotations(path: &str, document: &Value, faults: &mut Vec<Fault>) {
             (Some(found), Some(wanted)) if *found != wanted && wanted.strip_suffix('/') != Some(found) => {
                 find(format!(
                     "Expecting annotation {key:?} to have value {wanted:?} instead of {found:?}"
-                ))
+                ));
             }
             (Some(found), None) if found.trim().is_empty() => {
                 find(format!("Expecting annotation {key:?} to have non-empty value"));
