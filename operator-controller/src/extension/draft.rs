@@ -140,12 +140,12 @@ pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
         changes: changes.as_ref(),
     };
     let warnings = preflight::check(context, request).await?;
-    let version = &target.bundle.metadata.version;
-    let difference = changes.map(|changes| format!("the revision of {version} {changes}"));
+    let wanted = &target.bundle.metadata;
+    let difference = changes.map(|changes| format!("the revision of {} {changes}", wanted.version));
     let installed = revisions.installed().map(BundleIdentity::of).unwrap_or_default();
     let upcoming = difference
         .as_ref()
-        .map(|text| events::upcoming(&installed.metadata.version, version, text));
+        .map(|text| events::upcoming(&installed.metadata, wanted, text));
     Ok(Told {
         warnings,
         difference,

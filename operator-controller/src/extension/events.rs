@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use olm_api::cluster_extension::{ClusterExtensionStatus, InstallStatus};
+use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
 use olm_api::conditions::{self, PROGRESSING, reason};
 use olm_platform::events::Said;
-use olm_version::{BuildMetadata, VersionRelease};
+
+use super::resolve::as_installed;
 
 /// A bundle is installed where none was.
 const INSTALLED: &str = "Installed";
@@ -52,8 +53,8 @@ pub fn said(reason: &str, note: impl Into<String>) -> Said {
     }
 }
 
-/// What is about to happen to an installed version.
-pub fn upcoming(installed: &str, wanted: &str, note: &str) -> Said {
+/// What is about to happen to an installed bundle.
+pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Said {
     let reason = match order(installed, wanted) {
         Ordering::Less => UPGRADING,
         Ordering::Equal => CHANGING,
@@ -62,9 +63,9 @@ pub fn upcoming(installed: &str, wanted: &str, note: &str) -> Said {
     said(reason, note)
 }
 
-/// How two versions of a bundle compare; those that are none are the same.
-fn order(old: &str, new: &str) -> Ordering {
-    let read = |text| VersionRelease::parse(text, BuildMetadata::Release);
+/// How two bundles compare as resolution compares them, by version and release; without a readable one they are the same.
+fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
+    let read = |bundle| as_installed(bundle).version_release();
     match (read(old), read(new)) {
         (Ok(old), Ok(new)) => old.compare(&new),
         _ => Ordering::Equal,
@@ -80,16 +81,16 @@ pub fn changes(
     let mut told = Vec::new();
     let installed = before.and_then(|status| status.install.as_ref());
     match (installed, after.install.as_ref()) {
-        (None, Some(new)) => told.push(said(INSTALLED, format!("Installed {}", bundle(new)))),
-        (Some(old), Some(new)) if bundle(old) != bundle(new) => {
-            let reason = match order(&old.bundle.version, &new.bundle.version) {
+        (None, Some(new)) => told.push(said(INSTALLED, format!("Installed {}", named(&new.bundle)))),
+        (Some(old), Some(new)) if named(&old.bundle) != named(&new.bundle) => {
+            let reason = match order(&old.bundle, &new.bundle) {
                 Ordering::Less => UPGRADED,
                 Ordering::Equal => REPLACED,
                 Ordering::Greater => DOWNGRADED,
             };
             told.push(said(
                 reason,
-                format!("Replaced {} by {}", bundle(old), bundle(new)),
+                format!("Replaced {} by {}", named(&old.bundle), named(&new.bundle)),
             ));
         }
         _ => {}
@@ -119,25 +120,33 @@ pub fn changes(
     told
 }
 
-fn bundle(install: &InstallStatus) -> String {
-    format!("{} {}", install.bundle.name, install.bundle.version)
+/// A bundle with its version and, after a plus sign, its release.
+fn named(bundle: &BundleMetadata) -> String {
+    match as_installed(bundle).version_release() {
+        Ok(version) => format!("{} {version}", bundle.name),
+        Err(_) => format!("{} {}", bundle.name, bundle.version),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use olm_api::cluster_extension::BundleMetadata;
+    use olm_api::cluster_extension::InstallStatus;
     use olm_api::conditions::{Report, Status, set_condition};
 
     use super::*;
 
-    fn status(version: &str, reason: &str, message: &str) -> ClusterExtensionStatus {
-        let mut status = ClusterExtensionStatus::default();
-        let bundle = BundleMetadata {
+    fn pot(version: &str, release: Option<&str>) -> BundleMetadata {
+        BundleMetadata {
             name: "pot".to_owned(),
             version: version.to_owned(),
-            release: None,
-        };
+            release: release.map(str::to_owned),
+        }
+    }
+
+    fn status(version: &str, reason: &str, message: &str) -> ClusterExtensionStatus {
+        let mut status = ClusterExtensionStatus::default();
+        let bundle = pot(version, None);
         status.install = (!version.is_empty()).then_some(InstallStatus { bundle });
         let report = Report {
             condition_type: PROGRESSING,
@@ -184,6 +193,26 @@ mod tests {
             &second,
             &["false Upgraded Replaced pot 1.0.0+1 by pot 1.0.0+2"],
         );
+        let [unreleased, empty, released, ninth, tenth] = [None, Some(""), Some("1"), Some("9"), Some("10")]
+            .map(|release| {
+                let mut status = status("1.0.0", reason::SUCCEEDED, "");
+                let bundle = pot("1.0.0", release);
+                status.install = Some(InstallStatus { bundle });
+                status
+            });
+        check(
+            Some(&tenth),
+            &ninth,
+            &["false Downgraded Replaced pot 1.0.0+10 by pot 1.0.0+9"],
+        );
+        check(
+            Some(&unreleased),
+            &released,
+            &["false Upgraded Replaced pot 1.0.0 by pot 1.0.0+1"],
+        );
+        // The same, written in two ways.
+        check(Some(&unreleased), &empty, &[]);
+        check(Some(&first), &released, &[]);
         check_as(
             Tone::Part(MIGRATING),
             Some(&one),
@@ -196,12 +225,17 @@ mod tests {
     #[test]
     fn what_is_about_to_happen_is_called_by_its_direction() {
         for (installed, wanted, expected) in [
-            ("1.0.0", "1.0.1", "Upgrading"),
-            ("1.0.1", "1.0.0", "Downgrading"),
-            ("1.0.1", "1.0.1", "Changing"),
-            ("", "1.0.1", "Changing"),
+            (pot("1.0.0", None), pot("1.0.1", None), "Upgrading"),
+            (pot("1.0.1", None), pot("1.0.0", None), "Downgrading"),
+            (pot("1.0.1", None), pot("1.0.1", None), "Changing"),
+            (pot("", None), pot("1.0.1", None), "Changing"),
+            (pot("1.0.0+1", None), pot("1.0.0+2", None), "Upgrading"),
+            (pot("1.0.0", Some("1")), pot("1.0.0", Some("2")), "Upgrading"),
+            (pot("1.0.0", Some("2")), pot("1.0.0", Some("")), "Downgrading"),
+            (pot("1.0.0+9", Some("1")), pot("1.0.0+8", Some("1")), "Changing"),
         ] {
-            assert_eq!(upcoming(installed, wanted, "").reason, expected);
+            let said = upcoming(&installed, &wanted, "");
+            assert_eq!(said.reason, expected, "{installed:?} {wanted:?}");
         }
     }
 }

@@ -320,7 +320,7 @@ impl Member {
         let filter = self.extension.spec.source.catalog.as_ref()?;
         let selector = filter.selector.as_ref().map(selector);
         let asked = request(filter, selector.as_ref());
-        let present = self.present.as_ref().map(as_installed);
+        let present = self.present.as_ref().map(|bundle| as_installed(&bundle.metadata));
         Some(Mover {
             extension: self.extension.name(),
             options: options(&views, &asked, present.as_ref(), facts).ok()?,

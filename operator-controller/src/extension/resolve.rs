@@ -133,7 +133,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
     let request = request(filter, selector.as_ref());
     let present = revisions.installed().map(BundleIdentity::of);
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
-    let current = present.as_ref().map(as_installed);
+    let current = present.as_ref().map(|bundle| as_installed(&bundle.metadata));
     let asked = ask(context, &request).await;
     let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
     let gathered = facts::gather(
@@ -192,7 +192,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 .or(present.clone());
             let keep = newest
                 .as_ref()
-                .map(as_installed)
+                .map(|bundle| as_installed(&bundle.metadata))
                 .is_some_and(|newest| while_unresolved(&catalogs, &request, &newest) == Kept::Yes);
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => {
@@ -320,11 +320,12 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     told.map(|one| (one.kind.clone(), value(&one.value))).collect()
 }
 
-pub(super) fn as_installed(bundle: &BundleIdentity) -> Installed<'_> {
+/// A bundle that is recorded as installed, as resolution wants it.
+pub(super) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
     Installed {
-        name: &bundle.metadata.name,
-        version: &bundle.metadata.version,
-        release: bundle.metadata.release.as_deref(),
+        name: &bundle.name,
+        version: &bundle.version,
+        release: bundle.release.as_deref(),
     }
 }
 
