@@ -282,11 +282,11 @@ fn rules(role: &Value) -> Vec<PolicyRule> {
         .collect()
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer).and_then(Value::as_str)
 }
 
-fn group_kind(object: &Value) -> (String, String) {
+pub(crate) fn group_kind(object: &Value) -> (String, String) {
     let version = text(object, "/apiVersion").unwrap_or_default();
     let group = version.split_once('/').map_or("", |(group, _)| group);
     (

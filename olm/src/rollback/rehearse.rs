@@ -1,7 +1,7 @@
 //! Whether the API server would take the objects of an older revision in place of those that are there: a field that never
 //! changes is found out before anything is pinned.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -9,11 +9,8 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, Error};
 use olm_api::names::field_manager;
-use olm_preflight::crd_upgrade::definition_name;
+use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No, in_both};
 use serde_json::Value;
-
-/// Objects beyond which no more are asked about.
-const MAX_OBJECTS: usize = 500;
 
 /// What the API server said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,18 +69,19 @@ impl fmt::Display for Rehearsal {
 
 impl Rehearsal {
     fn add(&mut self, object: &Value, error: &Error) {
-        let line = |message: &str| format!("{}: {message}", named(object));
-        match error {
-            Error::Api(status) if status.message.contains("does not support dry run") => {
-                self.unchecked.push(line(&status.message));
-            }
-            Error::Api(status) if matches!(status.code, 400 | 422) => {
-                self.refused.push(line(&status.message));
-            }
+        let (no, message) = match error {
             // What it builds upon is not there.
-            Error::Api(status) if status.code == 404 => {}
-            Error::Api(status) => self.unchecked.push(line(&status.message)),
-            other => self.unchecked.push(line(&other.to_string())),
+            Error::Api(status) if status.code == 404 => return,
+            Error::Api(status) if matches!(status.code, 400 | 422) => (No::Invalid, status.message.clone()),
+            // Whoever asks is not the account that will apply it.
+            Error::Api(status) => (No::Else, status.message.clone()),
+            other => (No::Else, other.to_string()),
+        };
+        let line = format!("{}: {message}", named(object));
+        // Whatever the older revision builds upon is there.
+        match rehearsal::judge(object, no, &message, &Brought::default()) {
+            Answer::Refused => self.refused.push(line),
+            Answer::Unchecked | Answer::Later => self.unchecked.push(line),
         }
     }
 }
@@ -141,50 +139,12 @@ fn named(object: &Value) -> String {
     }
 }
 
-/// Older objects of which the present revision has one, too. Definitions are judged otherwise, and objects of their kinds
-/// are applied after them; what calls webhooks holds authorities that are put in later.
-fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
-    let identity = |object: &Value| {
-        let Kind(group, _, kind) = Kind::of(object);
-        (
-            group,
-            kind,
-            text(object, "/metadata/namespace").to_owned(),
-            text(object, "/metadata/name").to_owned(),
-        )
-    };
-    let there: BTreeSet<_> = present.iter().map(identity).collect();
-    let brought: BTreeSet<(&str, &str)> = present
-        .iter()
-        .chain(older)
-        .filter(|object| definition_name(object).is_some())
-        .map(|definition| {
-            (
-                text(definition, "/spec/group"),
-                text(definition, "/spec/names/kind"),
-            )
-        })
-        .collect();
-    let is_asked = |object: &&Value| {
-        let Kind(group, _, kind) = Kind::of(object);
-        definition_name(object).is_none()
-            && !brought.contains(&(group.as_str(), kind.as_str()))
-            && group != "admissionregistration.k8s.io"
-            && there.contains(&identity(object))
-    };
-    older.iter().filter(is_asked).collect()
-}
-
 async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &Value) -> Result<(), Error> {
     let namespace = text(object, "/metadata/namespace");
     let api: Api<DynamicObject> = match scope {
         Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, resource),
         Scope::Cluster => Api::all_with(client.clone(), resource),
     };
-    let mut body = object.clone();
-    if let Some(body) = body.as_object_mut() {
-        body.remove("status");
-    }
     let params = PatchParams {
         dry_run: true,
         force: true,
@@ -192,7 +152,9 @@ async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &
         ..PatchParams::default()
     };
     let name = text(object, "/metadata/name");
-    api.patch(name, &params, &Patch::Apply(&body)).await.map(drop)
+    api.patch(name, &params, &Patch::Apply(rehearsal::body(object)))
+        .await
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -203,29 +165,6 @@ mod tests {
 
     fn object(api_version: &str, kind: &str, name: &str) -> Value {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "n"}})
-    }
-
-    #[test]
-    fn what_both_revisions_have_is_asked_about_unless_others_decide_about_it() {
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "pots.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Pot"}},
-        });
-        let webhook = object(
-            "admissionregistration.k8s.io/v1",
-            "ValidatingWebhookConfiguration",
-            "w",
-        );
-        let both = [
-            object("v1", "ConfigMap", "a"),
-            object("x.io/v1", "Pot", "a"),
-            webhook,
-            definition,
-        ];
-        let mut older = both.to_vec();
-        older.push(object("v1", "ConfigMap", "only-older"));
-        let asked: Vec<String> = in_both(&both, &older).into_iter().map(named).collect();
-        assert_eq!(asked, ["ConfigMap n/a"]);
     }
 
     #[test]

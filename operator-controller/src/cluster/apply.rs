@@ -8,6 +8,7 @@ use kube::{
     core::Request,
 };
 use olm_api::names;
+use olm_preflight::rehearsal;
 use serde_json::{Map, Value, json};
 
 use super::{discover::Resource, identity::IdentityError};
@@ -270,7 +271,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
 
 /// Whether a refused dry run only says that it could not be made.
 pub fn cannot_dry_run(failure: &Failure) -> bool {
-    failure.kind == FailureKind::Invalid && failure.message.contains("does not support dry run")
+    failure.kind == FailureKind::Invalid && rehearsal::cannot_be_made(&failure.message)
 }
 
 #[cfg(test)]

@@ -19,10 +19,11 @@ use olm_preflight::crd_upgrade::{
     Change, Check, Policy, Unsafe, add, check_all, definition_name, settle, summary, weigh, within,
 };
 use olm_preflight::permissions::{Missing, Right};
+use olm_preflight::rehearsal::Brought;
 use serde_json::Value;
 
 pub use progress::{Known, record};
-use rehearse::{Brought, Rehearsal};
+use rehearse::Rehearsal;
 
 use super::changes::Changes;
 use super::conflicts::{self, ConflictError};
@@ -209,7 +210,7 @@ async fn examine(context: &Context, request: Request<'_>) -> Result<Option<Strin
         }
     }
     may_migrate(&asking, extension, &rewrites).await?;
-    let brought = Brought::of(objects);
+    let brought = Brought::of(objects.iter().copied());
     // As long as stored versions are on their lists, the definitions without them are refused.
     let (late, early): (Vec<&Value>, Vec<&Value>) = objects
         .iter()

@@ -1,17 +1,14 @@
 //! Asks the API server about the objects of a revision before anything is written, and on an upgrade before the installed
 //! revision is touched: a server-side dry run under the account catches what reviews of rights cannot (admission, schema,
 //! fields that never change).
-//!
-//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; that is
-//! told and does not stand in the way. What builds upon others of the same bundle is asked about again when these are there.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
 use olm_api::names::user;
-use olm_preflight::crd_upgrade::{definition_name, within};
+use olm_preflight::crd_upgrade::within;
+use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No};
 use serde_json::Value;
 
 use super::{Asking, MAX_FINDINGS, PreflightError};
@@ -19,12 +16,10 @@ use crate::certificates::authority;
 use crate::cluster::apply::{self, Commit, Target};
 use crate::object_set::engine::{Failure, FailureKind, ObjectId, report};
 
-/// Objects beyond which no more are asked about.
-const MAX_OBJECTS: usize = 500;
 /// How many are asked about at once.
 const AT_ONCE: usize = 8;
 /// What the API server says of fields that never change.
-const IMMUTABLE: &str = "immutable";
+const UNCHANGEABLE: [&str; 2] = ["immutable", "cannot change roleRef"];
 
 /// What the API server said.
 #[derive(Debug, Default)]
@@ -86,7 +81,7 @@ impl Rehearsal {
         let mut text = format!(
             "the API server refuses objects of this revision (dry run); nothing is applied:\n{refused}"
         );
-        if refused.contains(IMMUTABLE) {
+        if UNCHANGEABLE.iter().any(|said| refused.contains(said)) {
             let _ = write!(
                 text,
                 "\nA field that never changes can be had only in a new object. To have an object made anew: set the annotation \
@@ -109,32 +104,19 @@ pub(super) fn note(unchecked: &[ObjectId]) -> Option<String> {
     })
 }
 
-/// What an answer other than yes means.
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    /// The server would refuse the object.
-    Refused,
-    /// Nothing is known.
-    Unchecked,
-    /// Nothing is known as long as other objects of the bundle are not there.
-    Later,
-}
-
 fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
-    if apply::cannot_dry_run(failure) {
-        return Answer::Unchecked;
-    }
-    if brought.is_built_upon_by(object) {
-        return Answer::Later;
-    }
-    match failure.kind {
-        // Authorities that we wrote ourselves may stand in the way until the new object is applied.
-        FailureKind::Invalid if authority::is_caller(object) => Answer::Unchecked,
-        FailureKind::Forbidden | FailureKind::Invalid => Answer::Refused,
+    let no = match failure.kind {
+        FailureKind::Forbidden => No::Forbidden,
+        FailureKind::Invalid => No::Invalid,
         FailureKind::Conflict
         | FailureKind::UnknownKind
         | FailureKind::MissingNamespace
-        | FailureKind::Transient => Answer::Unchecked,
+        | FailureKind::Transient => No::Else,
+    };
+    match rehearsal::judge(object, no, &failure.message, brought) {
+        // Authorities that we wrote ourselves may stand in the way until the new object is applied.
+        Answer::Refused if no == No::Invalid && authority::is_caller(object) => Answer::Unchecked,
+        answer => answer,
     }
 }
 
@@ -157,71 +139,26 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
         namespace: &id.namespace,
         name: &id.name,
     };
-    let mut body = object.clone();
-    if let Some(body) = body.as_object_mut() {
-        body.shift_remove("status");
-    }
-    target.apply(&body, Commit::DryRun).await.map(drop)
-}
-
-/// What a bundle brings that others of its objects may build upon.
-pub(super) struct Brought {
-    kinds: BTreeSet<(String, String)>,
-    roles: BTreeSet<(String, String)>,
-    namespaces: BTreeSet<String>,
-}
-
-impl Brought {
-    pub(super) fn of(objects: &[&Value]) -> Self {
-        let text = |object: &Value, pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let mut brought = Self {
-            kinds: BTreeSet::new(),
-            roles: BTreeSet::new(),
-            namespaces: BTreeSet::new(),
-        };
-        for object in objects {
-            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
-            if definition_name(object).is_some() {
-                let kind = text(object, "/spec/names/kind");
-                brought.kinds.insert((text(object, "/spec/group"), kind));
-            } else if matches!(kind.as_str(), "Role" | "ClusterRole") {
-                brought.roles.insert((kind, name));
-            } else if kind == "Namespace" {
-                brought.namespaces.insert(name);
-            }
-        }
-        brought
-    }
-
-    /// Whether an object may be refused only because others of its bundle are not there or not changed yet.
-    fn is_built_upon_by(&self, object: &Value) -> bool {
-        let id = ObjectId::of(object);
-        let role = |field: &str| {
-            let value = object.get("roleRef").and_then(|role| role.get(field));
-            value.and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        self.kinds.contains(&(id.group, id.kind))
-            || self.namespaces.contains(&id.namespace)
-            || self.roles.contains(&(role("kind"), role("name")))
-    }
+    target
+        .apply(&rehearsal::body(object), Commit::DryRun)
+        .await
+        .map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::Answer::{Later, Refused, Unchecked};
+    use super::Answer::{Refused, Unchecked};
     use super::*;
 
     #[test]
     fn a_field_that_never_changes_comes_with_the_way_to_a_new_object() {
-        for (said, expected) in [("field is immutable", true), ("must be lower case", false)] {
+        for (said, expected) in [
+            ("field is immutable", true),
+            ("roleRef: cannot change roleRef", true),
+            ("must be lower case", false),
+        ] {
             let rehearsal = Rehearsal {
                 refused: vec![format!("ConfigMap n/a: {said}")],
                 ..Rehearsal::default()
@@ -233,46 +170,29 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_server_would_refuse_in_the_end_stands_in_the_way() {
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "pots.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Pot"}},
-        });
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
-        let brought = Brought::of(&[&definition, &role]);
-        let map =
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}});
-        let pot =
-            json!({"apiVersion": "x.io/v1", "kind": "Pot", "metadata": {"name": "a", "namespace": "n"}});
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
-            "roleRef": {"kind": "ClusterRole", "name": "r"},
-        });
-        let webhook = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "w"}, "webhooks": [],
-        });
-        for (object, kind, message, expected) in [
-            (&map, FailureKind::Forbidden, "quota", Refused),
-            (&map, FailureKind::Invalid, "field is immutable", Refused),
-            (
-                &map,
-                FailureKind::Invalid,
-                "admission webhook \"w\" does not support dry run",
-                Unchecked,
-            ),
-            (&map, FailureKind::MissingNamespace, "no namespace", Unchecked),
-            (&map, FailureKind::UnknownKind, "no kind", Unchecked),
-            (&map, FailureKind::Transient, "webhook is down", Unchecked),
-            (&pot, FailureKind::Invalid, "unknown field", Later),
-            (&binding, FailureKind::Forbidden, "escalation", Later),
-            (&webhook, FailureKind::Invalid, "caBundle", Unchecked),
+    fn what_the_server_refuses_in_the_end_stands_in_the_way_but_for_authorities() {
+        let object = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "n"}});
+        let map = object("v1", "ConfigMap");
+        let webhook = object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+        );
+        for (object, kind, expected) in [
+            (&map, FailureKind::Forbidden, Refused),
+            (&map, FailureKind::Invalid, Refused),
+            (&map, FailureKind::MissingNamespace, Unchecked),
+            (&map, FailureKind::UnknownKind, Unchecked),
+            (&map, FailureKind::Transient, Unchecked),
+            (&map, FailureKind::Conflict, Unchecked),
+            (&webhook, FailureKind::Invalid, Unchecked),
+            (&webhook, FailureKind::Forbidden, Refused),
         ] {
             let failure = Failure {
                 kind,
-                message: message.to_owned(),
+                message: "no".to_owned(),
             };
-            assert_eq!(judge(object, &failure, &brought), expected, "{object} {message}");
+            let answer = judge(object, &failure, &Brought::default());
+            assert_eq!(answer, expected, "{object} {kind:?}");
         }
     }
 }

@@ -1,0 +1,222 @@
+//! What a server-side dry run is asked about, and what its answers mean.
+//!
+//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; that is
+//! told and does not stand in the way. What builds upon others of the same bundle is asked about again when these are there.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::crd_upgrade::definition_name;
+use crate::permissions::{group_kind, text as text_if_any};
+
+/// Objects beyond which no more are asked about.
+pub const MAX_OBJECTS: usize = 500;
+/// What the API server says of a webhook without dry run.
+const NO_DRY_RUN: &str = "does not support dry run";
+/// The API group of webhook configurations, in which authorities are put after they are applied.
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// How the API server says no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum No {
+    /// It does not take the object as it is.
+    Invalid,
+    /// Whoever will apply the object may not.
+    Forbidden,
+    /// For another reason, which may pass.
+    Else,
+}
+
+/// What an answer other than yes means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The server would refuse the object.
+    Refused,
+    /// Nothing is known.
+    Unchecked,
+    /// Nothing is known as long as other objects of the bundle are not there.
+    Later,
+}
+
+/// What a no means for an object of a bundle that brings others with it.
+#[must_use]
+pub fn judge(object: &Value, no: No, message: &str, brought: &Brought) -> Answer {
+    if no == No::Invalid && cannot_be_made(message) {
+        return Answer::Unchecked;
+    }
+    if brought.explains(no, object) {
+        return Answer::Later;
+    }
+    match no {
+        No::Invalid | No::Forbidden => Answer::Refused,
+        No::Else => Answer::Unchecked,
+    }
+}
+
+/// Whether a no only says that a dry run could not be made.
+#[must_use]
+pub fn cannot_be_made(message: &str) -> bool {
+    message.contains(NO_DRY_RUN)
+}
+
+/// What is sent of an object: its status is not applied.
+#[must_use]
+pub fn body(object: &Value) -> Value {
+    let mut body = object.clone();
+    if let Some(body) = body.as_object_mut() {
+        body.shift_remove("status");
+    }
+    body
+}
+
+/// What a bundle brings that is not there yet and that others of its objects may build upon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Brought {
+    kinds: BTreeSet<(String, String)>,
+    roles: BTreeSet<(String, String)>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Brought {
+    /// Of a bundle's objects.
+    #[must_use]
+    pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
+        let mut brought = Self::default();
+        for object in objects {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name").to_owned());
+            if definition_name(object).is_some() {
+                let group = text(object, "/spec/group").to_owned();
+                let kind = text(object, "/spec/names/kind").to_owned();
+                brought.kinds.insert((group, kind));
+            } else if matches!(kind, "Role" | "ClusterRole") {
+                brought.roles.insert((kind.to_owned(), name));
+            } else if kind == "Namespace" {
+                brought.namespaces.insert(name);
+            }
+        }
+        brought
+    }
+
+    /// Whether an object is of a kind that the bundle defines.
+    fn defines(&self, object: &Value) -> bool {
+        self.kinds.contains(&group_kind(object))
+    }
+
+    /// Whether an object may be refused only because others of its bundle are not there or not changed yet. Whether there is
+    /// a role decides about who may bind it, not about what a binding may look like: it never changes its role.
+    fn explains(&self, no: No, object: &Value) -> bool {
+        let role = |field: &str| text(object, &format!("/roleRef/{field}")).to_owned();
+        self.defines(object)
+            || self.namespaces.contains(text(object, "/metadata/namespace"))
+            || (no != No::Invalid && self.roles.contains(&(role("kind"), role("name"))))
+    }
+}
+
+/// Older objects of which the present revision has one, too: those that are asked about before going back. Definitions are
+/// judged otherwise, and objects of their kinds are applied after them; what calls webhooks holds authorities that are put
+/// in later.
+#[must_use]
+pub fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
+    let there: BTreeSet<_> = present.iter().map(identity).collect();
+    let brought = Brought::of(present.iter().chain(older));
+    let is_asked = |object: &&Value| {
+        definition_name(object).is_none()
+            && !brought.defines(object)
+            && group_kind(object).0 != ADMISSION
+            && there.contains(&identity(object))
+    };
+    older.iter().filter(is_asked).collect()
+}
+
+/// Group and kind, namespace, and name.
+fn identity(object: &Value) -> ((String, String), &str, &str) {
+    (
+        group_kind(object),
+        text(object, "/metadata/namespace"),
+        text(object, "/metadata/name"),
+    )
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    text_if_any(object, pointer).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Answer::{Later, Refused, Unchecked};
+    use super::*;
+
+    fn object(api_version: &str, kind: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "n"}})
+    }
+
+    fn definition() -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "pots.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Pot"}},
+        })
+    }
+
+    #[test]
+    fn only_what_the_server_would_refuse_in_the_end_stands_in_the_way() {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}});
+        let brought = Brought::of([&definition(), &role, &namespace]);
+        let map = object("v1", "ConfigMap");
+        let mut in_new = map.clone();
+        in_new["metadata"]["namespace"] = "new".into();
+        let pot = object("x.io/v1", "Pot");
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
+            "roleRef": {"kind": "ClusterRole", "name": "r"},
+        });
+        let webhook = "admission webhook \"w\" does not support dry run";
+        for (object, no, message, expected) in [
+            (&map, No::Forbidden, "quota", Refused),
+            (&map, No::Invalid, "field is immutable", Refused),
+            (&map, No::Invalid, webhook, Unchecked),
+            (&map, No::Else, "webhook is down", Unchecked),
+            (&in_new, No::Else, "no namespace", Later),
+            (&pot, No::Invalid, "unknown field", Later),
+            (&pot, No::Invalid, webhook, Unchecked),
+            (&binding, No::Forbidden, "escalation", Later),
+            (&binding, No::Else, "no role", Later),
+            (&binding, No::Invalid, "cannot change roleRef", Refused),
+        ] {
+            let answer = judge(object, no, message, &brought);
+            assert_eq!(answer, expected, "{object} {message}");
+        }
+        // Where all is there already, nothing is waited for.
+        let answer = judge(&pot, No::Invalid, "unknown field", &Brought::default());
+        assert_eq!(answer, Refused);
+    }
+
+    #[test]
+    fn what_both_revisions_have_is_asked_about_unless_others_decide_about_it() {
+        let both = [
+            object("v1", "ConfigMap"),
+            object("x.io/v1", "Pot"),
+            object(
+                "admissionregistration.k8s.io/v1",
+                "ValidatingWebhookConfiguration",
+            ),
+            definition(),
+        ];
+        let mut older = both.to_vec();
+        older.push(object("v1", "Secret"));
+        let asked: Vec<&str> = in_both(&both, &older)
+            .into_iter()
+            .map(|object| text(object, "/kind"))
+            .collect();
+        assert_eq!(asked, ["ConfigMap"]);
+    }
+
+    #[test]
+    fn the_status_is_not_sent() {
+        let with = json!({"kind": "Pot", "status": {"a": 1}, "spec": {}});
+        assert_eq!(body(&with), json!({"kind": "Pot", "spec": {}}));
+    }
+}
