@@ -159,8 +159,14 @@ pub mod certificate {
 pub mod cert_manager {
     /// The API group.
     pub const GROUP: &str = "cert-manager.io";
+    /// The group with the version that is written.
+    pub const API_VERSION: &str = "cert-manager.io/v1";
     /// The kind that asks for a certificate.
     pub const CERTIFICATE: &str = "Certificate";
+    /// The kind that says who signs certificates.
+    pub const ISSUER: &str = "Issuer";
+    /// Annotation of an object that is to trust the authority of a Certificate: the Certificate's namespace and name.
+    pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
     /// Annotation of a Secret that it made: the name of the Certificate that asked for it.
     pub const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 }

@@ -1,6 +1,6 @@
 //! What somebody can do about an error, said once, after it.
 
-use std::fmt;
+use std::{fmt, io};
 
 use olm_image::{Missing, RegistryError};
 
@@ -19,6 +19,9 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(Hint(hint)) = error.downcast_ref() {
         return Some(hint.clone());
     }
+    if let Some(found) = error.chain().find_map(of_system) {
+        return Some(found.to_owned());
+    }
     let said = error.chain().map(ToString::to_string).collect::<Vec<_>>();
     let connection = said.iter().rev().find_map(|text| of_connection(text));
     let answer = || {
@@ -29,9 +32,16 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     connection.map(str::to_owned).or_else(answer)
 }
 
+/// What helps against what the system itself refuses.
+fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let kind = cause.downcast_ref::<io::Error>()?.kind();
+    (kind == io::ErrorKind::AddrInUse)
+        .then_some("another program listens there: name another address by --addr; port 0 is any free one")
+}
+
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 12] = [
+    const HINTS: [(&str, &str); 11] = [
         (
             "UnknownIssuer",
             "an authority that this machine does not trust signed the server's certificate: put the authority's \
@@ -62,10 +72,6 @@ fn of_connection(text: &str) -> Option<&'static str> {
             "tls handshake eof",
             "the server ended the connection before it was encrypted: it may speak plain HTTP (--plain-http), or only an \
              older version of TLS",
-        ),
-        (
-            "Address already in use",
-            "another program listens there: name another address by --addr; port 0 is any free one",
         ),
         (
             "Connection refused",
@@ -145,6 +151,7 @@ mod tests {
             anyhow!("received corrupt message of type InvalidContentType"),
             Some("--plain-http"),
         );
+        check(io::Error::from(io::ErrorKind::AddrInUse), Some("--addr"));
         check(
             RegistryError::Unauthorized {
                 registry: "r.example".to_owned(),

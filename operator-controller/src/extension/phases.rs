@@ -6,7 +6,7 @@ use olm_api::cluster_object_set::{
     Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, GroupKind, ProbeSelector,
     ProgressionProbe, SelectorType,
 };
-use olm_api::names::{CLUSTER_EXTENSION, annotation, label};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, cert_manager, label};
 use serde_json::{Map, Value, json};
 
 use super::failure::{Severity, StageError};
@@ -91,8 +91,8 @@ const ORDER: &[(&str, &[(&str, &str)])] = &[
         "infrastructure",
         &[
             ("", "Service"),
-            ("cert-manager.io", "Issuer"),
-            ("cert-manager.io", "Certificate"),
+            (cert_manager::GROUP, cert_manager::ISSUER),
+            (cert_manager::GROUP, cert_manager::CERTIFICATE),
         ],
     ),
     (DEPLOY, &[("apps", "Deployment")]),
@@ -285,8 +285,16 @@ pub fn probes(groups: &[Group]) -> Vec<ProgressionProbe> {
             "CustomResourceDefinition",
             vec![condition("Established")],
         ),
-        ("cert-manager.io", "Certificate", vec![condition("Ready")]),
-        ("cert-manager.io", "Issuer", vec![condition("Ready")]),
+        (
+            cert_manager::GROUP,
+            cert_manager::CERTIFICATE,
+            vec![condition("Ready")],
+        ),
+        (
+            cert_manager::GROUP,
+            cert_manager::ISSUER,
+            vec![condition("Ready")],
+        ),
         ("", "Namespace", vec![phase("Active")]),
         ("", "PersistentVolumeClaim", vec![phase("Bound")]),
         // Stateful sets have no condition `Available`.

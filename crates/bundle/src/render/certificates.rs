@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use olm_api::names::annotation;
+use olm_api::names::{annotation, cert_manager};
 use serde_json::{Map, Value, json};
 
 use super::Options;
@@ -83,7 +83,7 @@ pub(super) fn inject_authority(
     match provider {
         CertificateProvider::CertManager => {
             let source = format!("{install_namespace}/{}", certificate_name(deployment));
-            annotate(object, "cert-manager.io/inject-ca-from", source);
+            annotate(object, cert_manager::INJECT_CA_FROM, source);
         }
         CertificateProvider::OpenShiftServiceCa => {
             annotate(
@@ -231,14 +231,14 @@ fn issued(deployment: &str, namespace: &str) -> [Value; 2] {
     let common_name = (host.len() <= MAX_COMMON_NAME).then_some(&host);
     let mut made = [
         json!({
-            "apiVersion": "cert-manager.io/v1",
-            "kind": "Issuer",
+            "apiVersion": cert_manager::API_VERSION,
+            "kind": cert_manager::ISSUER,
             "metadata": {"name": issuer, "namespace": namespace},
             "spec": {"selfSigned": {}},
         }),
         json!({
-            "apiVersion": "cert-manager.io/v1",
-            "kind": "Certificate",
+            "apiVersion": cert_manager::API_VERSION,
+            "kind": cert_manager::CERTIFICATE,
             "metadata": {"name": certificate, "namespace": namespace},
             "spec": {
                 "commonName": common_name,
