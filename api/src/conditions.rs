@@ -38,6 +38,8 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     /// A revision took longer than allowed.
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// The objects of a revision that is deleted go as they should, which takes its time.
+    pub const REMOVING: &str = "Removing";
     /// A revision is taken down.
     pub const ARCHIVED: &str = "Archived";
     /// A revision was made from a release of the Helm runtime.

@@ -2,12 +2,14 @@
 //!
 //! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]. [`names`] holds every label, annotation,
 //! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the one rule by which a
-//! transition time moves; [`serving`] the addresses at which catalogd serves; [`crd`] the `CustomResourceDefinitions`.
+//! transition time moves; [`command`] commands that messages tell; [`serving`] the addresses at which catalogd serves; [`crd`]
+//! the `CustomResourceDefinitions`.
 //! Nothing here reads a file, a clock or the network.
 
 pub mod cluster_catalog;
 pub mod cluster_extension;
 pub mod cluster_object_set;
+pub mod command;
 pub mod conditions;
 pub mod crd;
 pub mod names;

@@ -15,6 +15,7 @@ pub mod controller;
 mod definition;
 pub mod engine;
 pub mod executor;
+pub mod fate;
 pub mod gather;
 pub mod memory;
 pub mod policy;

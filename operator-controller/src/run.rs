@@ -39,6 +39,7 @@ use crate::extension::facts::Known;
 use crate::extension::reconcile::reconcile;
 use crate::extension::watch::{Writers, watch};
 use crate::extension::{leftovers, migrate};
+use crate::object_set::fate::Fates;
 use crate::{conditions, object_set, openshift};
 
 /// The metrics port when no flag names one.
@@ -85,6 +86,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let discovery = Arc::new(Discovery::new(own.clone()));
     let accounts = Arc::new(Accounts::new(&config, own.clone(), &metrics)?);
     let reviews = Arc::new(Reviews::default());
+    let fates = Arc::new(Fates::default());
     let instance = unique_identity();
     let context = Arc::new(Context {
         client: own.clone(),
@@ -121,6 +123,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         certificates: Mutex::default(),
         releases: migrate::Known::default(),
         known: Known::default(),
+        fates: Arc::clone(&fates),
         memory: Mutex::default(),
     });
     let writers = Writers {
@@ -134,7 +137,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         concurrency: args.concurrency,
         clock: Timestamp::now,
     };
-    let revisions = object_set::controller::Context::with(own.clone(), accounts, discovery, reviews, options);
+    let revisions =
+        object_set::controller::Context::with(own.clone(), accounts, discovery, reviews, fates, options);
     let work = Work {
         context,
         writers,
@@ -241,6 +245,11 @@ async fn forget(context: Arc<Context>) {
                         .as_ref()
                         .is_some_and(|c| c.package_name == package)
                 })
+        });
+        context.fates.retain(|uid| {
+            extensions
+                .iter()
+                .any(|extension| extension.metadata.uid.as_deref() == Some(uid))
         });
         let sets = context.sets.state();
         context

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use olm_api::cluster_extension::{CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy};
 use olm_api::cluster_object_set::LifecycleState;
+use olm_api::command::{Annotated, annotate};
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::Check;
@@ -23,7 +24,11 @@ pub(crate) struct Course<'a> {
 pub(crate) enum Refusal {
     #[error("ClusterExtension {0:?} is being deleted")]
     Deleting(String),
-    #[error("ClusterExtension {0:?} is paused by the annotation {key}; take it off first", key = user::PAUSED)]
+    #[error(
+        "ClusterExtension {0:?} is paused by the annotation {key}; take it off first: {command}",
+        key = user::PAUSED,
+        command = annotate(Annotated::Extension(.0), user::PAUSED, None)
+    )]
     Paused(String),
     #[error("ClusterExtension {0:?} has no revision: nothing was installed")]
     NothingInstalled(String),

@@ -21,6 +21,7 @@ use crate::certificates::choose::Providers;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, Accounts};
 use crate::cluster::permissions::Reviews;
+use crate::object_set::fate::Fates;
 use crate::object_set::policy::Uninstall;
 
 /// What is switched on.
@@ -76,6 +77,8 @@ pub struct Context {
     pub releases: migrate::Known,
     /// What was found out of the cluster itself.
     pub known: Known,
+    /// What became of the objects of revisions that are gone.
+    pub fates: Arc<Fates>,
     /// What the last run over each extension saw and did.
     pub memory: Mutex<HashMap<String, Memory>>,
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
+use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{self, PROGRESSING, bounded_message, reason};
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
@@ -72,6 +73,10 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     };
     if extension.is_deleting() {
         return uninstall::uninstall(&context, &extension).await;
+    }
+    // What became of former revisions is no part of what its deletion does.
+    if let Some(uid) = &extension.metadata.uid {
+        context.fates.take(uid);
     }
     if let Some(list) = finalizers::with_ours(&extension) {
         return told(
@@ -280,7 +285,11 @@ async fn pause(context: &Context, extension: &ClusterExtension, revisions: &Revi
     Failure {
         severity: Severity::Terminal,
         reason: reason::BLOCKED,
-        message: format!("paused by the annotation {}: nothing is changed", user::PAUSED),
+        message: format!(
+            "paused by the annotation {}: nothing is changed; to go on: `{}`",
+            user::PAUSED,
+            annotate(Annotated::Extension(extension.name()), user::PAUSED, None)
+        ),
     }
 }
 

@@ -93,6 +93,14 @@ pub fn disturbed(set: &ClusterObjectSet) -> bool {
         .is_some_and(|condition| matches!(condition.reason.as_str(), reason::RETRYING | reason::BLOCKED))
 }
 
+/// Whether a revision says of its deletion that it is not done yet, for whatever reason.
+pub fn removing(set: &ClusterObjectSet) -> bool {
+    set.is_deleting()
+        && (disturbed(set)
+            || conditions::find(set.conditions(), PROGRESSING)
+                .is_some_and(|condition| condition.reason == reason::REMOVING))
+}
+
 fn succeeded(set: &ClusterObjectSet) -> bool {
     conditions::is_true(set.conditions(), SUCCEEDED)
 }

@@ -1,5 +1,6 @@
 //! Deletion: the revisions go first, each taking its objects down, then the extension.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use olm_api::cluster_extension::{ClusterExtensionStatus, controlling_extension};
+use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{
     self, AVAILABLE, PROGRESSING, Report, Status, bounded_message, reason, set_condition,
 };
@@ -20,13 +22,14 @@ use super::context::Context;
 use super::events::Tone;
 use super::failure::StageError as _;
 use super::reconcile::write_status;
-use super::revisions::{Revisions, disturbed};
+use super::revisions::{Revisions, disturbed, removing};
 use super::status::mirror;
 use super::{account, events, facts, finalizers, losses, migrate, write};
 use crate::conditions::records;
+use crate::object_set::engine::{ObjectId, report};
+use crate::object_set::fate::Fate;
 use crate::object_set::policy::{Policy, Uninstall};
 use crate::object_set::records::{ORPHAN, has_finalizer};
-use crate::object_set::removal::REMOVING;
 
 /// How long until it is looked again whether the revisions are gone; their deletion is also watched.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -139,10 +142,10 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     if policy.uninstall == Uninstall::Delete {
         more.extend(context.remember(extension.name()).losses);
     }
-    let message = waiting(&left, &told, more);
+    let message = waiting(extension.name(), &left, &told, more);
     let tone = if told.is_empty() {
         Tone::Silent
-    } else if in_trouble(&left) {
+    } else if left.all().iter().any(|set| in_trouble(set)) {
         Tone::Fault
     } else {
         Tone::Part(events::UNINSTALLING)
@@ -172,7 +175,9 @@ async fn finish(
     remove_secrets(context, extension.name()).await?;
     records::remove(&context.client, extension).await?;
     finalizers::write(&context.client, extension, rest).await?;
-    tell_gone(context, extension, gone(extension));
+    let fates = uid.map(|uid| context.fates.take(uid)).unwrap_or_default();
+    let announced = context.remember(extension.name()).announced;
+    tell_gone(context, extension, &gone(extension, announced, &fates));
     Ok(Outcome::Done)
 }
 
@@ -183,21 +188,55 @@ fn tell_gone(context: &Context, extension: &ClusterExtension, note: &str) {
     context.forget(extension.name());
 }
 
-/// What became of the objects of an extension without revisions.
-fn gone(extension: &ClusterExtension) -> &'static str {
+/// What became of the objects of an extension without revisions: what was done counts, not only what was asked for in the
+/// end. `announced` is what was to be left when the deletion began, as far as that is known.
+fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[Fate]) -> String {
     let was_there = extension
         .status
         .as_ref()
         .is_some_and(|status| status.install.is_some() || !status.active_revisions.is_empty());
     let policy = Policy::read(|key| extension.annotation(key)).unwrap_or_default();
-    match policy.uninstall {
+    let policy = policy.uninstall;
+    let changed = announced.is_some_and(|first| first != policy)
+        || fates.iter().any(|fate| fate.policy != policy)
+        || policy == Uninstall::Orphan;
+    let all = Fate::together(fates);
+    let told = match policy {
         _ if !was_there => "Nothing was installed",
-        Uninstall::Delete => "Removed all objects",
+        _ if changed && !all.left.is_empty() && !all.gone.is_empty() => return partly(&all),
+        _ if changed && !all.left.is_empty() => LEFT,
+        _ if changed && !all.gone.is_empty() => REMOVED,
+        Uninstall::Delete => REMOVED,
         Uninstall::KeepCrds => {
             "Removed all objects but custom resource definitions and custom resources, which are left"
         }
-        Uninstall::Orphan => "Left all objects on the cluster",
-    }
+        Uninstall::Orphan => LEFT,
+    };
+    told.to_owned()
+}
+
+const REMOVED: &str = "Removed all objects";
+const LEFT: &str = "Left all objects on the cluster";
+
+/// What became of objects of which some were gone when the others were let go.
+fn partly(all: &Fate) -> String {
+    let named = |ids: &BTreeSet<ObjectId>| {
+        let list: Vec<ObjectId> = ids.iter().cloned().collect();
+        format!("{} object(s): {}", ids.len(), report::short_names(&list))
+    };
+    let going = if all.going.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " Of these, being deleted already and gone once nothing holds them, {}.",
+            named(&all.going)
+        )
+    };
+    format!(
+        "Left on the cluster {}.{going} Gone before that {}.",
+        named(&all.left),
+        named(&all.gone)
+    )
 }
 
 /// Tells what the deletion will take away, before it does. The change of the status brings the next run.
@@ -355,13 +394,10 @@ fn availability(list: &mut Vec<Condition>, left: &Revisions, generation: i64, no
     }
 }
 
-/// What the revisions say that cannot be taken down yet.
+/// What the revisions say that are not taken down yet.
 fn told(left: &Revisions) -> Vec<String> {
-    let stuck = left
-        .all()
-        .iter()
-        .filter(|set| set.is_deleting() && disturbed(set));
-    stuck
+    let unfinished = left.all().iter().filter(|set| removing(set));
+    unfinished
         .filter_map(|set| {
             let progressing = conditions::find(set.conditions(), PROGRESSING)?;
             Some(format!("{}: {}", set.name(), progressing.message))
@@ -369,20 +405,13 @@ fn told(left: &Revisions) -> Vec<String> {
         .collect()
 }
 
-/// Whether revisions cannot be taken down for another reason than that it takes its time.
-fn in_trouble(left: &Revisions) -> bool {
-    let mut stuck = left
-        .all()
-        .iter()
-        .filter(|set| set.is_deleting() && disturbed(set));
-    stuck.any(|set| {
-        let progressing = conditions::find(set.conditions(), PROGRESSING);
-        progressing.is_none_or(|progressing| !progressing.message.contains(REMOVING))
-    })
+/// Whether a revision cannot be taken down for another reason than that it takes its time.
+fn in_trouble(set: &ClusterObjectSet) -> bool {
+    set.is_deleting() && disturbed(set)
 }
 
 /// What is waited for. What the revisions say comes last, since it may end with roles to be applied.
-fn waiting(left: &Revisions, told: &[String], more: Vec<String>) -> String {
+fn waiting(extension: &str, left: &Revisions, told: &[String], more: Vec<String>) -> String {
     let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
     let names = names.join(", ");
     let mut lines = vec![format!(
@@ -390,10 +419,8 @@ fn waiting(left: &Revisions, told: &[String], more: Vec<String>) -> String {
     )];
     lines.extend(more);
     if !told.is_empty() {
-        let annotation = user::UNINSTALL;
-        lines.push(format!(
-            "To leave what remains on the cluster, set the annotation {annotation} to \"orphan\"."
-        ));
+        let command = annotate(Annotated::Extension(extension), user::UNINSTALL, Some("orphan"));
+        lines.push(format!("To leave what remains on the cluster: {command}"));
     }
     lines.extend_from_slice(told);
     lines.join("\n")
@@ -432,44 +459,112 @@ mod tests {
         stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
         assert_eq!(
-            waiting(&left, &told(&left), vec!["2 pots are lost".to_owned()]),
+            waiting("ext", &left, &told(&left), vec!["2 pots are lost".to_owned()]),
             "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 pots are lost\nTo leave what remains on \
-             the cluster, set the annotation olm.operatorframework.io/uninstall to \"orphan\".\next-2: account gone"
+             the cluster: kubectl annotate clusterextension ext --overwrite olm.operatorframework.io/uninstall=orphan\n\
+             ext-2: account gone"
         );
     }
 
     #[test]
     fn an_uninstallation_that_only_takes_its_time_is_no_trouble() {
-        for (message, expected) in [
-            ("removing objects; waiting for Deployment.apps/v1 n/a", false),
-            ("cannot remove the objects of this revision: no account", true),
+        for (why, is_deleting, expected) in [
+            (reason::REMOVING, true, (true, false)),
+            (reason::RETRYING, true, (true, true)),
+            (reason::BLOCKED, true, (true, true)),
+            (reason::ROLLING_OUT, true, (false, false)),
+            (reason::RETRYING, false, (false, false)),
         ] {
-            let mut going = (*revision(2, &[(PROGRESSING, Status::True, message)])).clone();
-            going.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
-            let left = Revisions::new(vec![Arc::new(going)]);
-            assert_eq!(in_trouble(&left), expected, "{message}");
+            let mut set = (*revision(2, &[(PROGRESSING, Status::True, "why")])).clone();
+            let report = Report {
+                condition_type: PROGRESSING,
+                status: Status::True,
+                reason: why,
+                message: "why",
+                observed_generation: 1,
+            };
+            let status = set.status.get_or_insert_default();
+            set_condition(&mut status.conditions, report, Timestamp::UNIX_EPOCH);
+            set.metadata.deletion_timestamp = is_deleting.then_some(olm_api::Time(Timestamp::UNIX_EPOCH));
+            assert_eq!(
+                (removing(&set), in_trouble(&set)),
+                expected,
+                "{why} {is_deleting}"
+            );
         }
     }
 
     #[test]
     fn the_last_word_says_what_became_of_the_objects() {
         let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
-        assert_eq!(gone(&extension), "Nothing was installed");
+        assert_eq!(gone(&extension, None, &[]), "Nothing was installed");
         extension.status = Some(ClusterExtensionStatus {
             install: Some(InstallStatus::default()),
             ..ClusterExtensionStatus::default()
         });
-        for (policy, expected) in [
-            (None, "Removed all objects"),
+        let ids = |names: &[&str]| -> BTreeSet<ObjectId> {
+            let id = |name: &&str| ObjectId {
+                kind: "Pot".to_owned(),
+                name: (*name).to_owned(),
+                ..ObjectId::default()
+            };
+            names.iter().map(id).collect()
+        };
+        let fate = |policy, gone: &[&str], left: &[&str], going: &[&str]| Fate {
+            policy,
+            gone: ids(gone),
+            left: ids(left),
+            going: ids(going),
+        };
+        let but_definitions =
+            "Removed all objects but custom resource definitions and custom resources, which are left";
+        let (delete, keep, orphan) = (Uninstall::Delete, Uninstall::KeepCrds, Uninstall::Orphan);
+        for (policy, announced, fates, expected) in [
+            (None, None, vec![], REMOVED),
+            (None, Some(delete), vec![fate(delete, &["a"], &[], &[])], REMOVED),
+            (Some("keep-crds"), None, vec![], but_definitions),
             (
                 Some("keep-crds"),
-                "Removed all objects but custom resource definitions and custom resources, which are left",
+                Some(keep),
+                vec![fate(keep, &["a"], &["b"], &[])],
+                but_definitions,
             ),
-            (Some("orphan"), "Left all objects on the cluster"),
+            (Some("orphan"), None, vec![], LEFT),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(orphan, &[], &["a"], &[])],
+                LEFT,
+            ),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(orphan, &["a", "b"], &["c", "d"], &["d"])],
+                "Left on the cluster 2 object(s): Pot c, Pot d. Of these, being deleted already and gone once nothing holds \
+                 them, 1 object(s): Pot d. Gone before that 2 object(s): Pot a, Pot b.",
+            ),
+            (
+                Some("keep-crds"),
+                Some(delete),
+                vec![fate(keep, &["a"], &["b"], &[])],
+                "Left on the cluster 1 object(s): Pot b. Gone before that 1 object(s): Pot a.",
+            ),
+            // What is asked for when all is done changes nothing any more.
+            (None, Some(orphan), vec![fate(orphan, &[], &["a"], &[])], LEFT),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(delete, &["a"], &[], &[])],
+                REMOVED,
+            ),
         ] {
             let entry = |value: &str| [(user::UNINSTALL.to_owned(), value.to_owned())].into();
             extension.metadata.annotations = policy.map(entry);
-            assert_eq!(gone(&extension), expected);
+            assert_eq!(
+                gone(&extension, announced, &fates),
+                expected,
+                "{policy:?} {fates:?}"
+            );
         }
     }
 

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     accounts, acting,
+    fate::Fates,
     memory::Memory,
     reconcile::{Again, reconcile},
 };
@@ -66,6 +67,7 @@ pub struct Context {
     pub(super) discovery: Arc<Discovery>,
     pub(super) reviews: Arc<Reviews>,
     pub(super) watches: Watches,
+    pub(super) fates: Arc<Fates>,
     pub(super) options: Options,
     queue: Queue<String>,
     sets: Mutex<HashMap<String, Arc<ClusterObjectSet>>>,
@@ -82,7 +84,15 @@ impl Context {
     pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
         let accounts = Arc::new(Accounts::new(config, own.clone(), &Metrics::default())?);
         let discovery = Arc::new(Discovery::new(own.clone()));
-        Ok(Self::with(own, accounts, discovery, Arc::default(), options))
+        let reviews = Arc::default();
+        Ok(Self::with(
+            own,
+            accounts,
+            discovery,
+            reviews,
+            Arc::default(),
+            options,
+        ))
     }
 
     /// The same with parts that others use too.
@@ -91,6 +101,7 @@ impl Context {
         accounts: Arc<Accounts>,
         discovery: Arc<Discovery>,
         reviews: Arc<Reviews>,
+        fates: Arc<Fates>,
         options: Options,
     ) -> Self {
         let queue = Queue::<String>::default();
@@ -109,6 +120,7 @@ impl Context {
             discovery,
             reviews,
             watches,
+            fates,
             options,
             queue,
             sets: Mutex::default(),

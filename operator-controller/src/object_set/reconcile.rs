@@ -10,6 +10,7 @@ use kube::Client;
 use olm_api::{
     ClusterObjectSet,
     cluster_object_set::{LifecycleState, ObservedPhase},
+    command::{Annotated, annotate},
     conditions, names,
 };
 
@@ -85,6 +86,7 @@ impl Conclusion {
         self.verdict = self.verdict.map(|verdict| match verdict {
             Verdict::Blocked(message) => Verdict::Blocked(reword(&message)),
             Verdict::Retrying(message) => Verdict::Retrying(reword(&message)),
+            Verdict::Removing(message) => Verdict::Removing(reword(&message)),
             other => other,
         });
         self
@@ -500,8 +502,9 @@ async fn conclude(
         RolloutEnd::Paused(objects) => {
             let list: Vec<String> = objects.iter().map(ToString::to_string).collect();
             let message = format!(
-                "paused by the annotation {}; to be applied: {}",
+                "paused by the annotation {} (to go on: `{}`); to be applied: {}",
                 names::user::PAUSED,
+                annotate(Annotated::of(set), names::user::PAUSED, None),
                 list.join(", ")
             );
             Conclusion::new(Verdict::Blocked(message), Again::After(RESYNC))

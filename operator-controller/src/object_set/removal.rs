@@ -8,13 +8,19 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
+use olm_api::{
+    ClusterObjectSet,
+    cluster_object_set::LifecycleState,
+    command::{Annotated, annotate},
+    names,
+};
 
 use super::{
     acting::{Actor, account, identify_for_removal},
     controller::{Context, extension_uid},
     engine::{FailureKind, ObjectId, Outline, Place, report, teardown::TeardownEnd},
     executor::Executor,
+    fate::{Fate, kept},
     memory::Memory,
     policy::{Policy, Uninstall},
     reconcile::{Again, Conclusion, RESYNC, check_observed, load, outline, retry},
@@ -25,8 +31,6 @@ use crate::cluster::{discover::Scope, identity::is_name};
 
 /// When objects that are being deleted are looked at again; watches are quicker.
 const LOOK: Duration = Duration::from_secs(5);
-/// What is said while objects go as they should, before their names.
-pub const REMOVING: &str = "removing objects; waiting for ";
 /// What a foreground deletion means.
 const IN_FOREGROUND: &str =
     "the deletion is in the foreground: Kubernetes deletes what is owned at the same time, in its own order";
@@ -39,15 +43,6 @@ struct Work<'a> {
     outline: &'a Outline,
     /// The objects that are let go instead of deleted.
     kept: BTreeSet<Place>,
-}
-
-/// The objects that the user wants to keep.
-fn kept(policy: Policy, outline: &Outline) -> BTreeSet<Place> {
-    match policy.uninstall {
-        Uninstall::Delete => BTreeSet::new(),
-        Uninstall::KeepCrds => outline.custom_resources(),
-        Uninstall::Orphan => outline.all_places().collect(),
-    }
 }
 
 /// A run over an archived set that still has objects.
@@ -79,7 +74,7 @@ pub(super) async fn archive(
         set,
         actor: &actor,
         outline: &outline,
-        kept: kept(policy, &outline),
+        kept: kept(policy.uninstall, &outline),
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
@@ -155,10 +150,9 @@ pub(super) async fn delete(
         context.watches.forget(set.name());
         return Ok(Conclusion::silent(Again::OnChange));
     }
-    // Kubernetes itself lets the objects go, or nothing was left to take down.
-    let done = records::has_finalizer(set, records::ORPHAN)
-        || (set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions()));
-    if !done {
+    // Nothing was left to take down, or Kubernetes itself lets the objects go.
+    let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
+    if !ended && !records::has_finalizer(set, records::ORPHAN) {
         match remove(context, set, memory).await {
             Removal::Done => {}
             Removal::LetGo => {
@@ -178,9 +172,24 @@ pub(super) async fn delete(
         }
     }
     context.watches.forget(set.name());
+    if !ended {
+        note_fate(context, set, memory);
+    }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
     memory.ended = true;
     Ok(Conclusion::silent(Again::OnChange))
+}
+
+/// Notes what became of the objects of an extension's revision.
+fn note_fate(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
+    let policy = if records::has_finalizer(set, records::ORPHAN) {
+        Uninstall::Orphan
+    } else {
+        Policy::of(set).unwrap_or_default().uninstall
+    };
+    if let (Some(extension), Some(fate)) = (extension_uid(set), Fate::of(memory, policy)) {
+        context.fates.note(extension, set.name(), fate);
+    }
 }
 
 async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Removal {
@@ -224,13 +233,14 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         set,
         actor: &actor,
         outline: &outline,
-        kept: kept(policy, &outline),
+        kept: kept(policy.uninstall, &outline),
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Waiting { objects, .. } => {
-            let message = format!("{REMOVING}{}", report::remaining(&objects));
-            Removal::NotYet(Conclusion::retrying(message, Again::After(LOOK)))
+            let message = format!("removing objects; waiting for {}", report::remaining(&objects));
+            let verdict = Verdict::Removing(message);
+            Removal::NotYet(Conclusion::new(verdict, Again::After(LOOK)))
         }
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
@@ -352,8 +362,8 @@ fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) ->
     let or = if extension_uid(set).is_some() {
         String::new()
     } else {
-        let annotation = names::user::UNINSTALL;
-        format!(", or leaves them behind once the annotation {annotation} says \"orphan\"")
+        let command = annotate(Annotated::of(set), names::user::UNINSTALL, Some("orphan"));
+        format!("; to leave them behind: {command}")
     };
     let left = may_be_left(left);
     conclusion.reworded(|message| {
@@ -372,6 +382,8 @@ fn may_be_left(left: &[ObjectId]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
     use super::*;
 
     #[test]
@@ -384,12 +396,13 @@ mod tests {
             ..ObjectId::default()
         };
         let conclusion = Conclusion::retrying("no account", Again::OnChange);
+        let set = ClusterObjectSet::new("pot", ClusterObjectSetSpec::default());
         assert_eq!(
-            explain(conclusion, &ClusterObjectSet::default(), &[id]).verdict,
+            explain(conclusion, &set, &[id]).verdict,
             Some(Verdict::Retrying(
                 "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
-                 removal goes on once that is mended, or leaves them behind once the annotation \
-                 olm.operatorframework.io/uninstall says \"orphan\""
+                 removal goes on once that is mended; to leave them behind: kubectl annotate clusterobjectset pot --overwrite \
+                 olm.operatorframework.io/uninstall=orphan"
                     .to_owned()
             ))
         );

@@ -22,6 +22,8 @@ pub enum Verdict {
     RollingOut(Vec<String>),
     /// It will be tried again.
     Retrying(String),
+    /// Deleted, and objects are left that go as they should.
+    Removing(String),
     /// Somebody must change something first.
     Blocked(String),
     /// Archived, and objects are left.
@@ -96,10 +98,10 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
         |status, reason, message: &str| (conditions::PROGRESSING, status, reason, message.to_owned());
     let available =
         |status, reason, message: &str| (conditions::AVAILABLE, status, reason, message.to_owned());
-    let retrying = |message: &str| {
+    let unfinished = |reason, message: &str| {
         let unknown = available(Status::Unknown, reason::RECONCILING, message);
         let known_before = conditions::find(before, conditions::AVAILABLE).is_some();
-        let first = progressing(Status::True, reason::RETRYING, message);
+        let first = progressing(Status::True, reason, message);
         [first]
             .into_iter()
             .chain(known_before.then_some(unknown))
@@ -138,8 +140,12 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
                 available(Status::False, reason::PROBE_FAILURE, &not_ready.join("\n"))
             },
         ],
-        Verdict::Retrying(message) => retrying(message),
-        Verdict::Archiving => retrying("removing revision resources that are not owned by another revision"),
+        Verdict::Retrying(message) => unfinished(reason::RETRYING, message),
+        Verdict::Removing(message) => unfinished(reason::REMOVING, message),
+        Verdict::Archiving => unfinished(
+            reason::RETRYING,
+            "removing revision resources that are not owned by another revision",
+        ),
         Verdict::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
         Verdict::Archived => vec![
             progressing(Status::False, reason::ARCHIVED, ARCHIVED),
@@ -336,6 +342,30 @@ mod tests {
             ],
         );
         assert!(is_archived(&list));
+    }
+
+    #[test]
+    fn removing_what_goes_as_it_should_is_no_retry() {
+        let list = check(
+            &[],
+            &COMPLETE,
+            1,
+            &[
+                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
+                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+        check(
+            &list,
+            &Verdict::Removing("waiting".into()),
+            2,
+            &[
+                "Progressing=True/Removing: waiting",
+                "Available=Unknown/Reconciling: waiting",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
     }
 
     #[test]

@@ -7,9 +7,11 @@ mod by_hand;
 mod content;
 mod definitions;
 mod events;
+mod many;
 mod migration;
 mod rights;
 mod rollback;
+mod stuck;
 mod uninstall;
 
 use std::collections::BTreeMap;
@@ -176,7 +178,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         definitions::kettle,
     )
     .await?;
-    for name in ["pot", "pan", "bowl"] {
+    for name in ["pot", "pan", "bowl", "jar"] {
         blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
     }
     for name in ["cup", "lid"] {
@@ -190,8 +192,15 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
     blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
     let monitor = [("manifests/monitor.yaml", rights::monitor())];
     blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
+    blobs.push_str(&publish_with(&world, "vase", &["1.0.0", "2.0.0"], stuck::vase, &monitor).await?);
     let settings = [("manifests/settings.yaml", rollback::settings())];
     blobs.push_str(&publish_with(&world, "tin", &["1.0.0", "1.0.1"], rollback::tin, &settings).await?);
+    let maps = many::maps();
+    let maps: Vec<(&str, Value)> = maps
+        .iter()
+        .map(|(path, map)| (path.as_str(), map.clone()))
+        .collect();
+    blobs.push_str(&publish_with(&world, "rack", &["1.0.0", "1.0.1"], same, &maps).await?);
     let reference = world.push_catalog("safety-catalog:latest", &blobs).await?;
     world.apply(&[catalog("samples", &reference)])?;
     let done = tokio::join!(
@@ -209,6 +218,9 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         rollback::a_field_that_never_changes_stops_a_rollback_before_and_after_it_is_pinned(&world),
         by_hand::a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_and_replaced(&world),
         events::a_life_without_trouble_is_told_without_warnings(&world),
+        uninstall::what_was_gone_before_the_rest_was_left_is_told(&world),
+        many::phases_are_split_and_five_archived_revisions_are_kept(&world),
+        stuck::a_stuck_rollout_gives_way_to_another_configuration_channel_and_version(&world),
     );
     let outcomes = [
         ("definitions", done.0),
@@ -225,6 +237,9 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("rollback", done.11),
         ("by hand", done.12),
         ("events", done.13),
+        ("gone before the rest was left", done.14),
+        ("many objects and revisions", done.15),
+        ("stuck rollouts", done.16),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;

@@ -51,7 +51,41 @@ pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_i
     ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
     ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
     ensure!(revisions(world).get_opt("pot-1").await?.is_none());
-    await_event(world, "pot", "Uninstalled", "Left all objects on the cluster").await
+    // What was in the namespace went with it, which the controller may have seen.
+    await_event(world, "pot", "Uninstalled", " on the cluster").await
+}
+
+/// The message's own command ends a deletion that somebody's finalizer holds.
+pub(crate) async fn what_was_gone_before_the_rest_was_left_is_told(world: &World) -> Result<()> {
+    install(world, "jar", "1.0.0").await?;
+    let mut held = greeting("jar", "v1", "held", json!({ "name": "x" }));
+    held["metadata"]["finalizers"] = json!(["jar.olm.example/wait"]);
+    world.apply(&[held])?;
+    extensions(world).delete("jar", &DeleteParams::default()).await?;
+    let message = await_progressing(world, "jar", reason::RETRYING, "held by finalizers, which").await?;
+    let (_, command) = message
+        .split_once("To leave what remains on the cluster: kubectl ")
+        .with_context(|| format!("the way out in {message}"))?;
+    let command = command.lines().next().unwrap_or_default();
+    world.kubectl(&command.split(' ').collect::<Vec<_>>())?;
+    await_gone(world, "jar").await?;
+    let going = "being deleted already and gone once nothing holds them, 1 object(s): CustomResourceDefinition \
+                 greetings.jar.olm.example. Gone before that ";
+    await_event(world, "jar", "Uninstalled", going).await?;
+    world.kubectl(&[
+        "patch",
+        "greetings.jar.olm.example/held",
+        "-n",
+        "jar",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"finalizers":null}}"#,
+    ])?;
+    world
+        .eventually("the definition is gone", SOON, async || {
+            Ok(definition(world, "jar")?.is_none().then_some(()))
+        })
+        .await
 }
 
 pub(crate) async fn a_deletion_goes_on_when_the_account_is_back(world: &World) -> Result<()> {
