@@ -20,17 +20,28 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
     world.kubectl(&["delete", "namespace", name, "--wait=false"])?;
     extensions(world).delete(name, &DeleteParams::default()).await?;
-    let message = await_progressing(world, name, reason::RETRYING, "does not exist: create ").await?;
-    for part in [
+    let parts = [
+        "does not exist: create ",
         "cannot remove the objects of this revision",
         "object(s) may be left: ",
         &format!("service account {name}/{installer}"),
         user::UNINSTALL,
         ALL_AT_ONCE,
         "kind: ClusterRoleBinding\n",
-    ] {
-        ensure!(message.contains(part), "{part:?} is not in {message}");
-    }
+    ];
+    // What the revision said before it was deleted may be told first.
+    let message = world
+        .eventually(
+            &format!("the deletion of {name} is explained"),
+            SOON,
+            async || {
+                let message = await_progressing(world, name, reason::RETRYING, ALL_AT_ONCE).await?;
+                let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
+                ensure!(missing.is_empty(), "{missing:?} is not in {message}");
+                Ok(Some(message))
+            },
+        )
+        .await?;
     ensure!(definition(world, name)?.is_some(), "it cannot have been removed");
     Ok(message)
 }
