@@ -56,6 +56,12 @@ impl CatalogFiles {
             let path = path.to_owned();
             return Ok(Self::of(vec![Found { name, path }], Vec::new()));
         }
+        Self::open_unpacked(path, &[])
+    }
+
+    /// The catalog of an image, in a directory. `missing` names what could not be put there, and why: like catalogd, it
+    /// is refused unless `.indexignore` leaves it out.
+    pub(crate) fn open_unpacked(path: &Path, missing: &[(String, &str)]) -> anyhow::Result<Self> {
         let files = walk(path)?;
         let mut ignored = Ignore::new();
         for file in files
@@ -64,6 +70,9 @@ impl CatalogFiles {
         {
             let text = read(&file.path, MAX_IGNORE_FILE)?;
             ignored.add(&file.name, &String::from_utf8_lossy(&text));
+        }
+        if let Some((name, why)) = missing.iter().find(|(name, _)| !ignored.is_ignored(name)) {
+            bail!("cannot read {name}: {why}");
         }
         let (out, files): (Vec<Found>, Vec<Found>) =
             files.into_iter().partition(|file| ignored.is_ignored(&file.name));

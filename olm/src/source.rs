@@ -13,7 +13,7 @@ use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
-use olm_image::{Bundle, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
+use olm_image::{Bundle, Limits, LocalImage, Node, Platform, Reference, Resolved, Selection, Storage, Tree};
 use tempfile::TempDir;
 
 use crate::hint::Hint;
@@ -365,7 +365,20 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
     if !root.is_dir() {
         bail!("the image says that its catalog is in {configs}, where there is none");
     }
-    Ok(Source::Catalog(CatalogFiles::open(&root)?.keeping(directory)))
+    let missing: Vec<(String, &str)> = tree
+        .below(configs)
+        .filter(|(_, node)| matches!(node, Node::Link(_)))
+        .filter_map(|(path, _)| match tree.resolve(&format!("{configs}/{path}")) {
+            Resolved::File(_) => None,
+            Resolved::Directory => Some((path.into_owned(), "it is a link to a directory")),
+            Resolved::Missing => Some((
+                path.into_owned(),
+                "it is a link that leads out of the catalog, or nowhere",
+            )),
+        })
+        .collect();
+    let files = CatalogFiles::open_unpacked(&root, &missing)?;
+    Ok(Source::Catalog(files.keeping(directory)))
 }
 
 fn scratch() -> std::io::Result<TempDir> {

@@ -96,6 +96,8 @@ pub async fn run(plan: &Plan) -> Result<()> {
 struct Asked {
     catalog: String,
     package: String,
+    /// Bytes of the package's blobs.
+    size: usize,
 }
 
 async fn unpacked(
@@ -105,11 +107,12 @@ async fn unpacked(
     plan: &Plan,
     figures: &mut Figures,
 ) -> Result<Asked> {
-    let package = catalog::a_package(blobs).context("the catalog holds no package with bundles")?;
+    let (package, size) = catalog::a_package(blobs).context("the catalog holds no package with bundles")?;
     unpack::measure(world, name, blobs, &plan.cores, figures).await?;
     Ok(Asked {
         catalog: name.to_owned(),
         package,
+        size,
     })
 }
 

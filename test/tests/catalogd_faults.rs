@@ -212,7 +212,16 @@ async fn remove(lab: &Lab) -> Result<()> {
 async fn killed_at_any_point(lab: &Lab) -> Result<()> {
     let cache = lab.folder().join("killed");
     let mut replica = Replica::prepare(lab, "killed", &[]).await?;
+    // No flag names a certificate: it serves with one of its own.
     replica.start(lab).await?;
+    // Whether every image is accepted must not go unsaid.
+    let said = if Path::new("/etc/containers/policy.json").exists() {
+        "images have to satisfy this signature policy"
+    } else {
+        "there is no signature policy: every image is accepted"
+    };
+    let log = std::fs::read_to_string(&replica.manager.log)?;
+    ensure!(log.contains(said), "{log}");
     let client = client(lab).await?;
     let reference = push(lab, "cat", 0, FILLER).await?;
     create(lab, "cat", &reference).await?;

@@ -408,17 +408,37 @@ async fn fetch(
     }
 }
 
-/// Makes the coded variant, after the content is served.
+/// Makes what follows the content, after the content is served. What fails is tried again for as long as this content
+/// is served: a disk that is full now may have room later.
 pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
-    let stop = context.stop.clone();
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = snapshot.prepare(|| !stop.is_cancelled()) {
-            let catalog = &snapshot.record().catalog;
+    const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+    let (store, stop) = (Arc::clone(&context.store), context.stop.clone());
+    tokio::spawn(async move {
+        let catalog = snapshot.record().catalog.clone();
+        // Not held in the pauses: its files would take room on the disk after other content has taken its place.
+        let wanted = Arc::downgrade(&snapshot);
+        let mut work = snapshot;
+        let mut pause = Duration::from_secs(5);
+        loop {
+            let halt = stop.clone();
+            let done = tokio::task::spawn_blocking(move || work.prepare(|| !halt.is_cancelled())).await;
+            let Ok(Err(error)) = done else {
+                return;
+            };
             tracing::warn!(
                 catalog,
                 error = chain(&error),
                 "cannot store the compressed variant; serving plain"
             );
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            work = match store.snapshot(&catalog) {
+                Some(served) if std::ptr::eq(Arc::as_ptr(&served), wanted.as_ptr()) => served,
+                _ => return,
+            };
         }
     });
 }

@@ -343,7 +343,8 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
         };
         if fault && !same {
             said.push(Said {
-                is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE,
+                // What goes because somebody wants it to go is no fault.
+                is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE && !after.is_deleting(),
                 reason: condition.reason.clone(),
                 note: condition.message.clone(),
             });

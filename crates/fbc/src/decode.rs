@@ -13,6 +13,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::fold::fold;
+use crate::meta::Advice;
 
 /// A value that does not have the type its field needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,9 +27,16 @@ pub struct ShapeError {
 
 impl ShapeError {
     fn mismatch(expected: &str, raw: &str) -> Self {
+        let kind = kind(raw);
+        // In YAML a word that was meant as text becomes one.
+        let advice = if expected == "a string" && kind == "a boolean" {
+            Advice::Quote
+        } else {
+            Advice::None
+        };
         Self {
             path: String::new(),
-            problem: format!("must be {expected}, not {}", kind(raw)),
+            problem: format!("must be {expected}, not {kind}{advice}"),
         }
     }
 
@@ -409,6 +417,20 @@ mod tests {
             Err(("entries[1].skips", "must be a list, not a string")),
         );
         check("[]", Err(("", "must be an object, not a list")));
+        check(
+            r#"{"entries":[{"name":1}]}"#,
+            Err(("entries[0].name", "must be a string, not a number")),
+        );
+    }
+
+    #[test]
+    fn where_a_word_of_yaml_stands_for_a_text_that_is_said() {
+        let hint = "must be a string, not a boolean (YAML reads words like yes, no, on, off, y and n as booleans: quote them)";
+        check(r#"{"name":true}"#, Err(("name", hint)));
+        check(
+            r#"{"entries":[{"name":"a","skips":[false]}]}"#,
+            Err(("entries[0].skips[0]", hint)),
+        );
     }
 
     #[test]

@@ -214,6 +214,9 @@ fn t_2d_05_an_entry_has_a_bundle() {
         ),
         &["entry-bundle"],
     );
+    // In whichever channel, not only in the last one.
+    let earlier = "schema: olm.channel\npackage: foo\nname: alpha\nentries: [{name: x}]\n---\n";
+    check(&format!("{PACKAGE}{earlier}{CHANNEL}{BUNDLE}"), &["entry-bundle"]);
 }
 
 #[test]

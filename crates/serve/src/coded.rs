@@ -182,6 +182,8 @@ impl Squeeze {
                 let mut encoder = Encoder::new(LEVEL)?;
                 encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
                 encoder.set_parameter(CParameter::HashLog(HASHES))?;
+                // Four bytes a stretch, so that clients find damage as those of gzip do.
+                encoder.set_parameter(CParameter::ChecksumFlag(true))?;
                 Self::Zstd(encoder, Vec::with_capacity(ROOM))
             }
         })

@@ -6,7 +6,7 @@
 //!   index              schema, package and name of each line, and where it lies
 //!   catalog.json       the Record: digest, times, counts, findings
 //!   all.jsonl.gz       the content, coded once (this and all below follow a little later)
-//!   all.jsonl.gz.json  where its stretches lie
+//!   all.jsonl.gz.json  its digest, and where its stretches lie
 //!   all.jsonl.zst      the same for zstd, with a table of its own
 //!   shapes.json        the fields of each schema, for GraphQL
 //!   packages.jsonl     the facts of each package, for those who search
@@ -192,6 +192,12 @@ impl Store {
         let known: Vec<String> = self.read().keys().cloned().collect();
         let on_disk = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let on_disk = on_disk.filter_map(|entry| entry.file_name().into_string().ok());
+        // What has no catalog's name was never one: it goes without a word, as when the store is opened.
+        let (on_disk, strange): (Vec<String>, Vec<String>) =
+            on_disk.partition(|name| name::faults(name).is_empty());
+        for name in strange {
+            discard(&self.root.join(name));
+        }
         let mut gone: Vec<String> = known
             .into_iter()
             .chain(on_disk)

@@ -10,6 +10,7 @@ mod bundle;
 mod catalog;
 mod crd;
 mod docs;
+mod images;
 mod push;
 mod resolve;
 mod support;

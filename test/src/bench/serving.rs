@@ -27,6 +27,8 @@ pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures:
         "{}/catalogs/{}/api/v1/metas?package={}",
         world.catalogs, asked.catalog, asked.package
     );
+    let package = format!("`metas` of a package ({} KB)", asked.size / 1000);
+    let package_gzip = format!("{package}, gzip");
     let coded = |encoding| Terms {
         encoding: Some(encoding),
         ..Terms::default()
@@ -40,8 +42,8 @@ pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures:
         ("`all`, gzip", &url, coded("gzip")),
         ("`all`, zstd", &url, coded("zstd")),
         ("`all`, not modified", &url, unchanged),
-        ("`metas` of a package", &metas, Terms::default()),
-        ("`metas` of a package, gzip", &metas, coded("gzip")),
+        (package.as_str(), &metas, Terms::default()),
+        (package_gzip.as_str(), &metas, coded("gzip")),
     ];
     for (what, url, terms) in questions {
         for connections in [1, 16, 128] {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::{AvailabilityMode, CatalogSource, ClusterCatalogSpec, ImageSource};
 use olm_api::names::{finalizer, label, user};
@@ -376,4 +377,8 @@ fn events_tell_what_changed_and_nothing_else() {
         &gone,
         &[&format!("UserSpecifiedUnavailable: {UNAVAILABLE}")],
     );
+    let mut deleting = again;
+    Arc::make_mut(&mut deleting.catalog).metadata.deletion_timestamp = Some(Time(at(60)));
+    let deleted = after(deleting.clone(), 60, &Done::Removed(Why::Deleted));
+    check(&deleting, &deleted, &[&format!("Unavailable: {DELETED}")]);
 }

@@ -17,7 +17,7 @@ use super::body::{Body, Part};
 use super::coding::{self, COMPRESS_FROM};
 use super::conditional::{self, Validators, Verdict};
 use super::date;
-use super::problem::{refusal, set};
+use super::problem::{refusal, refuse, set};
 use super::query::Question;
 use super::range::{self, Wanted};
 use crate::coded::Format;
@@ -30,7 +30,7 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     let variant = (!headers.contains_key(RANGE) && length >= COMPRESS_FROM)
         .then(|| coding::accepted(headers).find_map(|format| snapshot.variant(format)))
         .flatten();
-    let validators = validators(snapshot, variant);
+    let validators = validators(snapshot, variant.as_deref());
     if let Some(response) = precondition(headers, &validators) {
         return response;
     }
@@ -83,7 +83,8 @@ pub(super) async fn metas(
     let covering = (length >= COMPRESS_FROM)
         .then(|| coding::accepted(headers).find_map(|format| snapshot.variant_covering(format, &selected)))
         .flatten();
-    let variant = covering.map(|covering| covering.variant);
+    let variant = covering.as_ref().map(|covering| &*covering.variant);
+    let format = variant.map(Variant::format);
     let validators = validators(snapshot, variant);
     let link = next.map(|next| question.link(snapshot.record(), next));
     if let Some(mut response) = precondition(headers, &validators) {
@@ -92,21 +93,16 @@ pub(super) async fn metas(
         }
         return Ok(response);
     }
-    let format = variant.map(Variant::format);
     let body = match covering {
         None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
         // Nothing is read or coded to put stored stretches together: another thread would only cost.
-        Some(Covering { variant, left: 0 }) => snapshot.coded(variant, &selected)?,
+        Some(Covering { variant, left: 0 }) => snapshot.coded(&variant, &selected)?,
         Some(Covering { variant, .. }) => {
-            let format = variant.format();
             let snapshot = Arc::clone(snapshot);
             // Coding bytes on the way takes the processor for up to some milliseconds.
-            tokio::task::spawn_blocking(move || match snapshot.variant(format) {
-                Some(variant) => snapshot.coded(variant, &selected),
-                None => Err(io::ErrorKind::NotFound.into()),
-            })
-            .await
-            .map_err(io::Error::other)??
+            tokio::task::spawn_blocking(move || snapshot.coded(&variant, &selected))
+                .await
+                .map_err(io::Error::other)??
         }
     };
     let mut response = success(&validators, format, body);
@@ -140,6 +136,10 @@ fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response
             response
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
+            // An empty answer, as clients of the reference implementation know it, unless a problem is asked for.
+            let refusal = refuse(StatusCode::PRECONDITION_FAILED)
+                .because("the content is not the one that the precondition names");
+            response.extensions_mut().insert(refusal);
         }
     }
     identify(response.headers_mut(), validators);

@@ -128,6 +128,10 @@ pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: D
     *response.body_mut() = Body::from(serde_json::to_string(&problem).unwrap_or_default());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
+    if when == Detail::WhenAskedFor {
+        // As with pages: what others get has the headers that they know.
+        headers.append(VARY, HeaderValue::from_static("Accept"));
+    }
     headers.remove(CONTENT_LENGTH);
 }
 

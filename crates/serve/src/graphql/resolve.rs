@@ -106,9 +106,10 @@ impl<'a> Query<'a> {
         };
         let by_index_alone = wanted.is_none_or(|wanted| {
             wanted.iter().all(|(field, value)| {
-                matches!(field.as_str(), "name" | "package")
-                    && text(field.as_str()).is_some_and(|t| !t.is_empty())
-                    && !value.is_null()
+                // A variable that is not given arrives as null.
+                value.is_null()
+                    || matches!(field.as_str(), "name" | "package")
+                        && text(field.as_str()).is_some_and(|t| !t.is_empty())
             })
         });
         let blobs = self.snapshot.index().iter().filter(fits_index);
@@ -121,7 +122,8 @@ impl<'a> Query<'a> {
             wanted.is_none_or(|wanted| {
                 wanted.iter().all(|(field, value)| {
                     let fields = root.fields.get_key_value(field.as_str());
-                    fields.is_some_and(|(name, field)| equal(&object.leaf(name, field), value))
+                    value.is_null()
+                        || fields.is_some_and(|(name, field)| equal(&object.leaf(name, field), value))
                 })
             })
         };

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use olm_fbc::index::Index;
+use serde::{Deserialize, Serialize};
 
 use super::error::{Context as _, StoreError};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, digest};
 use super::writer::{create, sync};
 use crate::answer::{Body, Part};
 use crate::coded::{Coder, Format, Splice, Stretch};
@@ -31,13 +32,21 @@ const SMALLEST: u64 = 2 << 10;
 /// At most this many plain bytes are coded for one request; beyond, the answer is not compressed.
 const ON_THE_WAY: u64 = 1 << 20;
 
+/// What is kept beside a coded file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Table {
+    /// SHA-256 of the whole file.
+    digest: String,
+    stretches: Vec<Stretch>,
+}
+
 /// A coded file and where its stretches lie.
 #[derive(Debug)]
 pub(crate) struct Variant {
     format: Format,
     file: Arc<File>,
     bytes: u64,
-    stretches: Vec<Stretch>,
+    table: Table,
 }
 
 impl Variant {
@@ -56,7 +65,8 @@ impl Variant {
     /// The variant that an earlier process made, when it is complete.
     pub(super) fn load(snapshot: &Snapshot, format: Format) -> Option<Self> {
         let table = std::fs::read(snapshot.directory().join(table_name(format))).ok()?;
-        let stretches: Vec<Stretch> = serde_json::from_slice(&table).ok()?;
+        let table: Table = serde_json::from_slice(&table).ok()?;
+        let stretches = &table.stretches;
         let file = File::open(snapshot.directory().join(file_name(format))).ok()?;
         let bytes = file.metadata().ok()?.len();
         let adjoining =
@@ -75,15 +85,15 @@ impl Variant {
             format,
             file: Arc::new(file),
             bytes,
-            stretches,
+            table,
         })
     }
 }
 
 /// A variant that some ranges can be sent from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Covering<'a> {
-    pub(crate) variant: &'a Variant,
+#[derive(Debug, Clone)]
+pub(crate) struct Covering {
+    pub(crate) variant: Arc<Variant>,
     /// Plain bytes that are left to code on the way.
     pub(crate) left: u64,
 }
@@ -101,6 +111,14 @@ impl Snapshot {
         if self.variant(format).is_some() {
             return Ok(());
         }
+        let made = self.make(format, go_on);
+        if self.variant(format).is_none() {
+            self.discard_variant(format);
+        }
+        made
+    }
+
+    fn make(&self, format: Format, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
         // The table comes last: with it, the variant is complete.
         let name = file_name(format);
         let file = create(self.directory(), name)?;
@@ -119,8 +137,14 @@ impl Snapshot {
             .map_err(std::io::IntoInnerError::into_error)
             .context("write", name)?;
         file.sync_data().context("write", name)?;
+        let file = File::open(self.directory().join(name)).context("open", name)?;
+        let bytes = file.metadata().context("open", name)?.len();
+        let Some(digest) = digest(&file, bytes, go_on).context("read", name)? else {
+            return Ok(());
+        };
+        let table = Table { digest, stretches };
         self.put(&table_name(format), |out| {
-            serde_json::to_writer(out, &stretches).map_err(Into::into)
+            serde_json::to_writer(out, &table).map_err(Into::into)
         })?;
         sync(self.directory())?;
         self.load_variant(format);
@@ -130,16 +154,45 @@ impl Snapshot {
     /// Serves the variant that lies on the disk from now on, if there is one.
     pub(super) fn load_variant(&self, format: Format) {
         if let Some(variant) = Variant::load(self, format) {
-            let _ = self.slot(format).set(variant);
+            self.serve_variant(format, Some(Arc::new(variant)));
         }
     }
 
-    /// The coded variant, once there is one.
-    pub(crate) fn variant(&self, format: Format) -> Option<&Variant> {
-        self.slot(format).get()
+    /// Serves the variant no longer, and takes it away, when its bytes are not those that were written.
+    pub(super) fn verify_variant(&self, format: Format, go_on: &impl Fn() -> bool) {
+        let Some(variant) = self.variant(format) else {
+            return;
+        };
+        let is_whole = match digest(&variant.file, variant.bytes, go_on) {
+            Ok(digest) => digest.is_none_or(|digest| digest == variant.table.digest),
+            Err(_) => false,
+        };
+        if !is_whole {
+            let (catalog, file) = (&self.record().catalog, file_name(format));
+            tracing::warn!(catalog, file, "a compressed variant is damaged and made anew");
+            self.serve_variant(format, None);
+            self.discard_variant(format);
+        }
     }
 
-    fn slot(&self, format: Format) -> &OnceLock<Variant> {
+    /// Removes what there is of a variant that is not served, so that it takes no room. Nothing may be there.
+    fn discard_variant(&self, format: Format) {
+        for name in [table_name(format), file_name(format).to_owned()] {
+            let _ = std::fs::remove_file(self.directory().join(name));
+        }
+    }
+
+    fn serve_variant(&self, format: Format, variant: Option<Arc<Variant>>) {
+        *self.slot(format).write().unwrap_or_else(PoisonError::into_inner) = variant;
+    }
+
+    /// The coded variant, once there is one.
+    pub(crate) fn variant(&self, format: Format) -> Option<Arc<Variant>> {
+        let slot = self.slot(format).read().unwrap_or_else(PoisonError::into_inner);
+        slot.clone()
+    }
+
+    fn slot(&self, format: Format) -> &RwLock<Option<Arc<Variant>>> {
         match format {
             Format::Gzip => &self.gzip,
             Format::Zstd => &self.zstd,
@@ -147,9 +200,9 @@ impl Snapshot {
     }
 
     /// The variant to send these ranges from, when nearly all of them lie in whole stretches.
-    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<Covering<'_>> {
+    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<Covering> {
         let variant = self.variant(format)?;
-        let left: u64 = pieces(&variant.stretches, selected)
+        let left: u64 = pieces(&variant.table.stretches, selected)
             .map(|piece| match piece {
                 Piece::Stored(_) => 0,
                 Piece::Plain(range) => range.end - range.start,
@@ -162,7 +215,7 @@ impl Snapshot {
     pub(crate) fn coded(&self, variant: &Variant, selected: &[Range<u64>]) -> std::io::Result<Body> {
         let (mut splice, header) = Splice::new(variant.format);
         let mut parts = vec![Part::Bytes(header)];
-        for piece in pieces(&variant.stretches, selected) {
+        for piece in pieces(&variant.table.stretches, selected) {
             match piece {
                 Piece::Stored(stretch) => {
                     splice.stored(stretch);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use olm_fbc::index::Index;
 use sha2::{Digest as _, Sha256};
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::compress::Variant;
 use super::error::{Context as _, StoreError};
 use super::record::Record;
+use super::survey::Survey;
 use crate::answer::{Filter, Part};
 use crate::coded::Format;
 use crate::graphql::Graph;
@@ -30,12 +31,10 @@ pub struct Snapshot {
     record: Record,
     all: Arc<File>,
     index: Index,
-    pub(super) gzip: OnceLock<Variant>,
-    pub(super) zstd: OnceLock<Variant>,
-    pub(super) shapes: OnceLock<Arc<File>>,
-    pub(super) packages: OnceLock<Arc<File>>,
+    pub(super) gzip: RwLock<Option<Arc<Variant>>>,
+    pub(super) zstd: RwLock<Option<Arc<Variant>>>,
+    pub(super) survey: Mutex<Option<Survey>>,
     pub(super) graph: OnceLock<Result<Graph, String>>,
-    pub(super) surveying: Mutex<()>,
 }
 
 impl Snapshot {
@@ -55,12 +54,10 @@ impl Snapshot {
             record,
             all: Arc::new(all),
             index,
-            gzip: OnceLock::new(),
-            zstd: OnceLock::new(),
-            shapes: OnceLock::new(),
-            packages: OnceLock::new(),
+            gzip: RwLock::default(),
+            zstd: RwLock::default(),
+            survey: Mutex::default(),
             graph: OnceLock::new(),
-            surveying: Mutex::new(()),
         })
     }
 
@@ -96,28 +93,27 @@ impl Snapshot {
     /// variants. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
     ///
     /// # Errors
-    /// When the disk is full; the content itself is served all the same.
+    /// When the disk is full; the content itself is served all the same, and it can be tried again.
     pub fn prepare(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
-        self.survey(&go_on)?;
+        self.look(&go_on)?;
         FORMATS
             .into_iter()
             .try_for_each(|format| self.compress(format, &go_on))
     }
 
     /// Reads all of it and compares it with its digest, for as long as `go_on` says so. It takes about a second for
-    /// 500 MB.
+    /// 500 MB. What was made of the content and has changed is not used any more; [`prepare`](Self::prepare) makes it
+    /// anew.
     ///
     /// # Errors
-    /// When it cannot be read or has changed.
+    /// When the content cannot be read or has changed.
     pub fn verify(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
-        let mut hash = Sha256::new();
-        for chunk in self.chunks(0..self.record.bytes) {
-            if !go_on() {
-                return Ok(());
-            }
-            hash.update(&chunk.context("read", ALL)?);
+        for format in FORMATS {
+            self.verify_variant(format, &go_on);
         }
-        if hex::encode(hash.finalize()) == self.record.digest {
+        self.verify_survey();
+        let digest = digest(&self.all, self.record.bytes, &go_on).context("read", ALL)?;
+        if digest.is_none_or(|digest| digest == self.record.digest) {
             Ok(())
         } else {
             Err(StoreError::Damaged(format!("`{ALL}` has changed")))
@@ -160,10 +156,7 @@ impl Snapshot {
     /// # Errors
     /// When the disk fails.
     pub fn read(&self, range: Range<u64>) -> std::io::Result<Vec<u8>> {
-        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(std::io::Error::other)?;
-        let mut bytes = vec![0; length];
-        self.all.read_exact_at(&mut bytes, range.start)?;
-        Ok(bytes)
+        read(&self.all, range)
     }
 
     pub(crate) fn part(&self, range: Range<u64>) -> Part {
@@ -180,13 +173,36 @@ impl Snapshot {
 
     /// The range in pieces that fit into memory.
     pub(super) fn chunks(&self, range: Range<u64>) -> impl Iterator<Item = std::io::Result<bytes::Bytes>> {
-        const CHUNK: u64 = 256 << 10;
-        let mut at = range.start;
-        std::iter::from_fn(move || {
-            let end = range.end.min(at + CHUNK);
-            let chunk = (at < end).then(|| self.read(at..end).map(bytes::Bytes::from));
-            at = end;
-            chunk
-        })
+        chunks(&self.all, range)
     }
+}
+
+fn read(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(std::io::Error::other)?;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes)
+}
+
+fn chunks(file: &File, range: Range<u64>) -> impl Iterator<Item = std::io::Result<bytes::Bytes>> {
+    const CHUNK: u64 = 256 << 10;
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = range.end.min(at + CHUNK);
+        let chunk = (at < end).then(|| read(file, at..end).map(bytes::Bytes::from));
+        at = end;
+        chunk
+    })
+}
+
+/// The digest of a file of so many bytes; none when `go_on` ended it.
+pub(super) fn digest(file: &File, bytes: u64, go_on: &impl Fn() -> bool) -> std::io::Result<Option<String>> {
+    let mut hash = Sha256::new();
+    for chunk in chunks(file, 0..bytes) {
+        if !go_on() {
+            return Ok(None);
+        }
+        hash.update(&chunk?);
+    }
+    Ok(Some(hex::encode(hash.finalize())))
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Map, Value};
 
@@ -14,6 +14,13 @@ use super::writer::{create, sync};
 use crate::facts::{Collector, PackageFacts};
 use crate::graphql::{Graph, Shapes};
 
+/// What a look found, open for reading for as long as the content is.
+#[derive(Debug, Clone)]
+pub(super) struct Survey {
+    shapes: Arc<File>,
+    packages: Arc<File>,
+}
+
 const SHAPES: &str = "shapes.json";
 const PACKAGES: &str = "packages.jsonl";
 /// Bytes of the shapes of a catalog that are read back; more is not what we wrote, which has a budget.
@@ -21,10 +28,10 @@ const MOST: u64 = 16 << 20;
 
 impl Snapshot {
     /// Looks at every blob, unless an earlier look is kept. It is given up without a trace as soon as `go_on` says so.
-    pub(super) fn survey(&self, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
+    pub(super) fn look(&self, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
         // Whoever comes second waits for the first and finds its work.
-        let _turn = self.surveying.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.packages.get().is_some() {
+        let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        if survey.is_some() {
             return Ok(());
         }
         let (mut shapes, mut packages) = (Shapes::default(), Collector::default());
@@ -51,7 +58,7 @@ impl Snapshot {
             })
         })?;
         sync(self.directory())?;
-        self.load_survey();
+        *survey = self.open_survey();
         Ok(())
     }
 
@@ -62,24 +69,56 @@ impl Snapshot {
         content: impl FnOnce(&mut std::io::BufWriter<File>) -> std::io::Result<()>,
     ) -> Result<(), StoreError> {
         let partial = format!("{name}.new");
-        let mut out = std::io::BufWriter::new(create(self.directory(), &partial)?);
-        content(&mut out).context("write", name)?;
-        let file = out
-            .into_inner()
-            .map_err(std::io::IntoInnerError::into_error)
-            .context("write", name)?;
-        file.sync_data().context("write", name)?;
-        std::fs::rename(self.directory().join(partial), self.directory().join(name))
-            .context("put in place", name)
+        let write = || {
+            let mut out = std::io::BufWriter::new(create(self.directory(), &partial)?);
+            content(&mut out).context("write", name)?;
+            let file = out
+                .into_inner()
+                .map_err(std::io::IntoInnerError::into_error)
+                .context("write", name)?;
+            file.sync_data().context("write", name)?;
+            std::fs::rename(self.directory().join(&partial), self.directory().join(name))
+                .context("put in place", name)
+        };
+        // What was not finished only takes room.
+        write().inspect_err(|_| drop(std::fs::remove_file(self.directory().join(&partial))))
     }
 
-    /// Opens what an earlier look found, so that it can be read as long as the content can.
+    /// Opens what an earlier look found.
     pub(super) fn load_survey(&self) {
+        *self.survey.lock().unwrap_or_else(PoisonError::into_inner) = self.open_survey();
+    }
+
+    fn open_survey(&self) -> Option<Survey> {
         let open = |name: &str| File::open(self.directory().join(name)).ok().map(Arc::new);
-        if let (Some(shapes), Some(packages)) = (open(SHAPES), open(PACKAGES)) {
-            let _ = self.shapes.set(shapes);
-            let _ = self.packages.set(packages);
+        Some(Survey {
+            shapes: open(SHAPES)?,
+            packages: open(PACKAGES)?,
+        })
+    }
+
+    /// Takes away what an earlier look found when it cannot be read any more.
+    pub(super) fn verify_survey(&self) {
+        let survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(survey) = survey
+            && (!matches!(shapes(&survey.shapes), Ok(Ok(_)))
+                || facts(survey.packages).any(|facts| facts.is_err()))
+        {
+            self.forget_survey();
         }
+    }
+
+    fn forget_survey(&self) {
+        let catalog = &self.record().catalog;
+        tracing::warn!(
+            catalog,
+            "what was found in the catalog cannot be read back and is looked for anew"
+        );
+        let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in [SHAPES, PACKAGES] {
+            let _ = std::fs::remove_file(self.directory().join(name));
+        }
+        *survey = None;
     }
 
     /// What can be asked in GraphQL. Reads the disk, and every blob if that was not done before.
@@ -87,14 +126,20 @@ impl Snapshot {
     /// # Errors
     /// When the disk fails.
     pub(crate) fn graph(&self) -> Result<&Graph, StoreError> {
-        let graph = self.graph.get_or_init(|| {
-            let shapes = self.surveyed(&self.shapes).map_err(text)?;
-            let bytes = usize::try_from(shapes.metadata().map_err(text)?.len().min(MOST)).map_err(text)?;
-            let mut json = vec![0; bytes];
-            shapes.read_exact_at(&mut json, 0).map_err(text)?;
-            Graph::new(serde_json::from_slice(&json).map_err(text)?)
-        });
-        graph.as_ref().map_err(|why| StoreError::Damaged(why.clone()))
+        // Only what was read is remembered: a disk that is full or fails now may not the next time.
+        if self.graph.get().is_none() {
+            let mut found = shapes(&self.surveyed()?.shapes).context("read", SHAPES)?;
+            if found.is_err() {
+                self.forget_survey();
+                found = shapes(&self.surveyed()?.shapes).context("read", SHAPES)?;
+            }
+            let _ = self.graph.set(found.and_then(Graph::new));
+        }
+        match self.graph.get() {
+            Some(Ok(graph)) => Ok(graph),
+            Some(Err(why)) => Err(StoreError::Damaged(why.clone())),
+            None => Err(unreadable()),
+        }
     }
 
     /// The packages by name, read from the disk one by one. Reads every blob first if that was not done before.
@@ -104,22 +149,32 @@ impl Snapshot {
     pub fn packages(
         &self,
     ) -> Result<impl Iterator<Item = std::io::Result<PackageFacts>> + use<>, StoreError> {
-        let file = Arc::clone(self.surveyed(&self.packages)?);
-        let lines = BufReader::new(Positioned { file, at: 0 }).lines();
-        Ok(lines.map(|line| Ok(serde_json::from_str(&line?)?)))
+        Ok(facts(self.surveyed()?.packages))
     }
 
-    fn surveyed<'a>(&'a self, file: &'a OnceLock<Arc<File>>) -> Result<&'a Arc<File>, StoreError> {
-        if file.get().is_none() {
-            self.survey(&|| true)?;
-        }
-        file.get()
-            .ok_or_else(|| StoreError::Damaged("what was found in it cannot be read back".to_owned()))
+    fn surveyed(&self) -> Result<Survey, StoreError> {
+        self.look(&|| true)?;
+        let survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        survey.clone().ok_or_else(unreadable)
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+fn unreadable() -> StoreError {
+    StoreError::Damaged("what was found in it cannot be read back".to_owned())
+}
+
+/// Reads the shapes of schemas. The inner error is about what they say, the outer one about the disk.
+fn shapes(file: &File) -> std::io::Result<Result<Shapes, String>> {
+    let bytes = usize::try_from(file.metadata()?.len().min(MOST)).map_err(std::io::Error::other)?;
+    let mut json = vec![0; bytes];
+    file.read_exact_at(&mut json, 0)?;
+    Ok(serde_json::from_slice(&json).map_err(|error| error.to_string()))
+}
+
+/// Reads the packages one by one.
+fn facts(file: Arc<File>) -> impl Iterator<Item = std::io::Result<PackageFacts>> {
+    let lines = BufReader::new(Positioned { file, at: 0 }).lines();
+    lines.map(|line| Ok(serde_json::from_str(&line?)?))
 }
 
 /// A reader with a place of its own in a file that others read too.

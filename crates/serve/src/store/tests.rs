@@ -174,6 +174,74 @@ fn a_coded_variant_that_is_incomplete_is_not_used() {
 }
 
 #[test]
+fn a_coded_variant_that_has_changed_is_not_used_and_made_anew() {
+    for (format, name) in [(Format::Gzip, "all.jsonl.gz"), (Format::Zstd, "all.jsonl.zst")] {
+        let root = tempfile::tempdir().unwrap();
+        let snapshot = write(&open(root.path()), "cat", 100);
+        snapshot.prepare(|| true).unwrap();
+        let file = snapshot.directory().join(name);
+        let whole = fs::read(&file).unwrap();
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 1;
+        fs::write(&file, damaged).unwrap();
+        let snapshot = open(root.path()).snapshot("cat").unwrap();
+        snapshot.verify(|| true).unwrap();
+        assert!(snapshot.variant(format).is_none() && !file.exists(), "{name}");
+        snapshot.prepare(|| true).unwrap();
+        assert!(snapshot.variant(format).is_some(), "{name}");
+        assert_eq!(fs::read(&file).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_variant_that_cannot_be_written_takes_no_room_and_is_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let snapshot = write(&open(root.path()), "cat", 100);
+    let obstacle = snapshot.directory().join("all.jsonl.gz.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    assert!(snapshot.prepare(|| true).is_err());
+    assert!(!snapshot.directory().join("all.jsonl.gz").exists());
+    fs::remove_dir(&obstacle).unwrap();
+    snapshot.prepare(|| true).unwrap();
+    assert!(snapshot.variant(Format::Gzip).is_some() && snapshot.variant(Format::Zstd).is_some());
+}
+
+#[test]
+fn what_the_disk_refused_once_can_be_asked_when_it_takes_it() {
+    let root = tempfile::tempdir().unwrap();
+    let snapshot = write(&open(root.path()), "cat", 100);
+    let obstacle = snapshot.directory().join("shapes.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    assert!(snapshot.graph().is_err() && snapshot.packages().is_err());
+    fs::remove_dir(&obstacle).unwrap();
+    assert!(snapshot.graph().is_ok() && snapshot.packages().is_ok());
+}
+
+#[test]
+fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
+    let count = |snapshot: &Snapshot| snapshot.packages().unwrap().filter(Result::is_ok).count();
+    for name in ["shapes.json", "packages.jsonl"] {
+        let root = tempfile::tempdir().unwrap();
+        let snapshot = write(&open(root.path()), "cat", 100);
+        snapshot.prepare(|| true).unwrap();
+        let file = snapshot.directory().join(name);
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, "no JSON\n").unwrap();
+        if name == "shapes.json" {
+            let asked = open(root.path()).snapshot("cat").unwrap();
+            assert!(asked.graph().is_ok());
+            assert_eq!(fs::read(&file).unwrap(), whole);
+            fs::write(&file, "no JSON\n").unwrap();
+        }
+        let verified = open(root.path()).snapshot("cat").unwrap();
+        verified.verify(|| true).unwrap();
+        assert!(verified.graph().is_ok(), "{name}");
+        assert_eq!(count(&verified), 3, "{name}");
+        assert_eq!(fs::read(&file).unwrap(), whole);
+    }
+}
+
+#[test]
 fn limits_stop_a_catalog_that_never_ends() {
     let root = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(root.path(), StoreLimits { bytes: 100, blobs: 3 }).unwrap());
@@ -212,6 +280,8 @@ fn only_wanted_catalogs_are_kept() {
     store.announce("d");
     assert!(matches!(store.get("d"), Lookup::Expected));
     store.announce("a");
+    fs::create_dir(root.path().join(".junk")).unwrap();
+    fs::write(root.path().join("UPPER"), "").unwrap();
     assert_eq!(store.retain(|name| name == "b"), ["a", "c", "d"]);
     assert_eq!(entries(root.path()), 1);
     assert!(matches!(store.get("a"), Lookup::Unknown));
@@ -244,7 +314,7 @@ async fn any_selection_can_be_sent_as_gzip() {
             .unwrap()
             .variant;
         let sent = snapshot
-            .coded(variant, &selected)
+            .coded(&variant, &selected)
             .unwrap()
             .collect()
             .await

@@ -121,6 +121,23 @@ async fn graphql_takes_variables_and_names_of_operations() {
         ask(&running, question("B", Value::Null)).await,
         json!({ "data": { "olmpackages": [{ "name": "db" }] } })
     );
+    // A variable that is not given asks for nothing.
+    let query = "query ($name: String, $package: String, $image: String) \
+                 { olmbundles(filter: {name: $name, package: $package, image: $image}) { image } }";
+    for (variables, expected) in [
+        (json!({ "name": "db.v2" }), json!([{ "image": "r/db:2" }])),
+        (
+            json!({ "name": "db.v2", "package": null }),
+            json!([{ "image": "r/db:2" }]),
+        ),
+        (json!({ "image": "r/db:1" }), json!([{ "image": "r/db:1" }])),
+        (json!({}), json!([{ "image": "r/db:1" }, { "image": "r/db:2" }])),
+    ] {
+        assert_eq!(
+            ask(&running, json!({ "query": query, "variables": variables })).await,
+            json!({ "data": { "olmbundles": expected } })
+        );
+    }
     for (question, message) in [
         (question("A", json!({})), "name"),
         (question("A", json!({ "name": 5 })), "name"),
@@ -300,6 +317,14 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
             assert_eq!(problem["status"], answer.status);
             assert!(!problem["detail"].as_str().unwrap().is_empty());
         }
+        // Caches have to know that it depends on what was accepted.
+        let varies = answer.head.contains("vary: Accept\r\n");
+        assert_eq!(
+            varies,
+            headers.contains("problem+json"),
+            "{path}: {}",
+            answer.head
+        );
     };
     let (plain, problem) = ("text/plain; charset=utf-8", "application/problem+json");
     let asked = "Accept: application/problem+json\r\n";
@@ -315,6 +340,47 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
         check(path, asked, (status, problem)).await;
     }
     check("/api/v1/search?x=1", "", (400, problem)).await;
+    // A precondition that fails: nothing is in the answer but for those who ask for a problem.
+    let other = "If-Match: \"other\"\r\n";
+    for path in ["/catalogs/cat/api/v1/all", "/catalogs/cat/api/v1/metas"] {
+        let answer = request(running.address, "GET", path, other).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type"), answer.body.len()),
+            (412, Some("application/jsonl"), 0)
+        );
+        check(path, &format!("{other}{asked}"), (412, problem)).await;
+    }
+}
+
+#[tokio::test]
+async fn head_announces_what_get_sends() {
+    let running = started().await;
+    for path in [
+        "/catalogs",
+        "/api/v1/search",
+        "/api/v1/search?q=db&limit=1",
+        "/openapi.json",
+        "/schemas/fbc.json",
+        "/catalogs/cat/api/v1/metas?package=db",
+    ] {
+        for coding in ["", "Accept-Encoding: gzip\r\n", "Accept-Encoding: zstd\r\n"] {
+            let get = request(running.address, "GET", path, coding).await;
+            let head = request(running.address, "HEAD", path, coding).await;
+            assert_eq!(
+                (get.status, head.status, head.body.len()),
+                (200, 200, 0),
+                "{path}"
+            );
+            for name in ["content-type", "content-encoding", "content-length", "etag"] {
+                assert_eq!(head.header(name), get.header(name), "{path}: {name}");
+            }
+            assert_eq!(
+                head.header("content-length"),
+                Some(get.body.len().to_string().as_str()),
+                "{path}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
