@@ -122,7 +122,7 @@ async fn graphql_takes_variables_and_names_of_operations() {
         json!({ "data": { "olmpackages": [{ "name": "db" }] } })
     );
     // A variable that is not given asks for nothing.
-    let query = "query ($name: String, $package: String, $image: String) \
+    let optional = "query ($name: String, $package: String, $image: String) \
                  { olmbundles(filter: {name: $name, package: $package, image: $image}) { image } }";
     for (variables, expected) in [
         (json!({ "name": "db.v2" }), json!([{ "image": "r/db:2" }])),
@@ -134,7 +134,7 @@ async fn graphql_takes_variables_and_names_of_operations() {
         (json!({}), json!([{ "image": "r/db:1" }, { "image": "r/db:2" }])),
     ] {
         assert_eq!(
-            ask(&running, json!({ "query": query, "variables": variables })).await,
+            ask(&running, json!({ "query": optional, "variables": variables })).await,
             json!({ "data": { "olmbundles": expected } })
         );
     }
