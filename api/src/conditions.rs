@@ -201,14 +201,25 @@ pub fn bounded_message(message: &str) -> String {
     format!("{}{MARK}", prefix(message, MAX_MESSAGE_BYTES - MARK.len()))
 }
 
+/// An error's text without what makes it differ at each retry: [`without_ephemeral_addresses`], and without the moment at
+/// which a certificate was looked at.
+pub fn steady(message: &str) -> String {
+    without(&without_ephemeral_addresses(message), moment)
+}
+
 /// An error's text without `(read|write) (tcp|udp) A->B` and the colon behind it, so that the ephemeral port of a
 /// failed connection does not make a message differ at each retry. A and B are IPv4 addresses or bracketed IPv6
 /// addresses, with or without a port.
 pub fn without_ephemeral_addresses(message: &str) -> String {
+    without(message, connection)
+}
+
+/// The text without what `after` recognises at the beginning of a text, giving what follows it.
+fn without(message: &str, after: impl Fn(&str) -> Option<&str>) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
     while let Some(c) = rest.chars().next() {
-        if let Some(after) = connection(rest) {
+        if let Some(after) = after(rest) {
             rest = after;
         } else {
             out.push(c);
@@ -227,6 +238,25 @@ fn connection(text: &str) -> Option<&str> {
     let rest = address(rest)?.strip_prefix("->")?;
     let rest = address(rest)?;
     Some(rest.strip_prefix(": ").unwrap_or(rest))
+}
+
+/// What follows when `text` begins with the moment at which a certificate was looked at, as rustls and Go tell it.
+fn moment(text: &str) -> Option<&str> {
+    if let Some(rest) = text.strip_prefix("verification time ") {
+        return after_number(rest)?.strip_prefix(" (UNIX), but ");
+    }
+    if let Some(rest) = text.strip_prefix("current time ") {
+        let (time, rest) = rest.split_once(" is ")?;
+        return (!time.contains(' ')).then_some(rest);
+    }
+    let rest = after_number(text.strip_prefix(" (")?)?;
+    rest.strip_prefix(" seconds ago)")
+        .or_else(|| rest.strip_prefix(" seconds in future)"))
+}
+
+fn after_number(text: &str) -> Option<&str> {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    (rest.len() < text.len()).then_some(rest)
 }
 
 /// What follows an IPv4 or bracketed IPv6 address with an optional port.
@@ -343,6 +373,29 @@ mod tests {
             ("été read tcp", "été read tcp"),
         ] {
             assert_eq!(without_ephemeral_addresses(input), expected);
+            assert_eq!(steady(input), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_a_certificate_is_the_same_at_every_try() {
+        for (input, expected) in [
+            (
+                "certificate expired: verification time 1763779000 (UNIX), but certificate is not valid after 1763000000 (779000 \
+                 seconds ago)",
+                "certificate expired: certificate is not valid after 1763000000",
+            ),
+            (
+                "x509: certificate has expired or is not yet valid: current time 2026-11-22T03:00:00Z is after \
+                 2026-01-01T00:00:00Z",
+                "x509: certificate has expired or is not yet valid: after 2026-01-01T00:00:00Z",
+            ),
+            (
+                "the current time of day is late (5 of 6)",
+                "the current time of day is late (5 of 6)",
+            ),
+        ] {
+            assert_eq!(steady(input), expected);
         }
     }
 }

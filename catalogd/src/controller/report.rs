@@ -108,7 +108,7 @@ pub(super) fn status(
                 Remedy::Retry => (Status::True, reason::RETRYING),
                 Remedy::Change => (Status::False, reason::BLOCKED),
             };
-            let message = conditions::without_ephemeral_addresses(&failure.message);
+            let message = conditions::steady(&failure.message);
             let message = with_note(&message, plan.note.as_deref());
             let again = (failure.remedy == Remedy::Retry).then_some(AGAIN);
             let message = with_hints(message, failure.hint.as_deref().into_iter().chain(again));
@@ -117,7 +117,7 @@ pub(super) fn status(
         }
         Done::Restored(stored) => serve(&mut status, observed, stored, origin, Generation::AsBefore),
         Done::Lost(why) => {
-            let why = conditions::without_ephemeral_addresses(why);
+            let why = conditions::steady(why);
             stand(&mut status, observed, origin, &format!("{MISSING}: {why}"));
         }
         Done::Removed(why) => {

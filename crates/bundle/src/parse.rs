@@ -66,10 +66,10 @@ pub enum ParseError {
     #[error("no ClusterServiceVersion found in \"manifests\"")]
     NoClusterServiceVersion,
     /// There are several, and which one counts would be a guess (requirement 3.05).
-    #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", "))]
+    #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", ").replace(char::is_control, " "))]
     SeveralClusterServiceVersions(Vec<String>),
     /// The ClusterServiceVersion has a field of a wrong type, which is named.
-    #[error("the ClusterServiceVersion cannot be read: {0}")]
+    #[error("the ClusterServiceVersion cannot be read: {}", .0.to_string().replace(char::is_control, " "))]
     ClusterServiceVersion(serde_path_to_error::Error<serde_json::Error>),
     /// The annotation `olm.properties` is not JSON.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]

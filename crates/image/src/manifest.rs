@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::digest::{Digest, Hasher};
 use crate::limits::Limits;
 use crate::pull::Platform;
+use crate::reference::is_tag;
 use crate::registry::{Missing, RegistryError, Session};
 use crate::transfer::Blob;
 
@@ -33,8 +34,6 @@ const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 const TAGS_BYTES: u64 = 256 << 10;
 /// The most tags that are named where another one is wanted.
 const TAGS_SHOWN: usize = 5;
-/// The longest that a tag may be.
-const MAX_TAG: usize = 128;
 
 /// What a manifest says it is, where it is no container image.
 pub(crate) fn artifact_type(manifest: &OciImageManifest) -> Option<String> {
@@ -205,6 +204,8 @@ struct Tags {
 
 /// The tags that there are: those that look most like the one that is wanted.
 fn listed(wanted: &str, mut tags: Vec<String>) -> String {
+    // What is no tag is not repeated: it may hold anything.
+    tags.retain(|tag| is_tag(tag));
     if tags.is_empty() {
         return "it has no tags".to_owned();
     }
@@ -216,10 +217,7 @@ fn listed(wanted: &str, mut tags: Vec<String>) -> String {
     };
     tags.sort_by_cached_key(|tag| (std::cmp::Reverse(alike(tag)), tag.clone()));
     let more = tags.len().saturating_sub(TAGS_SHOWN);
-    let shown = tags
-        .iter()
-        .take(TAGS_SHOWN)
-        .map(|tag| tag.chars().take(MAX_TAG).collect::<String>());
+    let shown = tags.iter().take(TAGS_SHOWN).map(String::as_str);
     let shown = shown.collect::<Vec<_>>().join(", ");
     if more > 0 {
         format!("it has {shown} and {more} more")
@@ -283,6 +281,7 @@ mod tests {
             assert_eq!(listed(wanted, tags), expected);
         };
         check("v1", &[], "it has no tags");
+        check("v1", &["v2", "v3\napiVersion: v1"], "it has v2");
         check("latest", &["v2", "v1"], "it has v1, v2");
         check(
             "v1.2",

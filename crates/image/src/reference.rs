@@ -314,7 +314,8 @@ fn is_path_component(text: &str) -> bool {
     after_word && separator.is_empty()
 }
 
-fn is_tag(text: &str) -> bool {
+/// Whether a text is a tag.
+pub(crate) fn is_tag(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     text.len() <= TAG_LENGTH
         && text.bytes().next().is_some_and(is_word)

@@ -371,13 +371,18 @@ impl Needs {
             if held.verdict(&either.right) == Verdict::Held {
                 continue;
             }
-            let lacking = either.instead.as_ref().map(|all| all.iter().filter(lacks));
-            match lacking {
-                Some(lacking)
-                    if lacking.clone().all(is_modest)
-                        && granted.len() + lacking.clone().count() <= MAX_PROPOSED =>
+            // A binding gives what its role does.
+            let new: Option<Vec<&Right>> = either.instead.as_ref().map(|all| {
+                let all = all.iter().filter(lacks);
+                all.filter(|right| !granted.contains(*right)).collect()
+            });
+            match new {
+                Some(new)
+                    if new.iter().all(|right| is_modest(right))
+                        && granted.len() + new.len() <= MAX_PROPOSED =>
                 {
-                    granted.extend(lacking.cloned());
+                    let new: Vec<Right> = new.into_iter().cloned().collect();
+                    granted.extend(new);
                 }
                 Some(_) | None => {
                     missing.insert(either.right.clone());

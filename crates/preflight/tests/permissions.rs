@@ -251,6 +251,24 @@ fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
 }
 
 #[test]
+fn a_role_and_its_binding_give_the_same() {
+    let names: Vec<String> = (0..150).map(|number| format!("n{number}")).collect();
+    let granted =
+        json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": names, "verbs": ["get"]}]);
+    let objects = [
+        role("ClusterRole", &granted),
+        binding("ClusterRoleBinding", "ClusterRole"),
+    ];
+    let missing = needs(&objects).missing(&held(writes_roles(), json!([])));
+    let verbs: Vec<String> = missing
+        .rules()
+        .flat_map(|(_, rules)| rules)
+        .flat_map(|rule| rule.verbs)
+        .collect();
+    assert_eq!(verbs, ["get"]);
+}
+
+#[test]
 fn roles_too_large_to_compare_need_escalate() {
     let many: Vec<String> = (0..300).map(|number| format!("r{number}")).collect();
     let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);

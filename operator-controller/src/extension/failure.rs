@@ -59,6 +59,11 @@ impl Failure {
     pub fn and(self, other: Option<Self>) -> Self {
         match other {
             Some(other) => Self {
+                // What passes by itself is not told for ever.
+                severity: match self.severity {
+                    Severity::Terminal => other.severity,
+                    severity => severity,
+                },
                 message: format!("{}\nbesides: {}", self.message, other.message),
                 ..self
             },
@@ -107,6 +112,12 @@ mod tests {
         };
         let both = failure.clone().and(Some(other));
         assert_eq!(both.message, "outer: inner: io\nbesides: no range");
+        assert_eq!(both.severity, Severity::Waiting);
+        let terminal = Failure {
+            severity: Severity::Terminal,
+            ..failure.clone()
+        };
+        assert_eq!(terminal.and(Some(failure.clone())).severity, Severity::Waiting);
         assert_eq!(failure.clone().and(None), failure);
         assert_eq!(
             failure.with_bundle("a.v1", "1.0.0").message,

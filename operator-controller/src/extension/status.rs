@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use olm_api::cluster_extension::{ClusterExtensionStatus, InstallStatus, RevisionStatus};
 use olm_api::conditions::{
     self, AVAILABLE, BUNDLE_DEPRECATED, CHANNEL_DEPRECATED, DEPRECATED, INSTALLED, PACKAGE_DEPRECATED,
-    PROGRESSING, Report, Status, bounded_message, reason, set_condition, without_ephemeral_addresses,
+    PROGRESSING, Report, Status, bounded_message, reason, set_condition, steady,
 };
 use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
@@ -72,12 +72,7 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
             } else {
                 Status::False
             };
-            list.set(
-                PROGRESSING,
-                status,
-                failure.reason,
-                &without_ephemeral_addresses(&failure.message),
-            );
+            list.set(PROGRESSING, status, failure.reason, &steady(&failure.message));
         }
         Progress::Applied {
             started: Some(started),

@@ -85,7 +85,7 @@ pub fn after(before: &[Condition], verdict: &Verdict, facts: &Facts, now: Timest
             condition_type,
             status,
             reason,
-            message: &bounded_message(&message),
+            message: &bounded_message(&conditions::steady(&message)),
             observed_generation: facts.generation,
         };
         conditions::set_condition(&mut list, report, now);
