@@ -227,6 +227,7 @@ fn owned(definitions: &[Definition]) -> String {
 
 /// What the operator may do all over the cluster: to what it provides.
 fn cluster_permissions(name: &str, definitions: &[Definition]) -> String {
+    let name = quoted(name);
     let mut text = String::new();
     for Definition { group, plural, .. } in definitions {
         if text.is_empty() {
@@ -271,6 +272,7 @@ fn service_version(draft: &Draft<'_>, bundle: &str) -> String {
     } = draft;
     let (version, image, examples) = (quoted(version), quoted(image), quoted(&examples(definitions)));
     let (owned, permissions) = (owned(definitions), cluster_permissions(name, definitions));
+    let (description, name) = (quoted(&format!("What {name} does.")), quoted(name));
     format!(
         "apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
@@ -281,7 +283,7 @@ metadata:
     alm-examples: {examples}
 spec:
   displayName: {name}
-  description: What {name} does.
+  description: {description}
   version: {version}
   minKubeVersion: {MINIMUM_KUBERNETES}
   provider:
@@ -368,11 +370,16 @@ spec:
     #[test]
     fn what_is_begun_has_no_fault_and_no_warning() {
         let definitions = [Definition::read(DEFINITION.as_bytes()).expect("it is one")];
-        for (definitions, files) in [(&[][..], 2), (&definitions, 3)] {
+        for (name, definitions, files) in [
+            ("my-operator", &[][..], 2),
+            ("my-operator", &definitions, 3),
+            // A word that YAML takes for something else.
+            ("on", &definitions, 3),
+        ] {
             let channels = ["stable".to_owned(), "candidate".to_owned()];
             let draft = draft(&Draft {
                 channels: &channels,
-                ..sample("my-operator", "0.1.0-rc.1", definitions)
+                ..sample(name, "0.1.0-rc.1", definitions)
             });
             let draft = draft.expect("the names are good");
             assert_eq!(draft.len(), files);

@@ -14,6 +14,11 @@ use crate::permissions::{group_kind, text as text_if_any};
 pub const MAX_OBJECTS: usize = 500;
 /// What the API server says of a webhook without dry run.
 const NO_DRY_RUN: &str = "does not support dry run";
+/// How the API server begins what it says of an object that it cannot make one of the kind.
+const UNFIT: [&str; 2] = [
+    "failed to create typed patch object",
+    "failed to convert new object",
+];
 /// The API group of webhook configurations, in which authorities are put after they are applied.
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
@@ -58,6 +63,13 @@ pub fn judge(object: &Value, no: No, message: &str, brought: &Brought) -> Answer
 #[must_use]
 pub fn cannot_be_made(message: &str) -> bool {
     message.contains(NO_DRY_RUN)
+}
+
+/// Whether an error of the server, with status 500, says that an object does not fit its kind: a field that it does not
+/// have, a value of another type, two list entries of one key.
+#[must_use]
+pub fn does_not_fit(message: &str) -> bool {
+    UNFIT.iter().any(|start| message.starts_with(start))
 }
 
 /// What is sent of an object: its status is not applied.

@@ -72,7 +72,12 @@ impl Rehearsal {
         let (no, message) = match error {
             // What it builds upon is not there.
             Error::Api(status) if status.code == 404 => return,
-            Error::Api(status) if matches!(status.code, 400 | 422) => (No::Invalid, status.message.clone()),
+            Error::Api(status)
+                if matches!(status.code, 400 | 422)
+                    || (status.code == 500 && rehearsal::does_not_fit(&status.message)) =>
+            {
+                (No::Invalid, status.message.clone())
+            }
             // Whoever asks is not the account that will apply it.
             Error::Api(status) => (No::Else, status.message.clone()),
             other => (No::Else, other.to_string()),

@@ -237,13 +237,6 @@ pub fn classify(error: &kube::Error) -> Failure {
     }
 }
 
-/// How the server begins what it says, with status 500, of an object that does not fit its kind: a field that it does not
-/// have, a value of another type, two list entries of one key.
-const UNFIT: [&str; 2] = [
-    "failed to create typed patch object",
-    "failed to convert new object",
-];
-
 fn kind_of(status: &kube::core::Status) -> FailureKind {
     let details = status.details.as_ref();
     match status.code {
@@ -264,7 +257,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
         }
         403 => FailureKind::Forbidden,
         400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
-        500 if UNFIT.iter().any(|start| status.message.starts_with(start)) => FailureKind::Invalid,
+        500 if rehearsal::does_not_fit(&status.message) => FailureKind::Invalid,
         _ => FailureKind::Transient,
     }
 }

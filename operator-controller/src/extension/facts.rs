@@ -29,7 +29,7 @@ use tokio::sync::Mutex;
 use super::context::Context;
 use super::failure::{Severity, StageError};
 use super::proposals;
-use super::resolve::Target;
+use super::resolve::{OWN, Target};
 use super::revisions::{BundleIdentity, Revisions};
 use crate::object_set::policy::Uninstall;
 
@@ -284,13 +284,15 @@ fn recorded(set: &ClusterObjectSet) -> Vec<Recorded<'_>> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// What a revision records of its bundle: the types and values of properties.
+/// What a revision records of its bundle that the bundle's own files do not say better: the types and values of properties.
 pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
     let value = |property: Recorded<'_>| {
         let value = serde_json::from_str(property.value.get()).unwrap_or_default();
         (property.kind, value)
     };
-    recorded(set).into_iter().map(value).collect()
+    let told = recorded(set).into_iter();
+    let told = told.filter(|property| !OWN.contains(&property.kind.as_str()));
+    told.map(value).collect()
 }
 
 fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {

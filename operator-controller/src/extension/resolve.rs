@@ -29,7 +29,7 @@ use super::{facts, proposals};
 use crate::catalogs::Place;
 
 /// Types of properties that the bundle's own files say better than a catalog.
-const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
+pub(super) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
 /// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
 const MOST_TOLD: usize = 16 << 10;
 

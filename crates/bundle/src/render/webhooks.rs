@@ -192,7 +192,8 @@ impl TargetPort {
 fn brought<'a>(bundle: &'a Bundle, deployment: &str, port: i32) -> Option<&'a Value> {
     let name = service_name(deployment);
     let is_it = |object: &&Value| {
-        object.get("kind").and_then(Value::as_str) == Some("Service") && object_name(object) == name
+        let is = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+        is("apiVersion", "v1") && is("kind", "Service") && object_name(object) == name
     };
     let service = bundle.others.iter().find(is_it)?;
     let mut ports = service.pointer("/spec/ports")?.as_array()?.iter();

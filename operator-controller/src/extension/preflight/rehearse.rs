@@ -125,9 +125,15 @@ fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
 /// Whether a refusal is about what is mended on the way: how the API server calls others, whose authorities we write, and
 /// stored versions, which are migrated after this. The paths of all such fields have one of these words.
 fn passes(message: &str) -> bool {
-    ["lientConfig", "conversion", "storedVersions"]
-        .iter()
-        .any(|word| message.contains(word))
+    [
+        "lientConfig",
+        "conversion",
+        "caBundle",
+        "insecureSkipTLSVerify",
+        "storedVersions",
+    ]
+    .iter()
+    .any(|word| message.contains(word))
 }
 
 async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), Failure> {
@@ -206,9 +212,11 @@ mod tests {
             let answer = judge(object, &failure, &Brought::default());
             assert_eq!(answer, expected, "{object} {kind:?}");
         }
+        let api = object("apiregistration.k8s.io/v1", "APIService");
         for (object, said) in [
             (&webhook, "webhooks[0].clientConfig.caBundle: Invalid value"),
             (&definition, "spec.conversion.webhookClientConfig: Forbidden"),
+            (&api, "spec.caBundle: Invalid value"),
             (&definition, "status.storedVersions[0]: Invalid value: \"v1\""),
         ] {
             let failure = Failure {
