@@ -8,7 +8,7 @@ pub mod certificates;
 pub mod definitions;
 pub mod deployment_config;
 pub mod deployments;
-mod fields;
+pub mod fields;
 pub mod manifests;
 pub mod permissions;
 mod schema;

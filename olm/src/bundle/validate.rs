@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use olm_bundle::render::fields::{Misfit, misfits};
 use olm_bundle::validators::{LoadFault, Options, Severity, Validator, images, load};
 use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, publish, validate};
 use olm_platform::log::chain;
@@ -247,11 +248,26 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
                         webhook.generate_name, webhook.type_name
                     ))
                 });
+            let deployments = parsed.csv().spec.install.spec.deployments.iter();
+            let unfit = deployments.flat_map(|deployment| {
+                let of = format!("Deployment {:?}", deployment.name);
+                misfits(&deployment.spec)
+                    .into_iter()
+                    .map(move |misfit| match misfit {
+                        Misfit::Wrong(why) => error(format!("{of}: the API server refuses {why}")),
+                        Misfit::Unknown(field) => {
+                            let message =
+                                format!("{of} has no field {field}, which is left out: is it misspelled?");
+                            Found::new(Severity::Warning, "install", message)
+                        }
+                    })
+            });
             let doubts = publish::doubts(&parsed).into_iter();
             let doubts = doubts.map(|doubt| Found::new(Severity::Warning, "publish", doubt));
             unsound
                 .chain(requirements)
                 .chain(unknown)
+                .chain(unfit)
                 .chain(unsupported)
                 .chain(doubts)
                 .collect()

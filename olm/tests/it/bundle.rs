@@ -525,6 +525,46 @@ fn what_no_catalog_takes_is_told() {
 }
 
 #[test]
+fn fields_that_do_not_fit_a_deployment_are_told() {
+    let check = |from: &str, to: &str, expected: (i32, &str)| {
+        assert!(CSV.contains(from), "{from}");
+        let files = Files::new(&[
+            ("manifests/csv.yaml", CSV.replace(from, to).as_str()),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+        ]);
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        let found: Vec<&str> = run
+            .stdout
+            .lines()
+            .filter(|line| line.contains("Deployment \"greeter\""))
+            .collect();
+        assert_eq!(
+            (run.status, found.join("\n").as_str()),
+            expected,
+            "{}",
+            run.stdout
+        );
+    };
+    check("replicas: 1", "replicas: 2", (0, ""));
+    check(
+        "replicas: 1",
+        "replicaz: 1",
+        (
+            0,
+            "warning: Deployment \"greeter\" has no field replicaz, which is left out: is it misspelled? [install]",
+        ),
+    );
+    check(
+        "replicas: 1",
+        "replicas: one",
+        (
+            1,
+            "error: Deployment \"greeter\": the API server refuses replicas: invalid type: string \"one\", expected i32 [install]",
+        ),
+    );
+}
+
+#[test]
 fn a_webhook_of_a_type_that_nobody_knows_is_told() {
     for (kind, expected) in [
         ("ValidatingAdmissionWebhook", None),

@@ -33,7 +33,8 @@ fn next_step(owner: &str, standing: Standing) -> String {
     match standing {
         Standing::Established => {
             format!(
-                "delete this ClusterExtension, or `kubectl delete clusterextension {owner}` to have it here instead"
+                "change that one and delete this one; `kubectl delete clusterextension {owner}` gives the package free, and \
+                 removes everything that it brought, definitions with all their custom resources included"
             )
         }
         Standing::New => format!(

@@ -4,6 +4,27 @@ use k8s_openapi::api::apps::v1::DeploymentSpec;
 use serde_ignored::Path;
 use serde_json::Value;
 
+/// Where the specification of a Deployment does not fit its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misfit {
+    /// A field has a value of another type, which the API server refuses: the field, and what is wrong.
+    Wrong(String),
+    /// A field that Deployments do not have, and that is left out.
+    Unknown(String),
+}
+
+/// Where the specification of a Deployment does not fit its kind; when it cannot be read, the first place alone.
+#[must_use]
+pub fn misfits(spec: &Value) -> Vec<Misfit> {
+    if let Err(fault) = serde_path_to_error::deserialize::<_, DeploymentSpec>(spec) {
+        return vec![Misfit::Wrong(fault.to_string())];
+    }
+    let mut unknown = Vec::new();
+    let note = |path: Path<'_>| unknown.push(Misfit::Unknown(keys(&path).join(".")));
+    let _: Result<DeploymentSpec, _> = serde_ignored::deserialize(spec, note);
+    unknown
+}
+
 /// Leaves out what the specification of a Deployment has no field for: the reference decodes it into its own types, and the
 /// API server takes no such field in a server-side apply. One that is wrong in another way stays as it is, for the API
 /// server to refuse.
@@ -89,8 +110,23 @@ mod tests {
         odd["template"]["spec"]["containers"][0]["imagePullPolice"] = json!("Always");
         odd["template"]["spec"]["containers"][0]["ports"][0]["targetPort"] = json!(80);
         check(&odd, &sound);
+        let unknown = |path: &str| Misfit::Unknown(path.to_owned());
+        assert_eq!(
+            misfits(&odd),
+            [
+                unknown("install"),
+                unknown("template.spec.containers.0.imagePullPolice"),
+                unknown("template.spec.containers.0.ports.0.targetPort"),
+            ]
+        );
+        assert_eq!(misfits(&sound), []);
         let mut wrong = odd.clone();
         wrong["replicas"] = json!([]);
+        let found = misfits(&wrong);
+        assert!(
+            matches!(found.as_slice(), [Misfit::Wrong(why)] if why.starts_with("replicas: ")),
+            "{found:?}"
+        );
         check(&wrong, &wrong);
         check(&Value::Null, &Value::Null);
     }
