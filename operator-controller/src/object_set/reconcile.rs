@@ -85,6 +85,7 @@ impl Conclusion {
     pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
         self.verdict = self.verdict.map(|verdict| match verdict {
             Verdict::Blocked(message) => Verdict::Blocked(reword(&message)),
+            Verdict::Paused(message) => Verdict::Paused(reword(&message)),
             Verdict::Retrying(message) => Verdict::Retrying(reword(&message)),
             Verdict::Removing(message) => Verdict::Removing(reword(&message)),
             other => other,
@@ -507,7 +508,7 @@ async fn conclude(
                 annotate(Annotated::of(set), names::user::PAUSED, None),
                 list.join(", ")
             );
-            Conclusion::new(Verdict::Blocked(message), Again::After(RESYNC))
+            Conclusion::new(Verdict::Paused(message), Again::After(RESYNC))
         }
         RolloutEnd::Failed { phase, failures } => {
             memory.misses_kinds |= failures

@@ -26,6 +26,8 @@ pub enum Verdict {
     Removing(String),
     /// Somebody must change something first.
     Blocked(String),
+    /// Paused by its user, and objects are not as they should be.
+    Paused(String),
     /// Archived, and objects are left.
     Archiving,
     /// Archived, and nothing is left.
@@ -98,15 +100,16 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
         |status, reason, message: &str| (conditions::PROGRESSING, status, reason, message.to_owned());
     let available =
         |status, reason, message: &str| (conditions::AVAILABLE, status, reason, message.to_owned());
-    let unfinished = |reason, message: &str| {
+    let doubtful = |status, reason, message: &str| {
         let unknown = available(Status::Unknown, reason::RECONCILING, message);
         let known_before = conditions::find(before, conditions::AVAILABLE).is_some();
-        let first = progressing(Status::True, reason, message);
+        let first = progressing(status, reason, message);
         [first]
             .into_iter()
             .chain(known_before.then_some(unknown))
             .collect()
     };
+    let unfinished = |reason, message: &str| doubtful(Status::True, reason, message);
     let rolling_out = format!("Revision {version} is rolling out.");
     match verdict {
         Verdict::Complete { skipped } => {
@@ -147,6 +150,7 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
             "removing revision resources that are not owned by another revision",
         ),
         Verdict::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
+        Verdict::Paused(message) => doubtful(Status::False, reason::BLOCKED, message),
         Verdict::Archived => vec![
             progressing(Status::False, reason::ARCHIVED, ARCHIVED),
             available(Status::Unknown, reason::ARCHIVED, ARCHIVED),
@@ -342,6 +346,36 @@ mod tests {
             ],
         );
         assert!(is_archived(&list));
+    }
+
+    #[test]
+    fn what_is_paused_while_objects_are_missing_is_not_available() {
+        let complete = check(
+            &[],
+            &COMPLETE,
+            1,
+            &[
+                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
+                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+        check(
+            &complete,
+            &Verdict::Paused("paused".into()),
+            2,
+            &[
+                "Progressing=False/Blocked: paused",
+                "Available=Unknown/Reconciling: paused",
+                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+            ],
+        );
+        check(
+            &[],
+            &Verdict::Paused("paused".into()),
+            1,
+            &["Progressing=False/Blocked: paused"],
+        );
     }
 
     #[test]
