@@ -119,7 +119,15 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         // What is served stays so, also when the disk was lost.
         Ok(true) => {
             if removal.is_none() {
-                plan.content = copy(lost(observed));
+                plan.content = match lost(observed) {
+                    Some(claimed) => Content::Copy(claimed),
+                    None => Content::Refuse(format!(
+                        "paused by the annotation {key}: nothing is changed (to go on: `kubectl annotate clustercatalog {name} \
+                         {key}-`)",
+                        key = user::PAUSED,
+                        name = catalog.name(),
+                    )),
+                };
             }
             return plan;
         }

@@ -84,11 +84,11 @@ pub fn start(args: &LogArgs) {
 }
 
 /// An error with its causes on one line, outermost first, as logs and conditions show it.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = said(error);
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
+        let said = said(cause);
         // Some libraries repeat their cause in their own text.
         if !text.ends_with(&said) {
             text.push_str(": ");
@@ -97,4 +97,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// The error's own text. That of an answer of the API server is what the server says: the client adds its inner form.
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
 }

@@ -19,7 +19,7 @@ pub enum Severity {
 }
 
 /// An error of a stage.
-pub trait StageError: Error {
+pub trait StageError: Error + 'static {
     /// Who can mend it.
     fn severity(&self) -> Severity;
 

@@ -397,7 +397,11 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
             o.stored = settled().stored;
             change(o, |c| image(c).reference = TWO.to_owned());
         },
-        &Content::Keep,
+        &Content::Refuse(
+            "paused by the annotation olm.operatorframework.io/paused: nothing is changed (to go on: `kubectl annotate \
+             clustercatalog cat olm.operatorframework.io/paused-`)"
+                .to_owned(),
+        ),
     );
     check(pause("false"), &follow(TAG, Some(claimed(TAG))));
     let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"";

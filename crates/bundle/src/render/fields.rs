@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(
             misfits(&odd),
             [
-                unknown("install"),
-                unknown("template.spec.containers.0.imagePullPolice"),
                 unknown("template.spec.containers.0.ports.0.targetPort"),
+                unknown("template.spec.containers.0.imagePullPolice"),
+                unknown("install"),
             ]
         );
         assert_eq!(misfits(&sound), []);
