@@ -9,6 +9,8 @@ use crate::names::label;
 pub enum Annotated<'a> {
     /// The ClusterExtension of that name.
     Extension(&'a str),
+    /// The ClusterCatalog of that name.
+    Catalog(&'a str),
     /// The ClusterObjectSet of that name.
     ObjectSet(&'a str),
 }
@@ -27,6 +29,7 @@ impl<'a> Annotated<'a> {
 pub fn annotate(annotated: Annotated<'_>, key: &str, value: Option<&str>) -> String {
     let (resource, name) = match annotated {
         Annotated::Extension(name) => ("clusterextension", name),
+        Annotated::Catalog(name) => ("clustercatalog", name),
         Annotated::ObjectSet(name) => ("clusterobjectset", name),
     };
     match value {

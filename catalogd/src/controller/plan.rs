@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{self, reason};
 use olm_api::names::{finalizer, label, user};
 
@@ -122,10 +123,9 @@ pub(super) fn plan(observed: &Observed) -> Plan {
                 plan.content = match lost(observed) {
                     Some(claimed) => Content::Copy(claimed),
                     None => Content::Refuse(format!(
-                        "paused by the annotation {key}: nothing is changed (to go on: `kubectl annotate clustercatalog {name} \
-                         {key}-`)",
-                        key = user::PAUSED,
-                        name = catalog.name(),
+                        "paused by the annotation {}: nothing is changed (to go on: `{}`)",
+                        user::PAUSED,
+                        annotate(Annotated::Catalog(catalog.name()), user::PAUSED, None),
                     )),
                 };
             }

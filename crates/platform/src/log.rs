@@ -86,7 +86,7 @@ pub fn start(args: &LogArgs) {
 /// An error with its causes on one line, outermost first, as logs and conditions show it.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = said(error);
-    let mut next = error.source();
+    let mut next = cause_of(error);
     while let Some(cause) = next {
         let said = said(cause);
         // Some libraries repeat their cause in their own text.
@@ -94,9 +94,19 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
             text.push_str(": ");
             text.push_str(&said);
         }
-        next = cause.source();
+        next = cause_of(cause);
     }
     text
+}
+
+/// What an error comes from. An answer of the API server says all of it itself.
+fn cause_of<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> Option<&'e (dyn std::error::Error + 'static)> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => None,
+        _ => error.source(),
+    }
 }
 
 /// The error's own text. That of an answer of the API server is what the server says: the client adds its inner form.
@@ -104,5 +114,24 @@ fn said(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot write ConfigMap n/a")]
+    struct Write(#[source] kube::Error);
+
+    #[test]
+    fn what_the_api_server_says_is_told_once_and_without_the_clients_inner_form() {
+        let missing = kube::core::Status::failure("namespaces \"n\" not found", "NotFound").with_code(404);
+        let error = Write(kube::Error::Api(Box::new(missing)));
+        assert_eq!(
+            chain(&error),
+            "cannot write ConfigMap n/a: namespaces \"n\" not found"
+        );
     }
 }

@@ -207,6 +207,12 @@ mod tests {
     }
 
     const COMPLETE: Verdict = Verdict::Complete { skipped: None };
+    /// What is said of it.
+    const ROLLED_OUT: [&str; 3] = [
+        "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
+        "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
+        "Succeeded=True/Succeeded: Revision succeeded rolling out.",
+    ];
 
     #[track_caller]
     fn check(before: &[Condition], verdict: &Verdict, now: i64, expected: &[&str]) -> Vec<Condition> {
@@ -231,16 +237,7 @@ mod tests {
                 "Available=False/ProbeFailure: Object A: no\nObject B: no",
             ],
         );
-        let list = check(
-            &list,
-            &COMPLETE,
-            9,
-            &[
-                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
-                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
-                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
-            ],
-        );
+        let list = check(&list, &COMPLETE, 9, &ROLLED_OUT);
         assert_eq!(
             list[0].last_transition_time.0,
             at(1),
@@ -350,16 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_paused_while_objects_are_missing_is_not_available() {
-        let complete = check(
-            &[],
-            &COMPLETE,
-            1,
-            &[
-                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
-                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
-                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
-            ],
-        );
+        let complete = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &complete,
             &Verdict::Paused("paused".into()),
@@ -380,16 +368,7 @@ mod tests {
 
     #[test]
     fn removing_what_goes_as_it_should_is_no_retry() {
-        let list = check(
-            &[],
-            &COMPLETE,
-            1,
-            &[
-                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
-                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
-                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
-            ],
-        );
+        let list = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &list,
             &Verdict::Removing("waiting".into()),
