@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run test conformance e2e bench lint fmt crds images prefix push deploy undeploy clean
+.PHONY: fuzz help run test test-long test-rest conformance e2e bench lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,21 @@ run: ## a throwaway cluster, a registry, both managers and an installed extensio
 test: ## everything that needs no root: unit, property and control-plane tests
 	$(PROGRAMS)
 	$(OLM_TEST) cluster build
-	$(CARGO) test $(RELEASE) --workspace --no-fail-fast
+	$(CARGO) test $(RELEASE) --workspace --no-run
+	$(MAKE) --no-print-directory --keep-going --jobs=2 test-rest test-long
+
+# Tests on a cluster mostly wait: half of them run beside all other tests, each file with servers of its own. What they
+# print comes in one piece.
+LONG := managers extension_safety extension
+SUITES := $(wildcard */tests/*.rs crates/*/tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs crates/*/tests/*/main.rs))
+REST := $(filter-out $(LONG),$(sort $(basename $(notdir $(SUITES)))))
+
+test-long:
+	@log=$$(mktemp) && { passed=0; $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(LONG:%=--test %) >"$$log" 2>&1 || passed=$$?; cat "$$log"; rm "$$log"; exit $$passed; }
+
+test-rest:
+	$(CARGO) test $(RELEASE) --workspace --no-fail-fast --lib --bins $(REST:%=--test %)
+	$(CARGO) test $(RELEASE) --workspace --doc
 
 SECONDS_EACH ?= 60
 

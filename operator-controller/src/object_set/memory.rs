@@ -21,6 +21,8 @@ use super::{
 const MAX_REPAIRS: usize = 10;
 /// The time in which repairs are counted.
 const CALM: Duration = Duration::from_mins(1);
+/// How long the cache is waited for at first, and how often that is doubled: to 160 ms.
+const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 
 /// What is remembered of one ClusterObjectSet.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct Memory {
     pub probes: u64,
     /// The newest resourceVersion that we wrote.
     pub written: u64,
+    /// How many times in a row the cache was older than that.
+    pub behind: u32,
     /// The bodies, only while they are needed.
     pub content: Option<Arc<Content>>,
     /// The phases without bodies.
@@ -96,6 +100,15 @@ impl Memory {
         self.repairs.retain(|at| now.duration_since(*at) < CALM);
         self.repairs.push(now);
         (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
+    }
+
+    /// How long to wait for a cache that is older than our own last write: longer each time. It nearly always sees it within
+    /// milliseconds, and what woke us may be what the rollout waits for.
+    pub fn lag(&mut self) -> Duration {
+        let (first, doublings) = LAG;
+        let wait = first * 2u32.pow(self.behind.min(doublings));
+        self.behind = self.behind.saturating_add(1);
+        wait
     }
 
     /// Whether repairs are to wait, and for how long.
@@ -181,6 +194,13 @@ mod tests {
 
     use super::*;
     use crate::object_set::content::{ContentObject, ContentPhase};
+
+    #[test]
+    fn a_cache_that_lags_is_asked_less_and_less_often() {
+        let mut memory = Memory::default();
+        let waits: Vec<u128> = (0..6).map(|_| memory.lag().as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+    }
 
     #[test]
     fn definitions_and_what_they_define_are_known() {

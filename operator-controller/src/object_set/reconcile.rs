@@ -108,8 +108,9 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
     memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
     if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.written {
         // The cache has not seen our own last write yet.
-        return Again::After(STALE);
+        return Again::After(memory.lag());
     }
+    memory.behind = 0;
     if memory.ended {
         // The cache still shows what is gone, or what others hold.
         return Again::OnChange;
