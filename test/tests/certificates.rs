@@ -38,6 +38,7 @@ async fn trusted(world: &World, before: Option<&Secret>) -> Result<Secret> {
             let trusted = bundle.map(|bundle| String::from_utf8_lossy(&bundle.0).into_owned());
             let anew = before.is_none_or(|before| text(before, "tls.crt") != text(&secret, "tls.crt"));
             ensure!(anew, "the certificate is the old one");
+            ensure!(!text(&secret, "ca.crt").is_empty(), "there is no authority");
             ensure!(
                 trusted.as_deref() == Some(&text(&secret, "ca.crt")),
                 "the bundle is {trusted:?}"
@@ -99,7 +100,8 @@ async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> 
             Ok(Some(()))
         })
         .await?;
-    others_provide_certificates_where_they_are(&mut world, extension).await
+    others_provide_certificates_where_they_are(&mut world, extension).await?;
+    ours_take_the_place_of_others(&mut world).await
 }
 
 /// The operator's part is played by hand.
@@ -391,4 +393,46 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
             Ok(Some(()))
         })
         .await
+}
+
+/// What another provider issued lies under the name that ours has, too.
+async fn ours_take_the_place_of_others(world: &mut World) -> Result<()> {
+    let service = world.kubectl(&[
+        "get",
+        "service",
+        "greeter-operator-service",
+        "-n",
+        "greeter",
+        "-o",
+        "json",
+    ])?;
+    let service: Value = serde_json::from_str(&service)?;
+    let owner = json!({"apiVersion": "v1", "kind": "Service", "name": "greeter-operator-service",
+        "uid": service["metadata"]["uid"]});
+    world.apply(&[json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": SECRET, "namespace": "greeter", "ownerReferences": [owner]},
+        "stringData": {"tls.crt": "theirs", "tls.key": "theirs"},
+    })])?;
+    world.operator_controller.kill();
+    let definitions = olm_test::world::repository().join("test/samples/definitions/openshift.yaml");
+    world.kubectl(&[
+        "delete",
+        "--ignore-not-found",
+        "-f",
+        &definitions.display().to_string(),
+    ])?;
+    world.start_operator_controller()?;
+    let world = &*world;
+    world
+        .eventually("we provide", SOON, async || {
+            let named = provider(world).await?;
+            ensure!(named == "self-signed", "it is {named}");
+            Ok(Some(()))
+        })
+        .await?;
+    trusted(world, None).await?;
+    await_version(world, "greeter", samples::WITH_WEBHOOK)
+        .await
+        .map(drop)
 }

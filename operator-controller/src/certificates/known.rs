@@ -70,13 +70,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use olm_api::cluster_object_set::CollisionProtection;
+
     use super::super::layout::{complete, tests::content};
     use super::*;
 
     #[test]
     fn a_secret_is_looked_at_every_day_and_callers_when_it_changes() {
         let mut content = content();
-        complete(Some("self-signed"), &mut content);
+        complete(Some("self-signed"), CollisionProtection::Prevent, &mut content);
         let layout = Layout::of(&content);
         let (secret, caller, other) = (
             Place { phase: 0, object: 0 },

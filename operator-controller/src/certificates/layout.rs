@@ -37,8 +37,8 @@ pub fn secrets<'a>(
 }
 
 /// Puts the Secrets with the certificates in front of a revision's content when `provider`, the annotation of the
-/// ClusterObjectSet, says that they are ours to make.
-pub fn complete(provider: Option<&str>, content: &mut Content) {
+/// ClusterObjectSet, says that they are ours to make. `protection` is that of the ClusterObjectSet.
+pub fn complete(provider: Option<&str>, protection: CollisionProtection, content: &mut Content) {
     let provider = provider.and_then(|name| name.parse().ok());
     let objects = content.phases.iter().flat_map(|phase| &phase.objects);
     let secrets = secrets(provider, objects.map(|object| &object.object));
@@ -49,7 +49,7 @@ pub fn complete(provider: Option<&str>, content: &mut Content) {
         .into_iter()
         .map(|object| ContentObject {
             object,
-            collision_protection: CollisionProtection::Prevent,
+            collision_protection: protection,
         })
         .collect();
     let phase = ContentPhase {
@@ -132,6 +132,11 @@ impl Layout {
         layout
     }
 
+    /// Where the Secrets with certificates are.
+    pub fn secrets(&self) -> impl Iterator<Item = Place> + '_ {
+        self.secrets.keys().copied()
+    }
+
     /// The names that the certificate at that place is for, the one that the API server calls first; `None` when no
     /// certificate is there.
     pub fn names(&self, place: Place) -> Option<&[String]> {
@@ -199,7 +204,7 @@ pub(super) mod tests {
     #[test]
     fn a_service_that_asks_gets_a_secret_in_front_of_everything() {
         let mut all = content();
-        complete(Some("self-signed"), &mut all);
+        complete(Some("self-signed"), CollisionProtection::Prevent, &mut all);
         let [first, _] = &all.phases[..] else {
             panic!("{all:?}")
         };
@@ -238,7 +243,7 @@ pub(super) mod tests {
     fn certificates_of_others_are_not_ours_to_make() {
         for provider in [None, Some("cert-manager"), Some("openshift-service-ca")] {
             let mut all = content();
-            complete(provider, &mut all);
+            complete(provider, CollisionProtection::Prevent, &mut all);
             assert_eq!(all, content());
             assert_eq!(Layout::of(&all), Layout::default());
         }

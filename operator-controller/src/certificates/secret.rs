@@ -94,6 +94,8 @@ fn data(live: &Value) -> BTreeMap<String, ByteString> {
 
 #[cfg(test)]
 mod tests {
+    use olm_api::cluster_object_set::CollisionProtection;
+
     use super::super::layout::{Layout, complete, tests::content};
     use super::*;
     use crate::object_set::engine::{Guard, Place};
@@ -114,7 +116,7 @@ mod tests {
 
     fn skeleton() -> (Value, Vec<String>) {
         let mut content = content();
-        complete(Some("self-signed"), &mut content);
+        complete(Some("self-signed"), CollisionProtection::Prevent, &mut content);
         let names = Layout::of(&content).names(Place::default()).unwrap().to_vec();
         (content.phases[0].objects[0].object.clone(), names)
     }

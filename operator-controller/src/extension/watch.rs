@@ -34,6 +34,14 @@ pub struct Writers {
     pub sets: Writer<ClusterObjectSet>,
 }
 
+/// What matters about a revision.
+#[derive(Debug, Clone)]
+struct Note {
+    presence: u64,
+    is_complete: bool,
+    owner: Option<String>,
+}
+
 /// Fills the stores and adds to the queue what is to be looked at. `revisions` is notified of changes of revisions.
 /// Never returns.
 pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>, revisions: Arc<Notify>) {
@@ -59,22 +67,29 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            let told = followed.take(&event, |set| (presence(set), owner(set)));
+            let told = followed.take(&event, |set| Note {
+                presence: presence(set),
+                is_complete: is_true(set.conditions(), SUCCEEDED),
+                owner: owner(set),
+            });
             if told.is_empty() {
                 continue;
             }
             revisions.notify_one();
             for Told { before, now, .. } in told {
                 let [before_presence, presence] =
-                    [&before, &now].map(|note| note.as_ref().map(|(presence, _)| *presence));
+                    [&before, &now].map(|note| note.as_ref().map(|note| note.presence));
                 if before_presence != presence {
                     for waiting in context.awaiting_others() {
                         queue.add_after(waiting, GATHER);
                     }
                 }
-                if let Some(owner) = now.or(before).and_then(|(_, owner)| owner) {
+                let Some(note) = now.or(before) else { continue };
+                match note.owner {
+                    Some(owner) if note.is_complete => queue.add(owner),
                     // A revision on its way changes often; what it says is told once for a few changes.
-                    queue.add_after(owner, GATHER);
+                    Some(owner) => queue.add_after(owner, GATHER),
+                    None => {}
                 }
             }
         }

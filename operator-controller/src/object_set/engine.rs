@@ -192,6 +192,16 @@ impl Outline {
             .unwrap_or_default()
     }
 
+    /// Has the object at a place taken over when nobody controls it, unless a revision left it on purpose.
+    pub fn inherit(&mut self, place: Place) {
+        let phase = self.phases.get_mut(place.phase);
+        if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(place.object))
+            && object.collision_protection == CollisionProtection::Prevent
+        {
+            object.collision_protection = CollisionProtection::IfNoController;
+        }
+    }
+
     /// A phase as conditions name it.
     pub fn phase(&self, index: usize) -> report::Phase<'_> {
         let name = self.phases.get(index).map_or("", |phase| phase.name.as_str());

@@ -79,12 +79,23 @@ impl Executor<'_> {
     /// Takes the revision down as far as it goes now.
     pub async fn take_down(&mut self, kept: std::collections::BTreeSet<Place>) -> TeardownEnd {
         let mut doubted = HashSet::new();
-        let mut step = Teardown::start(self.outline, kept);
+        let mut step = Teardown::start(self.outline, kept.clone());
         loop {
             match step {
                 Step::End(end) => return end,
                 Step::Ask(machine, requests) => {
+                    let known_to_be_gone = self.memory.gone.clone();
                     let answers = self.fulfil(&requests, &mut doubted, Goal::Remove).await;
+                    for (request, answer) in requests.iter().zip(&answers) {
+                        let place = request.place();
+                        if matches!(request, Request::Observe(_))
+                            && is_gone(answer)
+                            && !kept.contains(&place)
+                            && !known_to_be_gone.contains(&place)
+                        {
+                            self.delete_what_is_left_of(&self.outline.id(place)).await;
+                        }
+                    }
                     step = machine.step(self.outline, answers);
                 }
             }
@@ -285,6 +296,15 @@ impl Executor<'_> {
         known
             .filter(|_| current && (goal == Goal::Remove || holds()))
             .map(|known| Answer::Live(Box::new(known.seen.clone())))
+    }
+}
+
+/// Whether an answer says that an object is not there, or not its kind.
+fn is_gone(answer: &Answer) -> bool {
+    match answer {
+        Answer::Absent => true,
+        Answer::Live(_) => false,
+        Answer::Failed(failure) => failure.kind == FailureKind::UnknownKind,
     }
 }
 

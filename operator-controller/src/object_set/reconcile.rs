@@ -330,6 +330,7 @@ async fn read(
     let resolved = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
         layout::complete(
             set.annotation(names::annotation::CERTIFICATE_PROVIDER),
+            set.spec.collision_protection,
             &mut content,
         );
         content
@@ -367,13 +368,29 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
         extension: extension_uid(set).unwrap_or_default().to_owned(),
         migrated: set.label(names::label::MIGRATED_FROM_HELM).is_some(),
     };
-    let siblings = context.siblings(set);
-    let siblings = siblings.iter().map(|sibling| Sibling {
+    let others = context.siblings(set);
+    let siblings = others.iter().map(|sibling| Sibling {
         name: sibling.name().to_owned(),
         uid: sibling.metadata.uid.clone().unwrap_or_default(),
         revision: sibling.spec.revision,
     });
-    phases.outline(owner, siblings.collect())
+    let mut outline = phases.outline(owner, siblings.collect());
+    let provider = |set: &ClusterObjectSet| {
+        set.annotation(names::annotation::CERTIFICATE_PROVIDER)
+            .map(str::to_owned)
+    };
+    // What another provider issued for a revision before lies under the same name, and nobody deletes it before this one
+    // works.
+    let own = provider(set);
+    if others
+        .iter()
+        .filter_map(|other| provider(other))
+        .any(|other| Some(other) != own)
+    {
+        let secrets = phases.certificates.secrets();
+        secrets.for_each(|place| outline.inherit(place));
+    }
+    outline
 }
 
 /// The bodies, read again when they were dropped.

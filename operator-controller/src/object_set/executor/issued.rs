@@ -29,21 +29,34 @@ impl Executor<'_> {
             None
         };
         let left = target.delete(guard).await?;
-        if let (None, Some(secret)) = (&left, certificate.as_ref().and_then(secret_of))
-            && let Err(failure) = self.delete_secret(&secret, &id.name).await
-        {
-            tracing::warn!(
-                set = self.outline.owner.name,
-                namespace = secret.namespace,
-                secret = secret.name,
-                reason = failure.message,
-                "the Secret that cert-manager made is left"
-            );
+        if let (None, Some(secret)) = (&left, certificate.as_ref().and_then(secret_of)) {
+            self.delete_secret(&secret, &id.name).await;
         }
         Ok(left)
     }
 
-    async fn delete_secret(&self, id: &ObjectId, certificate: &str) -> Result<(), Failure> {
+    /// Deletes the Secret of a Certificate that went without us, perhaps with its kind: then it has the Certificate's name,
+    /// as bundles are rendered.
+    pub(super) async fn delete_what_is_left_of(&self, certificate: &ObjectId) {
+        if is_certificate(certificate) {
+            let secret = secret(certificate.namespace.clone(), certificate.name.clone());
+            self.delete_secret(&secret, &certificate.name).await;
+        }
+    }
+
+    async fn delete_secret(&self, id: &ObjectId, certificate: &str) {
+        if let Err(failure) = self.try_to_delete_secret(id, certificate).await {
+            tracing::warn!(
+                set = self.outline.owner.name,
+                namespace = id.namespace,
+                secret = id.name,
+                reason = failure.message,
+                "the Secret that cert-manager made is left"
+            );
+        }
+    }
+
+    async fn try_to_delete_secret(&self, id: &ObjectId, certificate: &str) -> Result<(), Failure> {
         let resource = self.resource(id, Goal::Remove, Instant::now()).await?;
         let target = Target {
             client: self.client,
@@ -81,13 +94,17 @@ fn is_certificate(id: &ObjectId) -> bool {
 /// The Secret that a Certificate names.
 fn secret_of(certificate: &Value) -> Option<ObjectId> {
     let name = certificate.pointer("/spec/secretName")?.as_str()?;
-    Some(ObjectId {
+    Some(secret(ObjectId::of(certificate).namespace, name.to_owned()))
+}
+
+fn secret(namespace: String, name: String) -> ObjectId {
+    ObjectId {
         group: String::new(),
         version: "v1".to_owned(),
         kind: "Secret".to_owned(),
-        namespace: ObjectId::of(certificate).namespace,
-        name: name.to_owned(),
-    })
+        namespace,
+        name,
+    }
 }
 
 /// Whether cert-manager made a Secret for the Certificate of that name, and nobody else has made it his own.
@@ -102,9 +119,85 @@ fn is_made_for(secret: &Value, certificate: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+
+    use olm_api::cluster_object_set::CollisionProtection;
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        cluster::{discover::Discovery, fake, watch::Coverage},
+        object_set::{
+            content::{Content, ContentObject, ContentPhase},
+            engine::{Owner, Place, teardown::TeardownEnd},
+            memory::{Memory, Phases},
+        },
+    };
+
+    /// Takes a Certificate down whose kind is served no longer, and gives the paths of what was deleted.
+    async fn take_down(kept: BTreeSet<Place>, annotations: Value) -> Vec<String> {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c", "namespace": "n",
+            "uid": "s", "resourceVersion": "7", "annotations": annotations}});
+        let (client, log) = fake::client(move |method, path| match (method, path) {
+            (_, "/api" | "/apis") => (200, json!({"items": []})),
+            (_, "/api/v1") => (
+                200,
+                json!({"groupVersion": "v1", "resources": [
+                    {"name": "secrets", "singularName": "", "namespaced": true, "kind": "Secret", "verbs": ["get"]},
+                ]}),
+            ),
+            ("DELETE", _) => (200, json!({"kind": "Status", "status": "Success"})),
+            ("GET", "/api/v1/namespaces/n/secrets/c") => (200, secret.clone()),
+            _ => (404, json!("404 page not found")),
+        });
+        let certificate = ContentObject {
+            object: json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+                "metadata": {"name": "c", "namespace": "n"}}),
+            collision_protection: CollisionProtection::Prevent,
+        };
+        let content = Content {
+            phases: vec![ContentPhase {
+                name: "deploy".to_owned(),
+                objects: vec![certificate],
+                ..ContentPhase::default()
+            }],
+        };
+        let owner = Owner {
+            uid: "us".to_owned(),
+            ..Owner::default()
+        };
+        let mut executor = Executor {
+            client: &client,
+            discovery: &Discovery::new(client.clone()),
+            coverage: &Coverage::default(),
+            outline: &Phases::of(&content).outline(owner, Vec::new()),
+            content: None,
+            probes: &[],
+            memory: &mut Memory::default(),
+            starved: AtomicBool::default(),
+            unwatched: AtomicBool::default(),
+        };
+        let end = executor.take_down(kept).await;
+        assert_eq!(end, TeardownEnd::Complete);
+        let log = log.lock().unwrap();
+        log.iter()
+            .filter_map(|request| request.strip_prefix("DELETE "))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn the_secret_goes_although_the_kind_of_its_certificate_is_served_no_longer() {
+        let made = json!({"cert-manager.io/certificate-name": "c"});
+        let place = Place { phase: 0, object: 0 };
+        let none: [&str; 0] = [];
+        assert_eq!(
+            take_down(BTreeSet::new(), made.clone()).await,
+            ["/api/v1/namespaces/n/secrets/c"]
+        );
+        assert_eq!(take_down(BTreeSet::from([place]), made).await, none);
+        assert_eq!(take_down(BTreeSet::new(), json!({})).await, none);
+    }
 
     #[test]
     fn only_a_secret_that_was_made_for_the_certificate_goes_with_it() {
