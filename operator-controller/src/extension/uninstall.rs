@@ -513,6 +513,7 @@ mod tests {
         let fate = |policy, gone: &[&str], left: &[&str], going: &[&str]| Fate {
             policy,
             gone: ids(gone),
+            seen_gone: ids(gone),
             left: ids(left),
             going: ids(going),
         };

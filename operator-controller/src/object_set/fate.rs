@@ -16,8 +16,10 @@ use super::{
 pub struct Fate {
     /// What its deletion was to leave behind in the end; before, that may have been something else.
     pub policy: Uninstall,
-    /// Objects that are gone.
+    /// Objects that are gone, or were let go to a newer revision.
     pub gone: BTreeSet<ObjectId>,
+    /// Those of them that were seen to be gone.
+    pub seen_gone: BTreeSet<ObjectId>,
     /// Objects that were let go.
     pub left: BTreeSet<ObjectId>,
     /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
@@ -44,7 +46,11 @@ impl Fate {
         };
         for place in outline.all_places() {
             let id = outline.id(place);
-            if memory.gone.contains(&place) || !kept.contains(&place) {
+            let seen_gone = memory.gone.contains(&place);
+            if seen_gone {
+                fate.seen_gone.insert(id.clone());
+            }
+            if seen_gone || !kept.contains(&place) {
                 fate.gone.insert(id);
                 continue;
             }
@@ -57,20 +63,27 @@ impl Fate {
         Some(fate)
     }
 
-    /// Of all revisions of an extension: what one of them found gone is not left.
+    /// Of all revisions of an extension: what one of them found gone is not left, and what one of them left is not gone
+    /// because another, which it had superseded, let it go.
     pub fn together(fates: &[Self]) -> Self {
         let mut all = Self::default();
         for fate in fates {
             all.policy = fate.policy;
             all.gone.extend(fate.gone.iter().cloned());
+            all.seen_gone.extend(fate.seen_gone.iter().cloned());
             all.left.extend(fate.left.iter().cloned());
             all.going.extend(fate.going.iter().cloned());
         }
         let Self {
-            gone, left, going, ..
+            gone,
+            seen_gone,
+            left,
+            going,
+            ..
         } = &mut all;
-        left.retain(|id| !gone.contains(id));
-        going.retain(|id| !gone.contains(id));
+        left.retain(|id| !seen_gone.contains(id));
+        going.retain(|id| !seen_gone.contains(id));
+        gone.retain(|id| !left.contains(id));
         all
     }
 }
@@ -163,6 +176,21 @@ mod tests {
         let fates = [first, memory(&["a", "c"])].map(|memory| Fate::of(&memory, Uninstall::Orphan).unwrap());
         let all = Fate::together(&fates);
         assert_eq!((names(&all.gone), names(&all.left)), (vec!["a"], vec!["b", "c"]));
+    }
+
+    #[test]
+    fn what_a_superseded_revision_let_go_to_its_successor_is_left_with_it() {
+        let mut older = memory(&["a", "b", "old"]);
+        older.gone.insert(Place { phase: 0, object: 2 });
+        let mut newer = memory(&["a", "b", "new"]);
+        newer.gone.insert(Place { phase: 0, object: 1 });
+        let fates = [(older, Uninstall::Delete), (newer, Uninstall::Orphan)]
+            .map(|(memory, policy)| Fate::of(&memory, policy).unwrap());
+        let all = Fate::together(&fates);
+        assert_eq!(
+            (names(&all.gone), names(&all.left)),
+            (vec!["b", "old"], vec!["a", "new"])
+        );
     }
 
     #[test]
