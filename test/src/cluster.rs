@@ -37,6 +37,7 @@ pub(crate) mod pki;
 mod ports;
 pub(crate) mod process;
 mod requirements;
+mod store;
 
 pub use binaries::Binaries;
 pub use definitions::apply_definitions;

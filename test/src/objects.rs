@@ -1,9 +1,9 @@
-//! Objects whose kind only they themselves tell.
+//! Objects whose kind only they themselves tell, and some that tests share.
 
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The API of an object's kind: in its namespace, or of the cluster when it names none.
 pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
@@ -18,4 +18,26 @@ pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
     }
+}
+
+/// A webhook that is asked about writes of one resource in one namespace and never answers, which stands in nobody's way.
+pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": name },
+        "webhooks": [{
+            "name": format!("{name}.olm.example"),
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Ignore",
+            "timeoutSeconds": 1,
+            // Nobody listens there.
+            "clientConfig": { "url": "https://127.0.0.1:1/" },
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+            "rules": [{
+                "apiGroups": [group], "apiVersions": ["*"], "resources": [resource],
+                "operations": ["CREATE", "UPDATE"],
+            }],
+        }],
+    })
 }

@@ -11,7 +11,7 @@ use tracing::info;
 use super::instance::Instance;
 use super::pki::{Authority, Pair, Subject, bare_key};
 use super::process::Daemon;
-use super::{Binaries, Mode};
+use super::{Binaries, Mode, store};
 
 /// The name of the one node, simulated or real.
 pub(super) const NODE_NAME: &str = "olm-test-node";
@@ -66,6 +66,11 @@ impl Network {
     pub(super) fn server(&self) -> String {
         format!("https://127.0.0.1:{}", self.api_port)
     }
+
+    /// The URL of etcd.
+    fn etcd(&self) -> String {
+        format!("https://127.0.0.1:{}", self.etcd_port)
+    }
 }
 
 /// Writes every key pair and kubeconfig.
@@ -93,11 +98,17 @@ pub(super) fn write_identities(instance: &Instance, authority: &Authority, netwo
     issue("apiserver", "kube-apiserver", None, &inside)?;
     issue("etcd", "etcd", None, &[])?;
     // Towards etcd and kubelet.
-    issue(
+    let client = issue(
         "apiserver-client",
         "apiserver-client",
         Some("system:masters"),
         &[],
+    )?;
+    authority.kubeconfig(
+        &pki.join(store::KUBECONFIG),
+        &network.etcd(),
+        "apiserver-client",
+        &client,
     )?;
     let admin = issue("admin", "admin", Some("system:masters"), &[])?;
     authority.kubeconfig(&instance.folder().join("kubeconfig"), &server, "admin", &admin)?;
@@ -118,7 +129,7 @@ pub(super) async fn start_api_server(
 ) -> Result<kube::Client> {
     let folder = instance.folder();
     let pki = folder.join("pki");
-    let etcd = format!("https://127.0.0.1:{}", network.etcd_port);
+    let etcd = network.etcd();
     let peer = format!("http://127.0.0.1:{}", network.etcd_peer_port);
     instance.start(
         Daemon::new("etcd", binaries.path("etcd"))

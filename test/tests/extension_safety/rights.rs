@@ -7,10 +7,11 @@ use kube::api::DeleteParams;
 use olm_api::conditions::{self, reason};
 use olm_api::names::user;
 use olm_test::extensions::{SOON, await_progressing, await_version, extensions, is_settled};
+use olm_test::objects::silent_webhook;
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{annotate, await_event, file};
+use super::{account_file, annotate, await_event, file};
 
 /// An object of a kind that the cluster lacks.
 pub(crate) fn monitor() -> Value {
@@ -20,10 +21,30 @@ pub(crate) fn monitor() -> Value {
     })
 }
 
+/// Has a webhook asked about Deployments of a namespace that can take no part in a dry run.
+async fn hinder_dry_runs(world: &World, namespace: &str) -> Result<()> {
+    let name = format!("{namespace}-without-dry-run");
+    world.apply(&[silent_webhook(&name, namespace, "apps", "deployments")])?;
+    world.cluster.give_side_effects(&name).await?;
+    let probe = "create deployment probe --image=probe --dry-run=server -n".split(' ');
+    let probe: Vec<&str> = probe.chain([namespace]).collect();
+    world
+        .eventually("no dry run can be made", SOON, async || {
+            let refused = world.kubectl(&probe).err();
+            Ok(refused
+                .filter(|error| format!("{error:#}").contains("does not support dry run"))
+                .map(drop))
+        })
+        .await
+}
+
 pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &World) -> Result<()> {
+    world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "mug")?])?;
+    hinder_dry_runs(world, "mug").await?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "mug", "1.0.0")?])?;
-    // A first installation is rehearsed, too.
-    let unchecked = "not checked by a dry run, which cannot be made for them yet: ServiceMonitor mug/mug";
+    // A first installation is rehearsed, too; what cannot be is no missing right, and does not hold it.
+    let unchecked = "not checked by a dry run, which cannot be made for them yet: \
+                     Deployment mug/mug-operator, ServiceMonitor mug/mug";
     await_event(world, "mug", "Warned", unchecked).await?;
     let lacks = "the cluster has no kind ServiceMonitor in version v1 of group monitoring.coreos.com;";
     let message = await_progressing(world, "mug", reason::RETRYING, lacks).await?;

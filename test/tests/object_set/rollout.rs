@@ -207,3 +207,14 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
         .await;
     });
 }
+
+#[test]
+fn a_webhook_that_takes_no_part_in_dry_runs_stands_in_nobodys_way() {
+    in_place(everything(), async |place| {
+        place.hinder_dry_runs().await;
+        // A phase of several objects is asked about before it is begun.
+        let maps = vec![place.config_map("one"), place.config_map("two")];
+        let name = place.create(&place.set(1, &[("deploy", maps)])).await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+    });
+}

@@ -205,6 +205,24 @@ impl Place {
             .unwrap();
     }
 
+    /// Has a webhook asked about ConfigMaps of this place that can take no part in a dry run.
+    pub(crate) async fn hinder_dry_runs(&self) {
+        let webhook = objects::silent_webhook(&self.name, &self.name, "", "configmaps");
+        self.apply(webhook).await;
+        self.world.cluster.give_side_effects(&self.name).await.unwrap();
+        let probe = self.config_map("probe");
+        let (api, probe) = (self.api(&probe), serde_json::from_value(probe).unwrap());
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually("no dry run can be made", async || {
+            let asked = api.create(&params, &probe).await;
+            asked.is_err_and(|error| error.to_string().contains("does not support dry run"))
+        })
+        .await;
+    }
+
     pub(crate) async fn live(&self, object: &Value) -> Option<Value> {
         let name = object["metadata"]["name"].as_str().unwrap();
         let found = self.api(object).get_opt(name).await.ok().flatten();
