@@ -1,5 +1,6 @@
 //! `olm rollback`.
 
+mod account;
 mod course;
 mod rehearse;
 
@@ -22,6 +23,7 @@ use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_revision::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
+use self::account::Asker;
 use self::course::{Course, bundle_version, course};
 use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, tell};
@@ -66,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 async fn roll_back(arguments: &Arguments) -> Outcome {
     let config = olm_platform::client::config(arguments.kubeconfig.as_deref(), "olm").await?;
     let server = config.cluster_url.to_string();
-    let client = Client::try_from(config)?;
+    let client = Client::try_from(config.clone())?;
     let name = &arguments.extension;
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
     let found = extensions.get_opt(name).await;
@@ -103,7 +105,8 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
             text.push_str("(there is no object of this kind)\n");
         }
     }
-    let rehearsal = rehearse::rehearse(&client, &now, &older).await;
+    let asker = Asker::of(&config, &client, &extension, present).await;
+    let rehearsal = rehearse::rehearse(&client, asker, &now, &older).await;
     let _ = write!(text, "{rehearsal}");
     tell(&text)?;
     if !found.iter().all(Reversal::is_possible) {

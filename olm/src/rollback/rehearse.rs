@@ -12,6 +12,8 @@ use olm_api::names::field_manager;
 use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No, in_both};
 use serde_json::Value;
 
+use super::account::Asker;
+
 /// What the API server said.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rehearsal {
@@ -19,25 +21,30 @@ pub(crate) struct Rehearsal {
     pub(crate) refused: Vec<String>,
     /// Objects that it could not be asked about, with the reason.
     pub(crate) unchecked: Vec<String>,
+    /// Why it was not asked as the account that will write the objects.
+    pub(crate) not_as_account: Option<String>,
 }
 
-/// Asks about objects that both revisions have, by a server-side dry run.
-pub(crate) async fn rehearse(client: &Client, present: &[Value], older: &[Value]) -> Rehearsal {
-    let mut rehearsal = Rehearsal::default();
+/// Asks about objects that both revisions have, by a server-side dry run. The kinds are looked up as the user.
+pub(crate) async fn rehearse(user: &Client, asker: Asker, present: &[Value], older: &[Value]) -> Rehearsal {
+    let mut rehearsal = Rehearsal {
+        not_as_account: asker.account.err(),
+        ..Rehearsal::default()
+    };
     let mut kinds: BTreeMap<Kind, Served> = BTreeMap::new();
     let asked = in_both(present, older);
     for object in asked.iter().take(MAX_OBJECTS) {
         let kind = Kind::of(object);
         let known = match kinds.get(&kind) {
             Some(known) => known.clone(),
-            None => kind.find(client).await,
+            None => kind.find(user).await,
         };
         kinds.insert(kind, known.clone());
         match known {
             Served::No => {}
             Served::Unknown(why) => rehearsal.unchecked.push(format!("{}: {why}", named(object))),
             Served::Yes(resource, scope) => {
-                if let Err(error) = apply(client, &resource, &scope, object).await {
+                if let Err(error) = apply(&asker.client, &resource, &scope, object).await {
                     rehearsal.add(object, &error);
                 }
             }
@@ -51,8 +58,15 @@ pub(crate) async fn rehearse(client: &Client, present: &[Value], older: &[Value]
 }
 
 impl fmt::Display for Rehearsal {
-    /// A line for each object that is refused, and one for those that could not be asked about.
+    /// A line for each object that is refused, one for those that could not be asked about, and one for who asked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.not_as_account {
+            writeln!(
+                f,
+                "the API server is asked as you, not as the service account that will write the objects ({why}): rights that \
+                 the account lacks are not found out"
+            )?;
+        }
         for line in &self.refused {
             writeln!(f, "the API server refuses {line}")?;
         }
@@ -77,6 +91,9 @@ impl Rehearsal {
                     || (status.code == 500 && rehearsal::does_not_fit(&status.message)) =>
             {
                 (No::Invalid, status.message.clone())
+            }
+            Error::Api(status) if status.code == 403 && self.not_as_account.is_none() => {
+                (No::Forbidden, status.message.clone())
             }
             // Whoever asks is not the account that will apply it.
             Error::Api(status) => (No::Else, status.message.clone()),
@@ -172,21 +189,42 @@ mod tests {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "n"}})
     }
 
+    fn error(code: u16, message: &str) -> Error {
+        let mut status = kube::core::Status::failure(message, "Other");
+        status.code = code;
+        Error::Api(Box::new(status))
+    }
+
+    #[test]
+    fn what_the_account_may_not_do_is_refused() {
+        let mut rehearsal = Rehearsal::default();
+        rehearsal.add(&object("v1", "ConfigMap", "a"), &error(403, "no right"));
+        assert_eq!(
+            rehearsal.to_string(),
+            "the API server refuses ConfigMap n/a: no right\n"
+        );
+    }
+
     #[test]
     fn only_what_the_server_refuses_as_it_is_stands_in_the_way() {
-        let mut rehearsal = Rehearsal::default();
+        let mut rehearsal = Rehearsal {
+            not_as_account: Some("because".to_owned()),
+            ..Rehearsal::default()
+        };
         for (code, message) in [
             (422, "field is immutable"),
             (400, "admission webhook \"w\" does not support dry run"),
             (403, "no right"),
             (404, "no namespace"),
         ] {
-            let mut status = kube::core::Status::failure(message, "Other");
-            status.code = code;
-            rehearsal.add(&object("v1", "ConfigMap", "a"), &Error::Api(Box::new(status)));
+            rehearsal.add(&object("v1", "ConfigMap", "a"), &error(code, message));
         }
         assert_eq!(rehearsal.refused, ["ConfigMap n/a: field is immutable"]);
         let told = rehearsal.to_string();
+        assert!(
+            told.starts_with("the API server is asked as you, ") && told.contains("(because): rights"),
+            "{told}"
+        );
         assert!(
             told.ends_with("takes 2 object(s) was not found out: ConfigMap n/a: admission webhook \"w\" does not support dry run\n"),
             "{told}"

@@ -1,5 +1,8 @@
 //! Going back, and what the API server refuses on the way.
 
+use std::collections::BTreeSet;
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, reason};
 use olm_api::names::user;
@@ -7,7 +10,7 @@ use olm_test::extensions::{
     SOON, administrator, await_progressing, await_version, extensions, installed_version, merge,
     patch_source, revisions, rollback,
 };
-use olm_test::world::World;
+use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
 use super::{annotate, install};
@@ -57,6 +60,45 @@ async fn pinned(world: &World) -> Result<Value> {
     Ok(serde_json::from_str(lift.split('\'').next().unwrap_or_default())?)
 }
 
+/// The users as whom the API server was asked for dry runs of the object, as far as they were impersonated.
+fn asked_as(world: &World) -> Result<BTreeSet<String>> {
+    let log = std::fs::read_to_string(world.cluster.audit_log())?;
+    let entries = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_object = entries.filter(|entry| {
+        let uri = entry["requestURI"].as_str().unwrap_or_default();
+        entry["verb"] == "patch" && uri.contains("/configmaps/tin-settings?") && uri.contains("dryRun=All")
+    });
+    let user = |entry: Value| entry["impersonatedUser"]["username"].as_str().map(str::to_owned);
+    Ok(of_object.filter_map(user).collect())
+}
+
+/// What is said to somebody who may see everything and neither change anything nor act as anybody.
+fn as_reader(world: &World) -> Result<String> {
+    let rbac = "rbac.authorization.k8s.io";
+    world.apply(&[
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "tin-reader"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}],
+        }),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "tin-reader"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "tin-reader"},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": "tin-reader"}],
+        }),
+    ])?;
+    let mut config: Value = serde_json::from_slice(&std::fs::read(world.cluster.kubeconfig())?)?;
+    config["users"][0]["user"]["as"] = "tin-reader".into();
+    let path = world.folder().join("tin-reader.kubeconfig");
+    std::fs::write(&path, config.to_string())?;
+    let output = Command::new(binary("olm")?)
+        .args(["rollback", "tin", "--dry-run", "--kubeconfig"])
+        .arg(path)
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 pub(crate) async fn a_field_that_never_changes_stops_a_rollback_before_and_after_it_is_pinned(
     world: &World,
 ) -> Result<()> {
@@ -75,6 +117,21 @@ pub(crate) async fn a_field_that_never_changes_stops_a_rollback_before_and_after
         ensure!(!done && text.contains(part), "{part:?} is not in {text}");
     }
     ensure!(extensions(world).get("tin").await?.spec == before.spec);
+    // What the user may do says nothing: the account will write the objects.
+    let account = "system:serviceaccount:tin:tin-installer";
+    ensure!(asked_as(world)? == BTreeSet::from([account.to_owned()]));
+    world
+        .eventually("who may not act as the account is told", SOON, async || {
+            let text = as_reader(world)?;
+            for part in [
+                "(you may not impersonate tin/tin-installer): rights that the account lacks are not found out",
+                "object(s) was not found out: ",
+            ] {
+                ensure!(text.contains(part), "{part:?} is not in {text}");
+            }
+            Ok(Some(()))
+        })
+        .await?;
 
     let lift = pinned(world).await?;
     let held = extensions(world).get("tin").await?;
