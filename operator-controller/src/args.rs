@@ -45,6 +45,10 @@ pub struct Args {
     /// How many extensions are worked on at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
+    /// Seconds for which one run writes the objects of a definition again from which stored versions go; the next run goes on
+    /// where it ended. 0: a page of objects.
+    #[arg(long, env = "OLM_STORAGE_MIGRATION_SECONDS", default_value_t = 60)]
+    pub storage_migration_seconds: u32,
     /// What to do instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,

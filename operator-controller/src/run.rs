@@ -98,6 +98,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         system_namespace: namespace.clone(),
         default_account: args.default_service_account.clone(),
         gates,
+        migration_time: Duration::from_secs(args.storage_migration_seconds.into()),
         extensions: extensions.0,
         cluster_catalogs: catalogs.0,
         sets: sets.0,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -55,6 +55,8 @@ pub struct Context {
     pub default_account: Option<AccountName>,
     /// What is switched on.
     pub gates: Gates,
+    /// How long one run writes the objects of a definition again from which stored versions go.
+    pub migration_time: Duration,
     /// All ClusterExtensions.
     pub extensions: Store<ClusterExtension>,
     /// All ClusterCatalogs.

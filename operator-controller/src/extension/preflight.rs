@@ -443,7 +443,7 @@ async fn migrate(
     let memorise = |known| context.memorise(extension.name(), |memory| memory.migration = known);
     for (name, old, rewrite) in rewrites {
         let mut progress = context.remember(extension.name()).migration.of(extension);
-        let limits = migrate::Limits::DEFAULT;
+        let limits = migrate::Limits::within(context.migration_time);
         let migrated = migrate::migrate(asking.client, rewrite, old, &mut progress, limits).await;
         memorise(progress.map_or(Known::Over, Known::Reached));
         let count = migrated?;

@@ -165,7 +165,11 @@ fn definition(world: &World, name: &str) -> Result<Option<Value>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Result<()> {
-    let mut world = World::start(Options::default()).await?;
+    let mut world = World::start(Options {
+        operator_controller: migration::one_page_a_run(),
+        ..Options::default()
+    })
+    .await?;
     // Before the others: for a moment its catalog is not served, for which every extension without selector waits.
     authors::an_extension_of_ones_own_is_made_as_the_readme_says(&world)
         .await

@@ -41,11 +41,13 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// What is migrated of a definition.
-    pub(super) const DEFAULT: Self = Self {
-        objects: 100_000,
-        time: Duration::from_mins(1),
-    };
+    /// What is migrated of a definition by runs that write for so long; each writes a page at least.
+    pub(super) const fn within(time: Duration) -> Self {
+        Self {
+            objects: 100_000,
+            time,
+        }
+    }
 }
 
 /// Why versions did not leave the list.
@@ -318,6 +320,8 @@ mod tests {
     use super::*;
     use crate::cluster::fake;
 
+    const LONG: Limits = Limits::within(Duration::from_mins(1));
+
     fn rewrite() -> Rewrite {
         Rewrite {
             definition: "pots.x.io".to_owned(),
@@ -357,7 +361,7 @@ mod tests {
                 _ => (object, status(object)),
             });
             let live = json!({"metadata": {"uid": "u", "resourceVersion": "7"}});
-            let done = migrate(&client, &rewrite(), &live, &mut None, Limits::DEFAULT).await;
+            let done = migrate(&client, &rewrite(), &live, &mut None, LONG).await;
             match (done, expected) {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -399,10 +403,7 @@ mod tests {
     async fn a_run_goes_on_where_the_last_one_stopped() {
         let live = json!({"metadata": {"uid": "u", "generation": 3}});
         let (client, asked) = serve(&["a", "b"]);
-        let short = Limits {
-            time: Duration::ZERO,
-            ..Limits::DEFAULT
-        };
+        let short = Limits::within(Duration::ZERO);
         let mut progress = None;
         let first = migrate(&client, &rewrite(), &live, &mut progress, short).await;
         assert!(
@@ -419,7 +420,7 @@ mod tests {
         // Another definition, or the same with another storage version, begins anew.
         progress = stopped.clone();
         let changed = json!({"metadata": {"uid": "u", "generation": 4}});
-        migrate(&client, &rewrite(), &changed, &mut progress, Limits::DEFAULT)
+        migrate(&client, &rewrite(), &changed, &mut progress, LONG)
             .await
             .unwrap();
         assert_eq!(written(&asked).len(), 3);
@@ -437,10 +438,7 @@ mod tests {
     #[tokio::test]
     async fn too_many_objects_are_not_written_at_all() {
         let (client, asked) = serve(&["a", "b"]);
-        let few = Limits {
-            objects: 1,
-            ..Limits::DEFAULT
-        };
+        let few = Limits { objects: 1, ..LONG };
         let done = migrate(&client, &rewrite(), &json!({}), &mut None, few).await;
         assert!(
             matches!(done, Err(MigrationError::TooMany { limit: "number", .. })),
