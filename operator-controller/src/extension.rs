@@ -18,6 +18,7 @@ mod draft;
 pub mod events;
 pub mod facts;
 pub mod failure;
+mod fetch;
 pub mod finalizers;
 pub mod leftovers;
 pub mod losses;

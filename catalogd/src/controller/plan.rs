@@ -269,7 +269,8 @@ fn paused(catalog: &ClusterCatalog) -> Result<bool, String> {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(other) => Err(format!(
-            "annotation {} must be \"true\" or \"false\", not {other:?}",
+            "annotation {} must be \"true\" or \"false\", not {other:?}; it is not paused, but what is served stays until that is \
+             mended",
             user::PAUSED
         )),
     }

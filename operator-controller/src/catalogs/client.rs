@@ -39,34 +39,20 @@ pub enum CatalogsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It could not be reached, or the answer broke off.
-    #[error("cannot ask catalog {catalog:?}")]
-    Unreachable {
-        /// Its name.
-        catalog: String,
-        /// Why not.
-        #[source]
-        source: reqwest::Error,
-    },
+    #[error("catalogd{} does not answer: {}; it is asked again by itself: look whether its Pods are ready", place(.0), innermost(.0))]
+    Unreachable(reqwest::Error),
     /// It answered with a status that means no answer.
-    #[error("catalog {catalog:?}: received unexpected response status code {status}")]
+    #[error("received unexpected response status code {status}")]
     Status {
-        /// Its name.
-        catalog: String,
         /// The status.
         status: u16,
     },
     /// A replica answered that still serves an earlier image.
-    #[error("catalog {catalog:?}: the replica that answered does not serve the current content yet")]
-    Behind {
-        /// Its name.
-        catalog: String,
-    },
+    #[error("the replica that answered does not serve the current content yet")]
+    Behind,
     /// Its answer is longer than anything a catalog holds.
-    #[error("catalog {catalog:?}: the answer is too long")]
-    TooLong {
-        /// Its name.
-        catalog: String,
-    },
+    #[error("the answer is too long")]
+    TooLong,
     /// The token to show cannot be read.
     #[error("cannot read the token for catalogs from `{file}`")]
     Token {
@@ -77,14 +63,24 @@ pub enum CatalogsError {
         source: std::io::Error,
     },
     /// Its answer cannot be read.
-    #[error("catalog {catalog:?}")]
-    Content {
-        /// Its name.
-        catalog: String,
-        /// Why not.
-        #[source]
-        source: ContentError,
-    },
+    #[error(transparent)]
+    Content(#[from] ContentError),
+}
+
+/// Where it was asked, as far as that is known.
+fn place(error: &reqwest::Error) -> String {
+    let url = error.url();
+    let host = url.and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
+}
+
+/// What the innermost cause says: those around it only say that it was about a connection.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
 }
 
 #[derive(Debug, Clone)]
@@ -153,10 +149,7 @@ impl Catalogs {
             }
             Err(error) => {
                 // Another connection may reach another replica, or trust what is trusted now.
-                if matches!(
-                    error,
-                    CatalogsError::Unreachable { .. } | CatalogsError::Behind { .. }
-                ) {
+                if matches!(error, CatalogsError::Unreachable(_) | CatalogsError::Behind) {
                     *self.client.lock().await = None;
                 }
                 match current {
@@ -208,13 +201,9 @@ impl Catalogs {
         let tag = response.headers().get(ETAG).and_then(copy);
         let content = match (status, kept) {
             (StatusCode::NOT_MODIFIED, Some(answer)) => answer.content.clone(),
-            (StatusCode::OK, _) => read(place, package, response)
-                .await?
-                .finish(self.releases)
-                .map(Arc::new),
+            (StatusCode::OK, _) => read(package, response).await?.finish(self.releases).map(Arc::new),
             _ => {
                 return Err(CatalogsError::Status {
-                    catalog: place.name.to_owned(),
                     status: status.as_u16(),
                 });
             }
@@ -248,15 +237,9 @@ impl Catalogs {
         if let Some(tag) = tag {
             request = request.header(IF_NONE_MATCH, tag.clone());
         }
-        let unreachable = |source: reqwest::Error| CatalogsError::Unreachable {
-            catalog: place.name.to_owned(),
-            source,
-        };
-        let response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(CatalogsError::Unreachable)?;
         if is_of_another_image(response.headers(), place.reference) {
-            return Err(CatalogsError::Behind {
-                catalog: place.name.to_owned(),
-            });
+            return Err(CatalogsError::Behind);
         }
         Ok(response)
     }
@@ -283,55 +266,60 @@ fn is_of_another_image(headers: &HeaderMap, reference: &str) -> bool {
     image.is_some() && wanted.is_some() && image != wanted
 }
 
-async fn read<'a>(
-    place: Place<'_>,
-    package: &'a str,
-    response: reqwest::Response,
-) -> Result<Reader<'a>, CatalogsError> {
+async fn read(package: &str, response: reqwest::Response) -> Result<Reader<'_>, CatalogsError> {
     let mut reader = Reader::new(package);
-    lines(place, response, |line| reader.line(line)).await?;
+    lines(response, |line| reader.line(line)).await?;
     Ok(reader)
 }
 
 /// Hands every line of an answer on.
 pub(super) async fn lines(
-    place: Place<'_>,
     response: reqwest::Response,
     mut take: impl FnMut(&[u8]) -> Result<(), ContentError>,
 ) -> Result<(), CatalogsError> {
-    let catalog = || place.name.to_owned();
     let mut chunks = response.bytes_stream();
     let mut line = Vec::new();
     let mut total = 0usize;
-    let wrong = |source: ContentError| CatalogsError::Content {
-        catalog: catalog(),
-        source,
-    };
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|source| CatalogsError::Unreachable {
-            catalog: catalog(),
-            source,
-        })?;
+        let chunk = chunk.map_err(CatalogsError::Unreachable)?;
         total = total.saturating_add(chunk.len());
         let mut parts = chunk.split(|byte| *byte == b'\n');
         line.extend_from_slice(parts.next().unwrap_or_default());
         for part in parts {
-            take(&line).map_err(wrong)?;
+            take(&line)?;
             line.clear();
             line.extend_from_slice(part);
         }
         if line.len() > LINE_BYTES || total > ANSWER_BYTES {
-            return Err(CatalogsError::TooLong { catalog: catalog() });
+            return Err(CatalogsError::TooLong);
         }
     }
-    take(&line).map_err(wrong)
+    Ok(take(&line)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use olm_platform::tls::{Profile, client_config};
     use reqwest::header::HeaderName;
+    use rustls::RootCertStore;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_keeps_catalogd_from_answering_is_told_in_one_sentence() {
+        let tls = client_config(&Profile::default(), RootCertStore::empty()).unwrap();
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
+        let client = builder.no_proxy().build().unwrap();
+        // Nobody listens there.
+        let error = client.get("https://127.0.0.1:1/all").send().await.unwrap_err();
+        let told = olm_platform::log::chain(&CatalogsError::Unreachable(error));
+        assert!(
+            told.starts_with("catalogd at 127.0.0.1:1 does not answer: Connection refused")
+                && told.ends_with("; it is asked again by itself: look whether its Pods are ready"),
+            "{told}"
+        );
+        assert_eq!(told.matches(": ").count(), 2, "{told}");
+    }
 
     #[test]
     fn an_answer_of_a_replica_that_lags_behind_is_not_taken_for_the_current_content() {

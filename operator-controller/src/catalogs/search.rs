@@ -153,11 +153,10 @@ impl Catalogs {
         let status = response.status();
         if status != StatusCode::OK {
             return Err(CatalogsError::Status {
-                catalog: place.name.to_owned(),
                 status: status.as_u16(),
             });
         }
-        lines(place, response, |line| {
+        lines(response, |line| {
             let Ok(text) = std::str::from_utf8(line) else {
                 return Ok(());
             };

@@ -28,6 +28,13 @@ pub struct RecordError {
     source: Error,
 }
 
+impl RecordError {
+    /// Whether there is no place for it: its namespace is gone, or goes.
+    pub fn is_without_place(&self) -> bool {
+        matches!(&self.source, Error::Api(status) if matches!(status.code, 403 | 404))
+    }
+}
+
 impl StageError for RecordError {
     fn severity(&self) -> Severity {
         Severity::Transient

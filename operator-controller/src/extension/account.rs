@@ -1,6 +1,7 @@
 //! Under which service account an extension's objects are written.
 
-use olm_api::ClusterExtension;
+use olm_api::names::annotation;
+use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use super::failure::{Severity, StageError};
 use crate::cluster::identity::AccountName;
@@ -10,12 +11,37 @@ use crate::cluster::identity::AccountName;
 pub enum AccountError {
     /// The spec names none and there is no default.
     #[error(
-        "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; nothing is applied without one"
+        "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; {}",
+        without(.kept_up_by.as_deref())
     )]
     None {
         /// The extension's namespace.
         namespace: String,
+        /// The account under which what is installed is kept up all the same.
+        kept_up_by: Option<String>,
     },
+}
+
+/// What is done without an account.
+fn without(kept_up_by: Option<&str>) -> String {
+    match kept_up_by {
+        None => "nothing is applied without one".to_owned(),
+        Some(account) => format!(
+            "nothing new is applied without one; what is installed is kept up under {account}, the account of its revision"
+        ),
+    }
+}
+
+impl AccountError {
+    /// The same of an extension that has such a revision.
+    pub fn beside(self, installed: Option<&ClusterObjectSet>) -> Self {
+        let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
+        let Self::None { namespace, .. } = self;
+        Self::None {
+            namespace,
+            kept_up_by: account.map(str::to_owned),
+        }
+    }
 }
 
 impl StageError for AccountError {
@@ -38,6 +64,7 @@ pub fn choose(
         }),
         _ => default.cloned().ok_or_else(|| AccountError::None {
             namespace: namespace.clone(),
+            kept_up_by: None,
         }),
     }
 }
@@ -63,6 +90,21 @@ mod tests {
         assert_eq!(
             (error.severity(), error.reason()),
             (Severity::Terminal, "Blocked")
+        );
+        let mut set = ClusterObjectSet::default();
+        assert!(
+            error
+                .clone()
+                .beside(Some(&set))
+                .to_string()
+                .ends_with("; nothing is applied without one")
+        );
+        set.metadata.annotations =
+            Some([(annotation::SERVICE_ACCOUNT.to_owned(), "apps/old".to_owned())].into());
+        let told = error.beside(Some(&set)).to_string();
+        assert!(
+            told.ends_with("; what is installed is kept up under apps/old, the account of its revision"),
+            "{told}"
         );
         extension.spec.service_account = Some(ServiceAccountReference {
             name: "own".to_owned(),

@@ -63,6 +63,15 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
     said(reason, note)
 }
 
+/// A revision is made in the place of one that somebody deletes.
+pub fn replacing(deleted: &str, made: &str) -> Said {
+    let note = format!(
+        "{deleted} is being deleted, {made} takes its place: custom resource definitions stay with all their objects, the rest \
+         is made anew"
+    );
+    said(CHANGING, note)
+}
+
 /// How two bundles compare as resolution compares them, by version and release; without a readable one they are the same.
 fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
     let read = |bundle| as_installed(bundle).version_release();

@@ -18,20 +18,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::conflicts::{self, Claim, ConflictError, Standing};
 use super::context::Context;
-use super::draft::{Told, Work, patient};
+use super::draft::{Told, Work};
 use super::events::Tone;
-use super::failure::{Failure, Severity, StageError};
+use super::failure::{Failure, Severity, StageError as _};
 use super::pack::Parcel;
 use super::plan::Plan;
 use super::resolve::{Origin, Target, resolve};
-use super::revisions::{Revisions, disturbed};
+use super::revisions::{Revisions, disturbed, is_being_replaced};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
 use super::{
-    account, draft, events, facts, finalizers, migrate, preflight, proposals, render, uninstall, write,
+    account, draft, events, facts, fetch, finalizers, migrate, preflight, proposals, render, uninstall, write,
 };
-use crate::bundles::FetchError;
 use crate::cluster::identity::AccountName;
 use crate::conditions::hold;
 use crate::conditions::records::{self, Kept};
@@ -51,19 +50,6 @@ const LONGEST_REST: Duration = Duration::from_mins(10);
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// How long until it is looked again whether a newer bundle is still held back.
 const HELD: Duration = Duration::from_mins(5);
-
-impl StageError for FetchError {
-    fn severity(&self) -> Severity {
-        match self {
-            Self::Reference { .. } => Severity::Terminal,
-            Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
-            Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
-            Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
-                Severity::Transient
-            }
-        }
-    }
-}
 
 /// Runs once: what the extension asks for becomes a revision, what its revisions say becomes its status.
 pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
@@ -261,7 +247,8 @@ fn ask(
     claim(context, extension, revisions)?;
     Ok(Asked {
         wishes: Wishes::of(extension)?,
-        account: account::choose(extension, context.default_account.as_ref())?,
+        account: account::choose(extension, context.default_account.as_ref())
+            .map_err(|error| error.beside(revisions.installed()))?,
     })
 }
 
@@ -304,7 +291,8 @@ async fn revise(
     ready: &mut Option<String>,
 ) -> Result<Option<Started>, Failure> {
     let certificates = render::certificates(context, revisions).await?;
-    let pinned = context.bundles.pin(&target.bundle.image).await?;
+    let pinned = context.bundles.pin(&target.bundle.image).await;
+    let pinned = pinned.map_err(|error| fetch::failure(error, target))?;
     // Remembered of every extension, and a bundle in a catalog can be long.
     let inputs = Sha256::digest(format!(
         "{:?} {} {:?} {pinned} {certificates:?} {:?}",
@@ -322,7 +310,7 @@ async fn revise(
         return Ok(None);
     }
     let fetched = context.bundles.fetch(&pinned).await;
-    let Some(image) = unless_installed(fetched, extension, target).map_err(|e| patient(e, target))? else {
+    let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
     let condition = records::name(revisions.latest(), &target.bundle).map(str::to_owned);
@@ -348,8 +336,12 @@ async fn revise(
     };
     // Only now is anything written.
     if let Some(name) = condition {
-        match records::keep(&context.client, extension, revisions.latest(), &name).await? {
-            Kept::Yes => records::bind(&context.client, extension, &drawn.accounts).await?,
+        let kept = records::keep(&context.client, extension, revisions.latest(), &name).await;
+        match or_account(context, asked, kept).await? {
+            Kept::Yes => {
+                let bound = records::bind(&context.client, extension, &drawn.accounts).await;
+                or_account(context, asked, bound).await?;
+            }
             Kept::No => drawn = draft::draft(context, work, &image, (certificates, None)).await?,
         }
     }
@@ -367,8 +359,30 @@ async fn revise(
         memory.settled = settled;
         memory.trouble = trouble;
     });
-    context.events.publish(extension.object_ref(&()), told.said());
+    let mut said = told.said();
+    if let (Plan::Create { set, .. }, Some(latest)) = (&plan, revisions.latest())
+        && is_being_replaced(latest)
+    {
+        said.push(events::replacing(latest.name(), set.name()));
+    }
+    context.events.publish(extension.object_ref(&()), said);
     Ok(concluded(extension, target, &plan, written, told))
+}
+
+/// The same, or that there is no account: where its namespace is gone, that is what to mend, and how is said there.
+async fn or_account<T>(
+    context: &Context,
+    asked: &Asked,
+    written: Result<T, records::RecordError>,
+) -> Result<T, Failure> {
+    match written {
+        Err(error) if error.is_without_place() => {
+            let account = context.accounts.client(&asked.account).await;
+            account.map_err(preflight::PreflightError::from)?;
+            Err(error.into())
+        }
+        written => Ok(written?),
+    }
 }
 
 /// Logs what was written. Gives the revision that was just made.
@@ -430,25 +444,6 @@ async fn restore(context: &Context, set: &ClusterObjectSet, parcels: &[Parcel]) 
         );
     }
     Ok(())
-}
-
-/// The bundle. Nothing when it cannot be fetched and is what is there, which stays as it is.
-fn unless_installed<T>(
-    fetched: Result<T, FetchError>,
-    extension: &ClusterExtension,
-    target: &Target,
-) -> Result<Option<T>, Failure> {
-    match fetched {
-        Err(error) if target.origin == Origin::Installed => {
-            tracing::debug!(
-                extension = extension.name(),
-                error = &error as &dyn std::error::Error,
-                "bundle cannot be fetched"
-            );
-            Ok(None)
-        }
-        other => Ok(Some(other?)),
-    }
 }
 
 /// What of a revision a plan depends on: everything but its status.

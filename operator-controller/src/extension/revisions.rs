@@ -11,6 +11,7 @@ use olm_api::names::{annotation, label};
 use olm_version::Release;
 
 use crate::cluster::identity::AccountName;
+use crate::object_set::records::{FOREGROUND, ORPHAN, has_finalizer};
 
 /// An extension's ClusterObjectSets, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +100,15 @@ pub fn removing(set: &ClusterObjectSet) -> bool {
         && (disturbed(set)
             || conditions::find(set.conditions(), PROGRESSING)
                 .is_some_and(|condition| condition.reason == reason::REMOVING))
+}
+
+/// Whether somebody deletes a revision in the usual way: what it holds for the next one is not left behind, and Kubernetes
+/// does not take it.
+pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
+    latest.is_deleting()
+        && latest.spec.lifecycle_state == LifecycleState::Active
+        && !has_finalizer(latest, ORPHAN)
+        && !has_finalizer(latest, FOREGROUND)
 }
 
 fn succeeded(set: &ClusterObjectSet) -> bool {

@@ -24,11 +24,26 @@ pub struct Wishes {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WishError {
     /// One with a few values.
-    #[error(transparent)]
-    Value(#[from] PolicyError),
+    #[error("{error}{what}", error = .0, what = consequence(.0))]
+    Value(PolicyError),
     /// The policy for definitions.
     #[error("annotation {}", user::CRD_POLICY)]
     Definitions(#[source] crd_upgrade::PolicyError),
+}
+
+/// What a value that means nothing does.
+fn consequence(error: &PolicyError) -> &'static str {
+    if error.is_of(user::PAUSED) {
+        "; it is not paused: what is installed is kept as it is to be, and nothing new is applied until that is mended"
+    } else {
+        "; nothing new is applied until that is mended"
+    }
+}
+
+impl From<PolicyError> for WishError {
+    fn from(error: PolicyError) -> Self {
+        Self::Value(error)
+    }
 }
 
 impl StageError for WishError {
@@ -99,7 +114,10 @@ mod tests {
         for (annotation, expected) in [
             (user::UNINSTALL, "(known are delete, orphan, keep-crds)"),
             (user::MISSING_KINDS, "(known are wait, skip)"),
-            (user::PAUSED, "(known are true, false)"),
+            (
+                user::PAUSED,
+                "(known are true, false); it is not paused: what is installed is kept",
+            ),
             (user::ADOPT, "(known are never, unowned, all)"),
             (user::UPGRADEABLE_OVERRIDE, "(known are true, false)"),
             (user::ALLOW_BREAK_DEPENDENTS, "(known are true, false)"),

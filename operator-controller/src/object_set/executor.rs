@@ -24,7 +24,7 @@ use super::{
         Answer, Failure, FailureKind, ObjectId, Observation, Outline, Ownership, Place, ProbeResult, Request,
         Step, desired, probe,
         rollout::{Report, Rollout, Settings},
-        teardown::{Teardown, TeardownEnd},
+        teardown::{Lasting, Teardown, TeardownEnd},
     },
     memory::{Known, Memory},
 };
@@ -77,9 +77,10 @@ impl Executor<'_> {
     }
 
     /// Takes the revision down as far as it goes now.
-    pub async fn take_down(&mut self, kept: std::collections::BTreeSet<Place>) -> TeardownEnd {
+    pub async fn take_down(&mut self, lasting: Lasting) -> TeardownEnd {
         let mut doubted = HashSet::new();
-        let mut step = Teardown::start(self.outline, kept.clone());
+        let kept = lasting.kept.clone();
+        let mut step = Teardown::start(self.outline, lasting);
         loop {
             match step {
                 Step::End(end) => return end,

@@ -36,6 +36,13 @@ pub struct PolicyError {
     known: String,
 }
 
+impl PolicyError {
+    /// Whether it is about this annotation.
+    pub fn is_of(&self, annotation: &str) -> bool {
+        self.annotation == annotation
+    }
+}
+
 impl Policy {
     /// Reads the annotations of a set.
     ///

@@ -231,10 +231,8 @@ async fn keep(
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
-            return Ok(Conclusion::new(
-                Verdict::Blocked(error.to_string()),
-                Again::OnChange,
-            ));
+            let message = format!("{error}; nothing is applied, repaired or removed until that is mended");
+            return Ok(Conclusion::new(Verdict::Blocked(message), Again::OnChange));
         }
     };
     if archived {
@@ -515,7 +513,7 @@ async fn conclude(
             Conclusion::new(Verdict::RollingOut(lines), Again::After(soon))
         }
         RolloutEnd::Collisions { phase, objects } => Conclusion::retrying(
-            report::collisions(outline.phase(phase), &outline.owner, &objects),
+            report::collisions(outline.phase(phase), outline, &objects),
             Again::After(LATER),
         ),
         RolloutEnd::Paused(objects) => {

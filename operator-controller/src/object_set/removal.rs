@@ -9,16 +9,20 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use olm_api::{
-    ClusterObjectSet,
+    ClusterExtension, ClusterObjectSet,
     cluster_object_set::LifecycleState,
     command::{Annotated, annotate},
-    names,
+    conditions, names,
 };
+use olm_platform::log::chain;
 
 use super::{
     acting::{Actor, account, identify_for_removal},
     controller::{Context, extension_uid},
-    engine::{FailureKind, ObjectId, Outline, Place, report, teardown::TeardownEnd},
+    engine::{
+        FailureKind, ObjectId, Outline, report,
+        teardown::{Lasting, TeardownEnd},
+    },
     executor::Executor,
     fate::{Fate, kept},
     memory::Memory,
@@ -41,8 +45,8 @@ struct Work<'a> {
     set: &'a ClusterObjectSet,
     actor: &'a Actor,
     outline: &'a Outline,
-    /// The objects that are let go instead of deleted.
-    kept: BTreeSet<Place>,
+    /// The objects that are not deleted.
+    lasting: Lasting,
 }
 
 /// A run over an archived set that still has objects.
@@ -74,11 +78,16 @@ pub(super) async fn archive(
         set,
         actor: &actor,
         outline: &outline,
-        kept: kept(policy.uninstall, &outline),
+        lasting: Lasting {
+            kept: kept(policy.uninstall, &outline),
+            held: BTreeSet::new(),
+        },
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
-        TeardownEnd::Waiting { .. } => Conclusion::new(Verdict::Archiving, Again::After(LOOK)),
+        TeardownEnd::Waiting { .. } | TeardownEnd::Held(_) => {
+            Conclusion::new(Verdict::Archiving, Again::After(LOOK))
+        }
         TeardownEnd::Failed { phase, failures } => {
             let failed = report::failures(outline.phase(phase), &failures);
             let message = format!("error archiving revision: {failed}");
@@ -110,7 +119,7 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         set,
         actor,
         outline,
-        kept,
+        lasting,
     } = work;
     // Without watches it only takes longer.
     let coverage = rights::watch(context, set.name(), Some(actor), outline)
@@ -127,7 +136,7 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         starved: AtomicBool::new(false),
         unwatched: AtomicBool::new(false),
     };
-    executor.take_down(kept).await
+    executor.take_down(lasting).await
 }
 
 /// How far a removal has come.
@@ -196,11 +205,21 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
-            let verdict = Verdict::Blocked(error.to_string());
+            let verdict = Verdict::Blocked(format!("{error}; nothing is removed until that is mended"));
             return Removal::NotYet(Conclusion::new(verdict, Again::OnChange));
         }
     };
     let orphan = policy.uninstall == Uninstall::Orphan;
+    let heir = match heir(context, set).await {
+        Ok(heir) => heir,
+        Err(error) => {
+            let message = format!(
+                "cannot tell whether the ClusterExtension is there: {}",
+                chain(&error)
+            );
+            return Removal::NotYet(Conclusion::retrying(message, Again::Backoff));
+        }
+    };
     let (actor, outline) = match prepare(context, set, memory).await {
         Ok((Ok(actor), outline)) => (actor, outline),
         Ok((Err(nobody), _)) if orphan && !nobody.is_transient() => return Removal::LetGo,
@@ -218,7 +237,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             };
             return Removal::NotYet(with(told, needed));
         }
-        Err(conclusion) if conclusion.lost && policy.uninstall == Uninstall::Delete => {
+        Err(conclusion) if conclusion.lost && heir.is_none() && policy.uninstall == Uninstall::Delete => {
             // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
             tracing::warn!(
                 set = set.name(),
@@ -233,10 +252,15 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         set,
         actor: &actor,
         outline: &outline,
-        kept: kept(policy.uninstall, &outline),
+        lasting: lasting(policy.uninstall, heir.is_some(), &outline),
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Removal::Done,
+        TeardownEnd::Held(objects) => {
+            let message = held(heir.unwrap_or_default(), &objects);
+            let verdict = Verdict::Removing(message);
+            Removal::NotYet(Conclusion::new(verdict, Again::After(LOOK)))
+        }
         TeardownEnd::Waiting { objects, .. } => {
             let message = format!("removing objects; waiting for {}", report::remaining(&objects));
             let verdict = Verdict::Removing(message);
@@ -263,6 +287,59 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             Removal::NotYet(with(explain(conclusion, set, &left), lacking))
         }
     }
+}
+
+/// The extension that goes on without this revision, as long as no later revision of it is complete: with the definitions
+/// that this one brought would go everything that users have stored, and the extension's next revision needs them anyway.
+async fn heir<'a>(context: &Context, set: &'a ClusterObjectSet) -> Result<Option<&'a str>, kube::Error> {
+    let owners = set.metadata.owner_references.iter().flatten();
+    let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
+    else {
+        return Ok(None);
+    };
+    if set.spec.lifecycle_state == LifecycleState::Archived
+        || context.siblings(set).iter().any(|other| supersedes(other, set))
+    {
+        return Ok(None);
+    }
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
+    let found = extensions.get_metadata_opt(&owner.name).await?;
+    let goes_on = found.is_some_and(|found| {
+        found.metadata.uid.as_deref() == Some(&owner.uid) && found.metadata.deletion_timestamp.is_none()
+    });
+    Ok(goes_on.then_some(&owner.name))
+}
+
+/// Whether a later revision is complete, so that it has everything that it wants.
+fn supersedes(other: &ClusterObjectSet, set: &ClusterObjectSet) -> bool {
+    other.spec.revision > set.spec.revision
+        && other.spec.lifecycle_state == LifecycleState::Active
+        && !other.is_deleting()
+        && conditions::is_true(other.conditions(), conditions::SUCCEEDED)
+}
+
+/// The objects of a revision that are not deleted with it.
+fn lasting(uninstall: Uninstall, has_heir: bool, outline: &Outline) -> Lasting {
+    if has_heir && uninstall != Uninstall::Orphan {
+        return Lasting {
+            held: outline.custom_resources(),
+            ..Lasting::default()
+        };
+    }
+    Lasting {
+        kept: kept(uninstall, outline),
+        ..Lasting::default()
+    }
+}
+
+/// What is said of objects that the next revision of an extension is to take over.
+fn held(extension: &str, objects: &[ObjectId]) -> String {
+    format!(
+        "removed all objects but custom resource definitions and custom resources, which stay with all that users have stored \
+         until the next revision of ClusterExtension {extension} has taken them over; what keeps that from being made is said \
+         there; left are {}",
+        report::names(objects)
+    )
 }
 
 /// The same, and what else is to be told.
@@ -384,7 +461,45 @@ fn may_be_left(left: &[ObjectId]) -> String {
 mod tests {
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
 
+    use super::super::engine::{Definition, OutlineObject, OutlinePhase, Place};
     use super::*;
+
+    #[test]
+    fn definitions_stay_for_an_extension_that_goes_on() {
+        let object = |kind: &str| OutlineObject {
+            id: ObjectId {
+                group: "x.io".to_owned(),
+                kind: kind.to_owned(),
+                ..ObjectId::default()
+            },
+            ..OutlineObject::default()
+        };
+        let place = |object| Place { phase: 0, object };
+        let outline = Outline {
+            phases: vec![OutlinePhase {
+                name: "deploy".to_owned(),
+                objects: vec![object("Definition"), object("Pot"), object("Other")],
+            }],
+            definitions: vec![Definition {
+                place: place(0),
+                group: "x.io".to_owned(),
+                kind: "Pot".to_owned(),
+            }],
+            ..Outline::default()
+        };
+        let custom = [place(0), place(1)];
+        for (uninstall, has_heir, kept, held) in [
+            (Uninstall::Delete, false, &[][..], &[][..]),
+            (Uninstall::Delete, true, &[], &custom),
+            (Uninstall::KeepCrds, false, &custom, &[]),
+            (Uninstall::KeepCrds, true, &[], &custom),
+            (Uninstall::Orphan, true, &[place(0), place(1), place(2)], &[]),
+        ] {
+            let found = lasting(uninstall, has_heir, &outline);
+            let expected = [kept, held].map(|places| places.iter().copied().collect::<BTreeSet<_>>());
+            assert_eq!([found.kept, found.held], expected, "{uninstall:?} {has_heir}");
+        }
+    }
 
     #[test]
     fn what_cannot_be_removed_is_named_with_the_reason_and_the_ways_out() {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::DeleteParams;
-use olm_api::conditions::reason;
+use olm_api::conditions::{self, reason};
 use olm_api::names::{self, label, user};
-use olm_test::extensions::{SOON, await_gone, await_progressing, extensions, revisions};
+use olm_test::extensions::{SOON, await_gone, await_progressing, await_version, extensions, revisions};
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{account_file, annotate, await_event, definition, greeting, install};
+use super::{account_file, annotate, await_event, definition, file, greeting, install};
 
 /// Takes the rights, the account, its namespace and the extension away. Gives what the condition says.
 async fn remove_with_account(world: &World, name: &str) -> Result<String> {
@@ -19,6 +19,14 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     world.kubectl(&["delete", "clusterrolebinding,clusterrole", &installer])?;
     world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
     world.kubectl(&["delete", "namespace", name, "--wait=false"])?;
+    // As long as it is to be there, nothing else is told than what has to be made again.
+    world
+        .eventually(&format!("what {name} lacks is told"), SOON, async || {
+            let message = await_progressing(world, name, reason::RETRYING, "does not exist: create ").await?;
+            ensure!(!message.contains("cannot write"), "{message}");
+            Ok(Some(()))
+        })
+        .await?;
     extensions(world).delete(name, &DeleteParams::default()).await?;
     let parts = [
         "does not exist: create ",
@@ -66,9 +74,85 @@ pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_i
     await_event(world, "pot", "Uninstalled", " on the cluster").await
 }
 
+/// As somebody does who wants a revision made anew: what users have stored stays, even while no other can be made.
+async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
+    world.apply(&[greeting("jar", "v1", "stored", json!({ "name": "x" }))])?;
+    let uids = || -> Result<[String; 2]> {
+        let definition = definition(world, "jar")?.context("the definition is gone")?;
+        let uid = definition.pointer("/metadata/uid").and_then(Value::as_str);
+        let stored = [
+            "get",
+            "greetings.jar.olm.example/stored",
+            "-n",
+            "jar",
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ];
+        Ok([uid.unwrap_or_default().to_owned(), world.kubectl(&stored)?])
+    };
+    let before = uids()?;
+    annotate(world, "jar", user::PAUSED, Some("yes")).await?;
+    let message = await_progressing(
+        world,
+        "jar",
+        reason::BLOCKED,
+        "it is not paused: what is installed is kept",
+    )
+    .await?;
+    ensure!(message.contains("unknown value \"yes\""), "{message}");
+    revisions(world).delete("jar-1", &DeleteParams::default()).await?;
+    let stays = "until the next revision of ClusterExtension jar has taken them over";
+    let left = "left are CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.jar.olm.example";
+    world
+        .eventually("the revision says what stays", SOON, async || {
+            let set = revisions(world).get("jar-1").await?;
+            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
+            let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+            ensure!(message.contains(stays) && message.contains(left), "{message}");
+            Ok(Some(()))
+        })
+        .await?;
+    ensure!(uids()? == before, "what users have stored is gone");
+    annotate(world, "jar", user::PAUSED, None).await?;
+    await_event(
+        world,
+        "jar",
+        "Changing",
+        "jar-1 is being deleted, jar-2 takes its place",
+    )
+    .await?;
+    await_version(world, "jar", "1.0.0").await?;
+    world
+        .eventually("the deleted revision is gone", SOON, async || {
+            Ok(revisions(world).get_opt("jar-1").await?.is_none().then_some(()))
+        })
+        .await?;
+    ensure!(uids()? == before, "what users have stored is gone");
+    let stored = ["delete", "greetings.jar.olm.example/stored", "-n", "jar"];
+    world.kubectl(&stored).map(drop)
+}
+
+/// The message's own commands have it taken over.
+async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
+    annotate(world, "jar", user::UNINSTALL, Some("orphan")).await?;
+    extensions(world).delete("jar", &DeleteParams::default()).await?;
+    await_gone(world, "jar").await?;
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, "jar", "1.0.0")?])?;
+    let everything = "To have everything taken over that nobody controls: ";
+    let message = await_progressing(world, "jar", reason::RETRYING, everything).await?;
+    let (_, commands) = message.split_once(everything).context("the commands")?;
+    for command in commands.lines().next().unwrap_or_default().split(" && ") {
+        let words = command.strip_prefix("kubectl ").context("the command")?;
+        world.kubectl(&words.split(' ').collect::<Vec<_>>())?;
+    }
+    await_version(world, "jar", "1.0.0").await.map(drop)
+}
+
 /// The message's own command ends a deletion that somebody's finalizer holds.
 pub(crate) async fn what_was_gone_before_the_rest_was_left_is_told(world: &World) -> Result<()> {
     install(world, "jar", "1.0.0").await?;
+    a_revision_is_deleted_by_hand(world).await.context("by hand")?;
+    what_was_left_is_taken_over(world).await.context("taken over")?;
     let mut held = greeting("jar", "v1", "held", json!({ "name": "x" }));
     held["metadata"]["finalizers"] = json!(["jar.olm.example/wait"]);
     world.apply(&[held])?;

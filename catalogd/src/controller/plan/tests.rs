@@ -404,7 +404,8 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
         ),
     );
     check(pause("false"), &follow(TAG, Some(claimed(TAG))));
-    let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"";
+    let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"; \
+                   it is not paused, but what is served stays until that is mended";
     check(pause("yes"), &Content::Refuse(refused.to_owned()));
     check(
         |o| {

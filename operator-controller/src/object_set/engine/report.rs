@@ -1,11 +1,14 @@
 //! What the ends of runs are called in conditions.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-use olm_api::names::{GROUP, annotation, user};
+use olm_api::command::{Annotated, annotate};
+use olm_api::names::{GROUP, annotation, label, user};
 
 use super::{
-    Failure, FailureKind, ObjectId, Observation, Owner, Ownership, ownership::RevisionMark, rollout::NotReady,
+    Failure, FailureKind, ObjectId, Observation, Outline, Owner, Ownership, ownership::RevisionMark,
+    rollout::NotReady,
 };
 
 /// One line for an object that is not ready.
@@ -30,15 +33,87 @@ impl fmt::Display for Phase<'_> {
 }
 
 /// The objects of a phase that belong to somebody else than the owner: whose each is, and what the user can do.
-pub fn collisions(phase: Phase<'_>, owner: &Owner, objects: &[(ObjectId, Observation)]) -> String {
+pub fn collisions(phase: Phase<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
+    let owner = &outline.owner;
     let reports: Vec<String> = objects
         .iter()
         .map(|(id, seen)| collision(owner, id, &seen.ownership))
+        .chain(take_over(outline, objects))
         .collect();
     format!("revision object collisions in {phase}\n{}", reports.join("\n"))
 }
 
+/// The commands that let an extension take over all that nobody controls, in later phases, too.
+fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<String> {
+    let owner = &outline.owner;
+    if owner.extension.is_empty() || owner.owner_name.is_empty() {
+        return None;
+    }
+    let free = objects.iter().map(|(_, seen)| &seen.ownership);
+    let mut free = free.filter(|live| live.controller.is_none()).peekable();
+    free.peek()?;
+    let left_by: BTreeSet<&str> = free
+        .filter(|live| live.revision != RevisionMark::Absent)
+        .filter_map(|live| live.owner_name.as_deref().filter(|name| is_label(name)))
+        .collect();
+    // kubectl does nothing at all where one of the kinds is not served.
+    let ids = outline.all_places().map(|place| outline.id(place));
+    let served = ids.filter(|id| SERVED.contains(&id.group.as_str()));
+    let colliding = objects.iter().map(|(id, _)| id.clone());
+    let kinds: BTreeSet<String> = served.chain(colliding).map(|id| resource(&id)).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
+    let mut commands: Vec<String> = left_by
+        .into_iter()
+        .map(|name| {
+            format!(
+                "kubectl annotate {} -A -l {}={name} {}-",
+                kinds.join(","),
+                label::OWNER_NAME,
+                annotation::REVISION
+            )
+        })
+        .collect();
+    let extension = Annotated::Extension(&owner.owner_name);
+    commands.push(annotate(extension, user::ADOPT, Some("unowned")));
+    Some(format!(
+        "To have everything taken over that nobody controls: {}",
+        commands.join(" && ")
+    ))
+}
+
+/// The groups of bundles' kinds that every cluster serves.
+const SERVED: &[&str] = &[
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apps",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+];
+
+/// A kind as kubectl takes it.
+fn resource(id: &ObjectId) -> String {
+    let kind = id.kind.to_lowercase();
+    match id.group.as_str() {
+        "" => kind,
+        group => format!("{kind}.{group}"),
+    }
+}
+
+/// Whether a label's value is a plain one, which a shell takes as it is.
+fn is_label(value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !value.is_empty() && value.bytes().all(is_plain)
+}
+
 fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
+    let delete = if id.kind == "CustomResourceDefinition" {
+        "delete it, with which go all objects of its kind, if nobody needs it"
+    } else {
+        "delete it if nobody needs it"
+    };
     let adopt = |annotation: &str, protection: &str| {
         if owner.extension.is_empty() {
             format!("collisionProtection {protection:?} lets it be taken over")
@@ -73,16 +148,13 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
                 writers => format!(" (written by {})", writers.join(", ")),
             };
             let whose = format!("exists already and nobody controls it{writers}");
-            let advice = format!(
-                "delete it if nobody needs it, or {}",
-                adopt("unowned", "IfNoController")
-            );
+            let advice = format!("{delete}, or {}", adopt("unowned", "IfNoController"));
             (whose, advice)
         }
         (None, _) => {
             let whose = format!("was left behind by a revision{of} and nobody controls it");
             let advice = format!(
-                "delete it if nobody needs it, or take the annotation {} off the object, and {}",
+                "{delete}, or take the annotation {} off the object, and {}",
                 annotation::REVISION,
                 adopt("unowned", "IfNoController")
             );
@@ -195,7 +267,7 @@ fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object_set::engine::{OwnerReference, ProbeResult};
+    use crate::object_set::engine::{OutlineObject, OutlinePhase, OwnerReference, ProbeResult};
 
     const CRDS: Phase<'_> = Phase {
         index: 3,
@@ -246,7 +318,11 @@ mod tests {
             };
             let head = "revision object collisions in phase 3 (crds)\n\
                         Object ClusterRole.rbac.authorization.k8s.io/v1 /name ";
-            let found = collisions(CRDS, owner, &[(id(), seen)]);
+            let outline = Outline {
+                owner: owner.clone(),
+                ..Outline::default()
+            };
+            let found = collisions(CRDS, &outline, &[(id(), seen)]);
             assert_eq!(found.strip_prefix(head), Some(expected), "{found}");
         };
         check(
@@ -302,6 +378,80 @@ mod tests {
                  ClusterExtension lets it be taken over"
             ),
         );
+    }
+
+    #[test]
+    fn the_commands_take_over_what_nobody_controls_in_all_phases() {
+        let definition = ObjectId {
+            group: "apiextensions.k8s.io".into(),
+            version: "v1".into(),
+            kind: "CustomResourceDefinition".into(),
+            name: "pots.x.io".into(),
+            ..ObjectId::default()
+        };
+        let account = ObjectId {
+            version: "v1".into(),
+            kind: "ServiceAccount".into(),
+            ..ObjectId::default()
+        };
+        let elsewhere = ObjectId {
+            group: "monitoring.coreos.com".into(),
+            kind: "ServiceMonitor".into(),
+            ..ObjectId::default()
+        };
+        let object = |id: &ObjectId| OutlineObject {
+            id: id.clone(),
+            ..OutlineObject::default()
+        };
+        let outline = Outline {
+            owner: Owner {
+                extension: "uid".into(),
+                owner_name: "pot".into(),
+                ..Owner::default()
+            },
+            phases: vec![OutlinePhase {
+                name: "p".into(),
+                objects: vec![object(&definition), object(&account), object(&elsewhere)],
+            }],
+            ..Outline::default()
+        };
+        let adopt =
+            "kubectl annotate clusterextension pot --overwrite olm.operatorframework.io/adopt=unowned";
+        let left = Ownership {
+            revision: RevisionMark::Revision(3),
+            owner_name: Some("pot".into()),
+            ..Ownership::default()
+        };
+        let held = Ownership {
+            controller: Some(OwnerReference::default()),
+            ..left.clone()
+        };
+        let strange = Ownership {
+            owner_name: Some("a; reboot".into()),
+            ..left.clone()
+        };
+        let revision = "kubectl annotate customresourcedefinition.apiextensions.k8s.io,serviceaccount -A \
+                        -l olm.operatorframework.io/owner-name=pot olm.operatorframework.io/revision- && ";
+        for (live, expected) in [
+            (Ownership::default(), Some(adopt.to_owned())),
+            (left, Some(format!("{revision}{adopt}"))),
+            (strange, Some(adopt.to_owned())),
+            (held, None),
+        ] {
+            let seen = Observation {
+                ownership: live,
+                differences: 1,
+                probe: ProbeResult::PASSES,
+            };
+            let text = collisions(CRDS, &outline, &[(definition.clone(), seen)]);
+            let told = text.split_once("\nTo have everything taken over that nobody controls: ");
+            assert_eq!(told.map(|(_, command)| command.to_owned()), expected, "{text}");
+            assert_eq!(
+                text.contains("delete it, with which go all objects of its kind, if nobody"),
+                expected.is_some(),
+                "{text}"
+            );
+        }
     }
 
     #[test]

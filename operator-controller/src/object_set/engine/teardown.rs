@@ -23,6 +23,8 @@ pub enum TeardownEnd {
         /// The objects and the finalizers that hold them.
         objects: Vec<(ObjectId, Vec<String>)>,
     },
+    /// Only these objects are left, which another revision is to take over.
+    Held(Vec<ObjectId>),
     /// Requests of this phase failed, all of which are named.
     Failed {
         /// The phase's index.
@@ -30,6 +32,15 @@ pub enum TeardownEnd {
         /// The objects and what the server said.
         failures: Vec<(ObjectId, Failure)>,
     },
+}
+
+/// The objects that are not deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// Let go.
+    pub kept: BTreeSet<Place>,
+    /// Left as they are until another revision has taken them over.
+    pub held: BTreeSet<Place>,
 }
 
 #[derive(Debug)]
@@ -41,13 +52,14 @@ enum Stage {
 /// A teardown under way.
 #[derive(Debug)]
 pub struct Teardown {
-    kept: BTreeSet<Place>,
+    lasting: Lasting,
     /// What is still to be gone through, the next last.
     stops: Vec<Stop>,
     phase: usize,
     stage: Stage,
     round: usize,
     waiting: Vec<(ObjectId, Vec<String>)>,
+    held: Vec<ObjectId>,
     failures: Vec<(ObjectId, Failure)>,
 }
 
@@ -61,8 +73,8 @@ struct Stop {
 type Next = Step<Teardown, TeardownEnd>;
 
 impl Teardown {
-    /// Begins a run. Objects at the places `kept` are let go instead of deleted.
-    pub fn start(outline: &Outline, kept: BTreeSet<Place>) -> Next {
+    /// Begins a run.
+    pub fn start(outline: &Outline, lasting: Lasting) -> Next {
         let is_definition = |place: &Place| outline.definitions.iter().any(|d| d.place == *place);
         let stops = (0..outline.phases.len())
             .flat_map(|phase| {
@@ -72,12 +84,13 @@ impl Teardown {
             .filter(|stop| !stop.places.is_empty())
             .collect();
         let teardown = Self {
-            kept,
+            lasting,
             stops,
             phase: 0,
             stage: Stage::Observing(Vec::new()),
             round: 0,
             waiting: Vec::new(),
+            held: Vec::new(),
             failures: Vec::new(),
         };
         teardown.enter()
@@ -93,7 +106,11 @@ impl Teardown {
 
     fn enter(mut self) -> Next {
         let Some(Stop { phase, places }) = self.stops.pop() else {
-            return Step::End(TeardownEnd::Complete);
+            return Step::End(if self.held.is_empty() {
+                TeardownEnd::Complete
+            } else {
+                TeardownEnd::Held(self.held)
+            });
         };
         self.phase = phase;
         self.round = 0;
@@ -129,7 +146,11 @@ impl Teardown {
         let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
         match &live.deleting {
             _ if !live.owned && !inherited => None,
-            _ if !controlled || self.kept.contains(&place) => {
+            None if controlled && self.lasting.held.contains(&place) => {
+                self.held.push(outline.id(place));
+                None
+            }
+            _ if !controlled || self.lasting.kept.contains(&place) => {
                 // What the extension controls, it would take along when it goes.
                 let holder = if inherited {
                     Holder::Extension

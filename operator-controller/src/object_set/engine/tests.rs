@@ -11,7 +11,7 @@ use super::{
     Answer, Definition, Failure, FailureKind, ObjectId, Outline, OutlineObject, OutlinePhase, Owner, Place,
     Step,
     rollout::{Rollout, RolloutEnd, Settings, Writes},
-    teardown::{Teardown, TeardownEnd},
+    teardown::{Lasting, Teardown, TeardownEnd},
 };
 
 fn first() -> Revision {
@@ -51,7 +51,7 @@ fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>
         Ok(())
     };
     let down: Act = |executor| {
-        assert_eq!(executor.take_down(BTreeSet::new())?, TeardownEnd::Complete);
+        assert_eq!(executor.take_down(Lasting::default())?, TeardownEnd::Complete);
         Ok(())
     };
     for (revision, act) in [(&first, up), (&second, up), (&first, down), (&second, down)] {
@@ -186,7 +186,7 @@ fn nothing_of_a_phase_is_written_when_an_object_collides_or_is_refused() {
         panic!("{report:?}")
     };
     assert!(
-        super::report::collisions(first().outline.phase(0), &first().outline.owner, &objects).contains(
+        super::report::collisions(first().outline.phase(0), &first().outline, &objects).contains(
             "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1)"
         )
     );
@@ -287,7 +287,11 @@ fn what_the_extension_itself_controls_goes_with_the_revision_made_from_its_relea
         let id = revision.outline.id(Place::default());
         let mut cluster = Cluster::default();
         cluster.objects.insert(id, live("us"));
-        let end = executor(&mut cluster, &revision).take_down(kept).ok();
+        let lasting = Lasting {
+            kept,
+            ..Lasting::default()
+        };
+        let end = executor(&mut cluster, &revision).take_down(lasting).ok();
         assert_eq!(end, Some(TeardownEnd::Complete), "{extension}");
         assert_eq!(cluster.objects.len(), left, "{extension}");
         let freed = migrated && extension == "us";
@@ -335,6 +339,32 @@ fn definitions_of_a_phase_go_after_everything_else_in_it() {
 }
 
 #[test]
+fn what_another_revision_is_to_take_over_stays_until_it_has() {
+    let old = revision(1, &[&[("Definition", "1")], &[("A", "1")]]);
+    let held = || Lasting {
+        held: BTreeSet::from([Place { phase: 0, object: 0 }]),
+        ..Lasting::default()
+    };
+    let mut cluster = Cluster::default();
+    roll_out(&mut cluster, &old);
+    let definition = old.outline.id(Place { phase: 0, object: 0 });
+    let before = cluster.objects[&definition].clone();
+    for _ in 0..2 {
+        let end = executor(&mut cluster, &old).take_down(held()).ok();
+        assert_eq!(end, Some(TeardownEnd::Held(vec![definition.clone()])));
+        // The rest is gone, and this one as it was.
+        assert_eq!(cluster.objects.len(), 1);
+        assert_eq!(cluster.objects[&definition], before);
+    }
+    cluster.edit(&definition, |live| {
+        live["metadata"]["ownerReferences"][0]["uid"] = "another".into();
+    });
+    let end = executor(&mut cluster, &old).take_down(held()).ok();
+    assert_eq!(end, Some(TeardownEnd::Complete));
+    assert_eq!(cluster.objects.len(), 1);
+}
+
+#[test]
 fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
     let outline = Outline {
         phases: vec![OutlinePhase {
@@ -366,7 +396,7 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
         assert_eq!(report.end == RolloutEnd::Complete, complete);
         assert_eq!(report.skipped.len(), usize::from(complete));
     }
-    let Step::Ask(machine, _) = Teardown::start(&outline, BTreeSet::new()) else {
+    let Step::Ask(machine, _) = Teardown::start(&outline, Lasting::default()) else {
         panic!()
     };
     let Step::End(end) = machine.step(&outline, unknown()) else {

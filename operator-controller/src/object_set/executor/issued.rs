@@ -129,7 +129,10 @@ mod tests {
         cluster::{discover::Discovery, fake, watch::Coverage},
         object_set::{
             content::{Content, ContentObject, ContentPhase},
-            engine::{Owner, Place, teardown::TeardownEnd},
+            engine::{
+                Owner, Place,
+                teardown::{Lasting, TeardownEnd},
+            },
             memory::{Memory, Phases},
         },
     };
@@ -177,7 +180,11 @@ mod tests {
             starved: AtomicBool::default(),
             unwatched: AtomicBool::default(),
         };
-        let end = executor.take_down(kept).await;
+        let lasting = Lasting {
+            kept,
+            ..Lasting::default()
+        };
+        let end = executor.take_down(lasting).await;
         assert_eq!(end, TeardownEnd::Complete);
         let log = log.lock().unwrap();
         log.iter()

@@ -94,7 +94,7 @@ impl Executor<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+    use std::sync::atomic::AtomicBool;
 
     use olm_api::cluster_object_set::CollisionProtection;
     use serde_json::{Value, json};
@@ -104,7 +104,10 @@ mod tests {
         cluster::{discover::Discovery, fake, watch::Coverage},
         object_set::{
             content::{Content, ContentObject, ContentPhase},
-            engine::{Outline, Owner, teardown::TeardownEnd},
+            engine::{
+                Outline, Owner,
+                teardown::{Lasting, TeardownEnd},
+            },
             memory::{Memory, Phases},
         },
     };
@@ -186,7 +189,7 @@ mod tests {
             starved: AtomicBool::default(),
             unwatched: AtomicBool::default(),
         };
-        let end = executor.take_down(BTreeSet::new()).await;
+        let end = executor.take_down(Lasting::default()).await;
         let log = log.lock().unwrap();
         let deleted = log
             .iter()

@@ -11,7 +11,7 @@ use super::super::{
     differences::differences,
     probe,
     rollout::{Report, Rollout, Settings},
-    teardown::{Teardown, TeardownEnd},
+    teardown::{Lasting, Teardown, TeardownEnd},
 };
 
 /// As much of an API server as faults need.
@@ -322,8 +322,8 @@ impl Executor<'_> {
         }
     }
 
-    pub(super) fn take_down(&mut self, kept: BTreeSet<Place>) -> Result<TeardownEnd, Crash> {
-        let mut step = Teardown::start(&self.revision.outline, kept);
+    pub(super) fn take_down(&mut self, lasting: Lasting) -> Result<TeardownEnd, Crash> {
+        let mut step = Teardown::start(&self.revision.outline, lasting);
         loop {
             match step {
                 Step::End(end) => return Ok(end),
@@ -353,6 +353,6 @@ pub(super) fn roll_out(cluster: &mut Cluster, revision: &Revision) -> Report {
 
 pub(super) fn take_down(cluster: &mut Cluster, revision: &Revision) -> TeardownEnd {
     executor(cluster, revision)
-        .take_down(BTreeSet::new())
+        .take_down(Lasting::default())
         .unwrap_or_else(|_| unreachable!())
 }

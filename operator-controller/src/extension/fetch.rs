@@ -1,0 +1,98 @@
+//! The image of a bundle, and what it means when it cannot be had.
+
+use std::fmt::Write as _;
+
+use olm_api::ClusterExtension;
+
+use super::draft::patient;
+use super::failure::{Failure, Severity, StageError};
+use super::resolve::{Origin, Target};
+use crate::bundles::FetchError;
+
+impl StageError for FetchError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Reference { .. } => Severity::Terminal,
+            Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
+            Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
+            Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
+                Severity::Transient
+            }
+        }
+    }
+}
+
+/// What is told of an image that cannot be had: also who names it, which need not be who can mend it.
+pub(super) fn failure(error: FetchError, target: &Target) -> Failure {
+    let is_of_image = matches!(
+        error,
+        FetchError::Reference { .. } | FetchError::Resolve(_) | FetchError::Pull(_)
+    );
+    let mut failure = Failure::from(error);
+    if is_of_image && target.origin == Origin::Catalog {
+        let _ = write!(
+            failure.message,
+            "; ClusterCatalog {} names this image: is the reference right, and is the image in a registry from which this cluster \
+             may pull it?",
+            target.catalog
+        );
+    }
+    failure
+}
+
+/// The image. Nothing when it cannot be fetched and is what is there, which stays as it is.
+pub(super) fn unless_installed<T>(
+    fetched: Result<T, FetchError>,
+    extension: &ClusterExtension,
+    target: &Target,
+) -> Result<Option<T>, Failure> {
+    match fetched {
+        Err(error) if target.origin == Origin::Installed => {
+            tracing::debug!(
+                extension = extension.name(),
+                error = &error as &dyn std::error::Error,
+                "bundle cannot be fetched"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(patient(failure(error, target), target)),
+        Ok(fetched) => Ok(Some(fetched)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_image::Reference;
+
+    use super::*;
+    use crate::extension::revisions::BundleIdentity;
+
+    #[test]
+    fn who_names_an_image_that_cannot_be_had_is_told() {
+        for (origin, expected) in [
+            (
+                Origin::Catalog,
+                "; ClusterCatalog lab names this image: is the reference right, ",
+            ),
+            (Origin::Installed, ""),
+        ] {
+            let target = Target {
+                bundle: BundleIdentity::default(),
+                origin,
+                catalog: "lab".to_owned(),
+                declared: Vec::new(),
+                companions: Vec::new(),
+            };
+            let error = || FetchError::Reference {
+                reference: "No".to_owned(),
+                source: Reference::parse("No").unwrap_err(),
+            };
+            let plain = Failure::from(error());
+            let told = failure(error(), &target);
+            let more = told.message.strip_prefix(&plain.message).unwrap_or_default();
+            assert!(more.starts_with(expected), "{}", told.message);
+            assert_eq!(more.is_empty(), expected.is_empty(), "{}", told.message);
+            assert_eq!(told.severity, plain.severity);
+        }
+    }
+}
