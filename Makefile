@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run test test-long test-rest conformance e2e bench lint fmt crds images prefix push deploy undeploy clean
+.PHONY: fuzz help run test test-long test-rest conformance schemathesis e2e bench lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ fuzz: ## coverage-guided search for bytes that break a reader, SECONDS_EACH for 
 conformance: ## recorded cases and real data, where SHARED has them
 	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- --done $(SHARED)/conformance/given
 	sh test/realdata.sh $(SHARED)/realdata
+
+schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
+	$(PROGRAMS)
+	test/schemathesis.sh $${CARGO_TARGET_DIR:-target}/release/olm
 
 e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e

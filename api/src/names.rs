@@ -103,6 +103,8 @@ pub mod user {
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
     /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
     pub const PAUSED: &str = "olm.operatorframework.io/paused";
+    /// On ClusterCatalog: any text; when it changes, what the reference of the image means is looked up at once.
+    pub const POLL: &str = "olm.operatorframework.io/poll";
     /// On ClusterCatalog: an image reference in which Kubernetes version variables are replaced.
     pub const CATALOG_IMAGE_TEMPLATE: &str = "olm.catalogImageTemplate";
 }

@@ -30,6 +30,15 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
 }
 
+/// Something in a directory that is no file to whom reads it.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    /// Its path below the directory.
+    pub(crate) name: String,
+    /// That it cannot be read, and why.
+    pub(crate) message: String,
+}
+
 /// What to name in the place of a file.
 pub(crate) const CATALOG_DIRECTORY: &str = "name the directory that holds the files of the catalog";
 
@@ -56,13 +65,14 @@ impl CatalogFiles {
             let path = path.to_owned();
             return Ok(Self::of(vec![Found { name, path }], Vec::new()));
         }
-        Self::open_unpacked(path, &[])
+        Self::open_but(path, Vec::new())
     }
 
-    /// The catalog of an image, in a directory. `missing` names what could not be put there, and why: like catalogd, it
-    /// is refused unless `.indexignore` leaves it out.
-    pub(crate) fn open_unpacked(path: &Path, missing: &[(String, &str)]) -> anyhow::Result<Self> {
-        let files = walk(path)?;
+    /// The catalog in a directory, of which something besides cannot be read: like catalogd does, that is refused unless
+    /// `.indexignore` leaves it out.
+    pub(crate) fn open_but(path: &Path, mut unreadable: Vec<Unreadable>) -> anyhow::Result<Self> {
+        let (files, more) = survey(path)?;
+        unreadable.extend(more);
         let mut ignored = Ignore::new();
         for file in files
             .iter()
@@ -71,8 +81,11 @@ impl CatalogFiles {
             let text = read(&file.path, MAX_IGNORE_FILE)?;
             ignored.add(&file.name, &String::from_utf8_lossy(&text));
         }
-        if let Some((name, why)) = missing.iter().find(|(name, _)| !ignored.is_ignored(name)) {
-            bail!("cannot read {name}: {why}");
+        if let Some(fault) = unreadable.iter().find(|fault| !ignored.is_ignored(&fault.name)) {
+            let error = anyhow!(fault.message.clone());
+            return Err(error.context(Hint(
+                "a line in the file .indexignore leaves out what is no part of the catalog".to_owned(),
+            )));
         }
         let (out, files): (Vec<Found>, Vec<Found>) =
             files.into_iter().partition(|file| ignored.is_ignored(&file.name));
@@ -98,12 +111,6 @@ impl CatalogFiles {
         self
     }
 
-    /// Like [`CatalogFiles::open`], for a directory only.
-    pub(crate) fn open_directory(path: &Path) -> anyhow::Result<Self> {
-        directory(path, CATALOG_DIRECTORY)?;
-        Self::open(path)
-    }
-
     /// The names of the files.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.files.iter().map(|file| file.name.as_str())
@@ -118,9 +125,10 @@ impl CatalogFiles {
     }
 
     /// Shows every blob with the name of its file, and what of a file cannot be read. Where there is nothing to show,
-    /// that is told.
+    /// that is told of `reference`.
     pub(crate) fn read(
         &self,
+        reference: &str,
         mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
     ) -> anyhow::Result<()> {
         let mut is_empty = true;
@@ -129,7 +137,7 @@ impl CatalogFiles {
             each(file, meta)
         })?;
         if is_empty {
-            self.tell_that_it_is_empty();
+            self.tell_that_it_is_empty(reference);
         }
         Ok(())
     }
@@ -150,9 +158,9 @@ impl CatalogFiles {
         Ok(())
     }
 
-    /// Says what there is instead of a catalog, and what to do about it.
-    pub(crate) fn tell_that_it_is_empty(&self) {
-        note(&format!("warning: {}", self.emptiness()));
+    /// Says what there is in `reference` instead of a catalog, and what to do about it.
+    pub(crate) fn tell_that_it_is_empty(&self, reference: &str) {
+        note(&format!("warning: {reference}: {}", self.emptiness()));
         if let Some(hint) = Rule::CatalogEmpty.hint() {
             note(&format!("hint: {hint}"));
         }
@@ -260,7 +268,16 @@ pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
 
 /// Every file below `root`, in the order in which catalogs are read. Links to files are followed.
 pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
-    let mut found = Vec::new();
+    let (found, unreadable) = survey(root)?;
+    match unreadable.into_iter().next() {
+        None => Ok(found),
+        Some(fault) => bail!(fault.message),
+    }
+}
+
+/// The files as [`walk`] finds them, and what else there is.
+fn survey(root: &Path) -> anyhow::Result<(Vec<Found>, Vec<Unreadable>)> {
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     let mut directories = vec![(String::new(), root.to_owned(), 0)];
     while let Some((prefix, directory, depth)) = directories.pop() {
         if depth > MAX_DEPTH {
@@ -281,13 +298,20 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
                 directories.push((format!("{name}/"), path, depth + 1));
             } else if kind.is_file() || (kind.is_symlink() && path.is_file()) {
                 found.push(Found { name, path });
-            } else if kind.is_symlink() && !path.exists() {
-                bail!("{} is a link that leads nowhere", path.display());
             } else {
-                bail!("{} is neither a file nor a directory", path.display());
+                let what = if kind.is_symlink() && !path.exists() {
+                    "a link that leads nowhere"
+                } else if kind.is_symlink() {
+                    "a link to a directory"
+                } else {
+                    "neither a file nor a directory"
+                };
+                let message = format!("{} is {what}", path.display());
+                unreadable.push(Unreadable { name, message });
             }
         }
     }
     found.sort_by(|left, right| walk_order(&left.name, &right.name));
-    Ok(found)
+    unreadable.sort_by(|left, right| walk_order(&left.name, &right.name));
+    Ok((found, unreadable))
 }

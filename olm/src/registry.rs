@@ -1,7 +1,7 @@
 //! What every verb that talks to a registry has in common.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use olm_image::{
     Reference, Selection, Settings, Storage,
 };
 
-use crate::input;
+use crate::hint::Hint;
+use crate::input::{self, Unreadable};
 use crate::output::print;
 use crate::source::{Kind, Source, bundle_of, catalog_of, kind};
 
@@ -180,16 +181,32 @@ impl RegistryArguments {
     }
 
     /// Pushes the image and prints its reference by digest.
-    pub(crate) fn push(&self, reference: &str, image: &BuiltImage) -> anyhow::Result<()> {
-        let reference = Reference::parse_familiar(reference)
-            .with_context(|| format!("{reference:?} is not an image reference"))?;
+    pub(crate) fn push(&self, written: &str, image: &BuiltImage) -> anyhow::Result<()> {
+        let reference = Reference::parse_familiar(written)
+            .with_context(|| format!("{written:?} is not an image reference"))?;
         let access = self.access(&reference)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let pinned = runtime.block_on(self.images().push(&reference, image, &access))?;
+        let pushed = runtime.block_on(self.images().push(&reference, image, &access));
+        let pinned = pushed.map_err(|error| {
+            let error = anyhow::Error::new(error);
+            if is_short(&reference, written) {
+                error.context(Hint(format!(
+                    "{written} names no registry, so that it was taken for an image of docker.io: write \
+                     REGISTRY/{written}"
+                )))
+            } else {
+                error
+            }
+        })?;
         print(&format!("{pinned}\n"))
     }
+}
+
+/// Whether a reference is docker.io's because it names no registry.
+pub(crate) fn is_short(reference: &Reference, written: &str) -> bool {
+    reference.registry() == "docker.io" && !written.starts_with("docker.io/")
 }
 
 fn below(variable: &str, path: &str) -> Option<PathBuf> {
@@ -216,6 +233,20 @@ fn usual_places() -> impl Iterator<Item = PathBuf> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// The links that lead nowhere for whom reads the image, of what a layer has at `path` from this directory.
+pub(crate) fn astray(layer: &LayerBuilder, path: &str, directory: &Path) -> Vec<Unreadable> {
+    let outline = layer.outline();
+    let unreadable = outline.astray(path).map(|link| Unreadable {
+        message: format!(
+            "{} is a link to {:?}, which whoever reads the image cannot follow: put the file itself in its place",
+            directory.join(&link.path).display(),
+            link.target
+        ),
+        name: link.path,
+    });
+    unreadable.collect()
 }
 
 /// An image of one layer that holds data only, so that it fits every machine.

@@ -19,7 +19,7 @@ use crate::catalog::named_source;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
 use crate::registry::RegistryArguments;
-use crate::source::{faults_shown, open_catalog, unreadable};
+use crate::source::{faults_shown, open_catalog, tell_of_no_image, unreadable};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -115,6 +115,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     });
     match olm_resolve::resolve(&catalogs, &request, bundle.as_ref()) {
         Ok(resolution) => {
+            if resolution.bundle.image.is_empty() {
+                tell_of_no_image(&resolution.bundle.name);
+            }
             let messages = resolution
                 .deprecations
                 .map(|found| deprecation::messages(found, &arguments.channels, Some(&resolution.bundle.name)))
@@ -186,7 +189,7 @@ fn package(
     package: &str,
 ) -> anyhow::Result<(Option<Package>, BTreeSet<String>)> {
     let (mut blobs, mut names) = (Vec::new(), BTreeSet::new());
-    files.read(|file, meta| {
+    files.read(source, |file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
             Err(error) => return ControlFlow::Break(unreadable(source, file, &error)),

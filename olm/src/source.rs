@@ -13,13 +13,13 @@ use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
-use olm_image::{Bundle, Limits, LocalImage, Node, Platform, Reference, Resolved, Selection, Storage, Tree};
+use olm_image::{Bundle, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
 use tempfile::TempDir;
 
 use crate::hint::Hint;
-use crate::input::{self, CatalogFiles, bundle_files};
+use crate::input::{self, CatalogFiles, Unreadable, bundle_files};
 use crate::output::note;
-use crate::registry::RegistryArguments;
+use crate::registry::{RegistryArguments, is_short};
 
 /// The label that says where in an image its catalog is.
 pub(crate) const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
@@ -90,8 +90,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         bail!("{reference:?} is neither a file nor a directory; an image reference names its registry");
     }
     registry.pull(&parsed, reference).map_err(|error| {
-        let is_short = parsed.registry() == "docker.io" && !reference.starts_with("docker.io/");
-        if !is_short || error.downcast_ref::<Hint>().is_some() {
+        if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
             return error;
         }
         // Who meant a file is not helped by what a registry says.
@@ -140,6 +139,11 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
             )))
         }
     }
+}
+
+/// Tells that a catalog says of a bundle where its update edges lead, but not what to install.
+pub(crate) fn tell_of_no_image(bundle: &str) {
+    note(&format!("warning: {bundle} has no image in the catalog: it cannot be installed"));
 }
 
 /// The way to every fault of a catalog.
@@ -210,7 +214,7 @@ fn load_files(
     catalog: &mut Catalog,
 ) -> anyhow::Result<()> {
     let (mut told, mut more) = (Vec::new(), 0_usize);
-    files.read(|file, meta| {
+    files.read(reference, |file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
             Err(error) => return ControlFlow::Break(unreadable(reference, file, &error)),
@@ -365,19 +369,14 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
     if !root.is_dir() {
         bail!("the image says that its catalog is in {configs}, where there is none");
     }
-    let missing: Vec<(String, &str)> = tree
-        .below(configs)
-        .filter(|(_, node)| matches!(node, Node::Link(_)))
-        .filter_map(|(path, _)| match tree.resolve(&format!("{configs}/{path}")) {
-            Resolved::File(_) => None,
-            Resolved::Directory => Some((path.into_owned(), "it is a link to a directory")),
-            Resolved::Missing => Some((
-                path.into_owned(),
-                "it is a link that leads out of the catalog, or nowhere",
-            )),
+    let missing: Vec<Unreadable> = tree
+        .astray(configs)
+        .map(|link| {
+            let message = format!("cannot read {}: {}", link.path, link.why);
+            Unreadable { name: link.path, message }
         })
         .collect();
-    let files = CatalogFiles::open_unpacked(&root, &missing)?;
+    let files = CatalogFiles::open_but(&root, missing)?;
     Ok(Source::Catalog(files.keeping(directory)))
 }
 

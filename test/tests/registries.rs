@@ -1,5 +1,5 @@
-//! Where images come from, shown against a real registry with TLS and passwords: credentials, authorities, mirrors,
-//! signature policies, proxies.
+//! Where images come from, shown against a real registry with TLS, passwords and tokens: credentials, authorities,
+//! mirrors, signature policies, proxies.
 #![expect(
     clippy::unwrap_used,
     reason = "what cannot be set up or parsed fails the test, wherever it happens"
@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
@@ -20,6 +21,7 @@ use olm_image::{
     Access, Credential, Credentials, Digest, ImageBuilder, Images, LayerBuilder, Limits, Options, Pinned,
     Platform, Policy, Reference, Registries,
 };
+use olm_test::registry::tokens::{Asked, Kind, TokenServer};
 use olm_test::registry::{Registry, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -140,6 +142,107 @@ async fn a_password_opens_what_its_key_covers() -> Result<()> {
         pull(&images, &name("teammate:v1"), &longest).await,
         "refuses the given credentials",
     )?;
+    Ok(())
+}
+
+/// What `docker login` leaves behind where the registry gave an identity token.
+fn logged_in(registry: &str, identity_token: &str) -> Result<Access> {
+    let entry = json!({ "auth": STANDARD.encode("00000000-0000-0000-0000-000000000000:"), "identitytoken": identity_token });
+    let config = json!({ "auths": { registry: entry } }).to_string();
+    Ok(Access {
+        credentials: Arc::new(Credentials::parse_dockerconfigjson(config.as_bytes())?),
+        ..Access::default()
+    })
+}
+
+#[tokio::test]
+async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> Result<()> {
+    olm_platform::crypto::install();
+    let server = TokenServer::start().await?;
+    let authorities = TempDir::new()?;
+    std::fs::copy(&server.ca, authorities.path().join("ca.crt"))?;
+    let fresh = || images(Some(authorities.path().to_owned()));
+    let name = format!("{}/team/app:v1", server.address);
+
+    // Who has the password gets tokens, too, also to push.
+    let mut credentials = Credentials::default();
+    credentials.insert(
+        &server.address,
+        Credential::Password {
+            username: server.username.to_owned(),
+            password: server.password.to_owned(),
+        },
+    );
+    let with_password = Access {
+        credentials: Arc::new(credentials),
+        ..Access::default()
+    };
+    let mut layer = LayerBuilder::new();
+    layer.bytes("manifests/a.yaml", "name: app", 0o644)?;
+    let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
+    fresh()
+        .push(&Reference::parse(&name)?, &image, &with_password)
+        .await?;
+    let asked = server.asked();
+    ensure!(
+        !asked.is_empty() && asked.iter().all(|how| *how == Asked::Password),
+        "{asked:?}"
+    );
+    fails(
+        pull(&fresh(), &name, &Access::default()).await,
+        "refuses anonymous access: nobody is let in",
+    )?;
+
+    let right = logged_in(&server.address, server.identity_token)?;
+    let wrong = logged_in(&server.address, "another")?;
+    server.asked();
+    fails(
+        pull(&fresh(), &name, &wrong).await,
+        "refuses the given identity token: the refresh token is not known",
+    )?;
+    // What a registry refuses for good is asked for once.
+    ensure!(server.asked() == [Asked::Identity], "asked again");
+
+    // A token is used for as long as it lasts, and not for longer. Tokens are given up a quarter of a minute before.
+    let client = fresh();
+    for _ in 0..3 {
+        let digest = pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
+        ensure!(digest == image.digest());
+    }
+    ensure!(server.asked() == [Asked::Identity], "one token is enough");
+    server.give(Kind {
+        told: Duration::from_secs(16),
+        expired: false,
+    });
+    let client = fresh();
+    pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
+    let before = server.asked().len();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
+    let after = server.asked();
+    ensure!(
+        before > 0 && !after.is_empty() && after.iter().all(|how| *how == Asked::Identity),
+        "{before} times, then {after:?}"
+    );
+
+    // The registry has the last word on whether a token is still good.
+    let kind = Kind {
+        told: Duration::from_mins(5),
+        expired: true,
+    };
+    server.give(kind);
+    let client = fresh();
+    fails(
+        pull(&client, &name, &right).await,
+        "refuses the given identity token",
+    )?;
+    server.give(Kind { expired: false, ..kind });
+    server.asked();
+    pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
+    ensure!(
+        server.asked() == [Asked::Identity],
+        "what the registry does not take is not kept"
+    );
     Ok(())
 }
 

@@ -299,9 +299,10 @@ async fn follow(
     };
     let pinned = resolved.map_err(retry)?;
     let text = pinned.to_string();
-    context
-        .memories
-        .change(name, |memory| memory.polled = Some(Timestamp::now()));
+    context.memories.change(name, |memory| {
+        memory.polled = Some(Timestamp::now());
+        memory.asked = observed.catalog.annotation(user::POLL).map(str::to_owned);
+    });
     if let Some(stored) = observed.stored.as_ref().filter(|stored| stored.resolved == text) {
         context
             .memories

@@ -66,6 +66,8 @@ pub(super) struct Memory {
     pub(super) confirmed: Option<String>,
     /// When the registry last said what the reference means.
     pub(super) polled: Option<Timestamp>,
+    /// The annotation that asked for that, as it was then.
+    pub(super) asked: Option<String>,
     /// What only another spec helps against.
     pub(super) blocked: Option<Blocked>,
     /// Content that cannot be served, and why.

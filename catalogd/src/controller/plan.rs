@@ -206,7 +206,10 @@ fn follow(observed: &Observed, plan: &mut Plan) {
             interval.saturating_sub(age)
         }
     });
-    if here && settled && lost(observed).is_none() && due.is_none_or(|due| !due.is_zero()) {
+    let asked = catalog.annotation(user::POLL);
+    let due_now = due.is_some_and(|due| due.is_zero())
+        || asked.is_some_and(|asked| observed.memory.asked.as_deref() != Some(asked));
+    if here && settled && lost(observed).is_none() && !due_now {
         plan.poll = due;
     } else {
         plan.content = Content::Follow {

@@ -207,11 +207,7 @@ async fn read_token(
             },
             _ => RegistryError::Unauthorized {
                 registry,
-                credentials: if credential.is_some() {
-                    "the given credentials"
-                } else {
-                    "anonymous access"
-                },
+                credentials: called(credential),
                 message,
             },
         });
@@ -234,6 +230,15 @@ async fn read_token(
         bearer_header(registry, &token)?,
         life.saturating_sub(TOKEN_MARGIN),
     ))
+}
+
+/// What a credential is called where it is refused.
+pub(crate) const fn called(credential: Option<&Credential>) -> &'static str {
+    match credential {
+        Some(Credential::IdentityToken(_)) => "the given identity token",
+        Some(Credential::Password { .. } | Credential::RegistryToken(_)) => "the given credentials",
+        None => "anonymous access",
+    }
 }
 
 /// A refresh token is exchanged by a form, anything else by a query.

@@ -48,7 +48,7 @@ pub use registries::{Endpoint, PlaceError, Registries, RegistriesError, Security
 pub use registry::{Missing, Obstacle, RegistryError, Unanswered};
 pub use settings::{Settings, SettingsError};
 pub use transfer::Blob;
-pub use tree::{Content, ContentReader, Node, Resolved, Storage, Tree};
+pub use tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};
 pub use trust::TrustError;
 
 #[cfg(test)]

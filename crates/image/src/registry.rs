@@ -11,7 +11,7 @@ use reqwest::header::{
 };
 use reqwest::{Method, Response, StatusCode, Url};
 
-use crate::auth::{Action, Challenge, Scope, Tokens, parse_challenges};
+use crate::auth::{Action, Challenge, Scope, Tokens, called, parse_challenges};
 use crate::credentials::Credential;
 use crate::reference::Reference;
 use crate::registries::{Endpoint, Security};
@@ -287,11 +287,7 @@ impl<'shared> Session<'shared> {
         match status {
             StatusCode::UNAUTHORIZED => RegistryError::Unauthorized {
                 registry,
-                credentials: if self.credential.is_some() {
-                    "the given credentials"
-                } else {
-                    "anonymous access"
-                },
+                credentials: called(self.credential.as_ref()),
                 message,
             },
             StatusCode::FORBIDDEN => RegistryError::Denied { registry, message },

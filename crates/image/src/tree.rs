@@ -137,6 +137,17 @@ pub enum Resolved<'tree> {
     Missing,
 }
 
+/// A link that is no file to whom reads the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Astray {
+    /// Where it lies, relative to the directory that was asked about.
+    pub path: String,
+    /// Its target as it is written.
+    pub target: String,
+    /// Where it leads.
+    pub why: &'static str,
+}
+
 /// A part of an image's merged file system.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -179,6 +190,25 @@ impl Tree {
             Some(Node::Directory) => Resolved::Directory,
             Some(Node::Link(_)) | None => Resolved::Missing,
         }
+    }
+
+    /// The links below a directory that lead to no file within the tree.
+    pub fn astray(&self, directory: &str) -> impl Iterator<Item = Astray> {
+        self.below(directory).filter_map(move |(path, node)| {
+            let Node::Link(target) = node else {
+                return None;
+            };
+            let why = match self.resolve(&format!("{directory}/{path}")) {
+                Resolved::File(_) => return None,
+                Resolved::Directory => "it is a link to a directory",
+                Resolved::Missing => "it is a link that leads out of the catalog, or nowhere",
+            };
+            Some(Astray {
+                path: path.into_owned(),
+                target: target.clone(),
+                why,
+            })
+        })
     }
 
     /// Writes the tree below an existing, empty directory: directories and regular files only. A link to a file within

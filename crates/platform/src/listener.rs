@@ -166,6 +166,9 @@ enum Protocol {
     Http2,
 }
 
+/// Bytes of an answer that wait for a client that speaks HTTP/2 to take them, for each of its requests. Enough to keep the
+/// connection busy; the library's own figure is six times that.
+const SEND_BUFFER: usize = 64 << 10;
 /// Bytes with which a client that speaks HTTP/2 begins.
 const PREFACE: usize = 24;
 
@@ -199,6 +202,7 @@ where
         .keep_alive_interval(limits.head)
         .keep_alive_timeout(limits.handshake)
         .max_concurrent_streams(limits.streams)
+        .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(32 << 10);
     let answers = Answers::new();
     let service = service_fn(|request| {

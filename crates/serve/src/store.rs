@@ -10,6 +10,7 @@
 //!   all.jsonl.zst      the same for zstd, with a table of its own
 //!   shapes.json        the fields of each schema, for GraphQL
 //!   packages.jsonl     the facts of each package, for those who search
+//!   survey.json        SHA-256 of both
 //! ```
 //!
 //! Content is written into a directory beside and renamed into place, so whatever has a final name is complete. What

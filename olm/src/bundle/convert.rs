@@ -13,7 +13,7 @@ use crate::catalog::{Form, MigrateArguments, image_of};
 use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::{all_files, open_bundle};
+use crate::source::{all_files, open_bundle, tell_of_no_image};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -77,6 +77,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     add(&mut catalog, assembled);
     arguments.migrate.apply(&mut catalog);
     print(&arguments.output.write(&catalog))?;
+    let without: Vec<&str> = catalog
+        .bundles
+        .iter()
+        .filter(|bundle| bundle.image.is_empty())
+        .map(|bundle| bundle.name.as_str())
+        .collect();
+    without.iter().copied().for_each(tell_of_no_image);
+    if !without.is_empty() {
+        note(
+            "hint: push the bundle and convert its image, or say where it is going to be by --image-ref-template \
+             REGISTRY/{package}-bundle:v{version}",
+        );
+    }
     Ok(Verdict::Good)
 }
 

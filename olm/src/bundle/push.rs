@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use olm_bundle::parse;
 use olm_image::LayerBuilder;
@@ -11,7 +11,7 @@ use olm_image::LayerBuilder;
 use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
 use crate::output::{Outcome, Verdict};
-use crate::registry::{RegistryArguments, data_image};
+use crate::registry::{RegistryArguments, astray, data_image};
 
 use super::faults_shown;
 
@@ -43,6 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let directory = arguments.directory.join(part);
         if directory.is_dir() {
             layer.tree(&format!("/{part}"), &directory)?;
+            // Whoever installs the bundle reads no tests.
+            if part != "tests"
+                && let Some(link) = astray(&layer, part, &directory).into_iter().next()
+            {
+                bail!(link.message);
+            }
         }
     }
     let image = data_image(layer, labels(&arguments.directory)?)?;

@@ -10,7 +10,7 @@ use olm_image::{BuiltImage, Reference};
 use serde::Deserialize;
 
 use super::{Form, push};
-use crate::input::{CatalogFiles, read};
+use crate::input::read;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::load;
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Reference::parse_familiar(reference)
             .with_context(|| format!("{reference:?} is not an image reference"))?;
     }
-    let image = push::image(&CatalogFiles::open_directory(&directory)?, &directory)?;
+    let image = push::image(&directory)?;
     if arguments.push {
         let Some(reference) = &reference else {
             bail!("name the image to push with --tag");

@@ -9,9 +9,9 @@ use olm_image::{BuiltImage, LayerBuilder};
 
 use super::validate::{check, summary};
 use crate::hint::Hint;
-use crate::input::CatalogFiles;
+use crate::input::{self, CATALOG_DIRECTORY, CatalogFiles};
 use crate::output::{Outcome, Verdict, note};
-use crate::registry::{RegistryArguments, data_image};
+use crate::registry::{RegistryArguments, astray, data_image};
 use crate::source::{CONFIGS_LABEL, faults_shown};
 
 /// Where in an image we put the catalog.
@@ -28,16 +28,20 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let files = CatalogFiles::open_directory(&arguments.directory)?;
-    let image = image(&files, &arguments.directory)?;
+    let image = image(&arguments.directory)?;
     arguments.registry.push(&arguments.reference, &image)?;
     Ok(Verdict::Good)
 }
 
 /// An image of the catalog in a directory. One with an object that does not have the shape of its schema is refused, since
-/// other tools refuse it as a whole; what else is not valid is told.
-pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<BuiltImage> {
-    let report = check(files)?;
+/// other tools refuse it as a whole, and so is one with a link that nobody can follow who has only the image; what else is
+/// not valid is told.
+pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
+    input::directory(directory, CATALOG_DIRECTORY)?;
+    let mut layer = LayerBuilder::new();
+    layer.tree(CONFIGS_DIRECTORY, directory)?;
+    let files = CatalogFiles::open_but(directory, astray(&layer, CONFIGS_DIRECTORY, directory))?;
+    let report = check(&files)?;
     if let Some(finding) = report
         .errors()
         .find(|finding| finding.rule.stage() == Stage::Load)
@@ -59,7 +63,7 @@ pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<Bu
         .iter()
         .any(|finding| finding.rule == Rule::CatalogEmpty);
     if is_empty {
-        files.tell_that_it_is_empty();
+        files.tell_that_it_is_empty(&directory.display().to_string());
     } else if !report.is_valid() {
         note(&format!(
             "warning: the catalog is not valid ({}); see `olm catalog validate {}`",
@@ -73,7 +77,5 @@ pub(crate) fn image(files: &CatalogFiles, directory: &Path) -> anyhow::Result<Bu
             directory.display()
         ));
     }
-    let mut layer = LayerBuilder::new();
-    layer.tree(CONFIGS_DIRECTORY, directory)?;
     data_image(layer, [(CONFIGS_LABEL.to_owned(), CONFIGS_DIRECTORY.to_owned())])
 }

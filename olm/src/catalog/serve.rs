@@ -161,7 +161,7 @@ fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> an
         }
     })?;
     if is_empty {
-        files.tell_that_it_is_empty();
+        files.tell_that_it_is_empty(source);
     }
     let report = checker.finish();
     if !report.findings.is_empty() {

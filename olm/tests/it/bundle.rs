@@ -604,6 +604,21 @@ fn a_webhook_of_a_type_that_nobody_knows_is_told() {
 }
 
 #[test]
+fn converting_tells_of_bundles_without_an_image() {
+    let run = olm(&bundle().path(""), &["bundle", "convert", ".", "-o", "jsonl"]);
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (
+            0,
+            "warning: greeter.v1.0.0 has no image in the catalog: it cannot be installed\nhint: push the bundle and \
+             convert its image, or say where it is going to be by --image-ref-template \
+             REGISTRY/{package}-bundle:v{version}\n"
+        )
+    );
+    assert!(run.stdout.contains("\"image\":\"\""), "{run:?}");
+}
+
+#[test]
 fn converting_tells_once_what_is_not_taken_over() {
     let default = "annotations:\n  operators.operatorframework.io.bundle.channel.default.v1: fast\n";
     let files = Files::new(&[

@@ -325,7 +325,7 @@ fn an_empty_catalog_says_what_there_is_instead() {
     let check = |files: &[(&str, &str)], source: &str, expected: &str| {
         let files = Files::new(files);
         let said = format!(
-            "warning: the catalog is empty: {expected}\nhint: name the directory that holds the catalog"
+            "warning: {source}: the catalog is empty: {expected}\nhint: name the directory that holds the catalog"
         );
         for arguments in [
             &["catalog", "list", "packages", source][..],
@@ -355,6 +355,14 @@ fn an_empty_catalog_says_what_there_is_instead() {
     );
     check(&[("c/.indexignore", "")], "c", "there are no files");
     check(&[("a.json", "")], "a.json", "no object in 1 file (a.json)");
+    // Of two, it is said which.
+    let files = Files::new(&[("old/.indexignore", ""), ("new/.indexignore", "")]);
+    let run = olm(&files.path(""), &["catalog", "diff", "old", "new"]);
+    let told: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning")).collect();
+    assert_eq!(
+        told,
+        ["old", "new"].map(|source| format!("warning: {source}: the catalog is empty: there are no files"))
+    );
 }
 
 #[test]

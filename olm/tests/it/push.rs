@@ -175,6 +175,49 @@ fn a_bundle_becomes_an_image_that_repeats_its_annotations() {
 }
 
 #[test]
+fn who_names_no_registry_is_told() {
+    let blocked = "[[registry]]\nprefix = \"docker.io\"\nblocked = true\n";
+    let files = bundle();
+    std::fs::write(files.path("registries.conf"), blocked).expect("the file can be written");
+    for (reference, hint) in [
+        (
+            "greeter:v1",
+            "hint: greeter:v1 names no registry, so that it was taken for an image of docker.io: write \
+             REGISTRY/greeter:v1\n",
+        ),
+        ("docker.io/team/greeter:v1", "blocks `docker.io`\n"),
+    ] {
+        let run = olm(
+            &files.path(""),
+            &["bundle", "push", ".", reference, "--registries-conf", "registries.conf"],
+        );
+        assert!(run.status == 1 && run.stderr.ends_with(hint), "{run:?}");
+    }
+}
+
+#[test]
+fn a_link_that_no_image_can_follow_is_not_pushed() {
+    let registry = Registry::start();
+    let reference = format!("{}/greeter:v1", registry.address);
+    let files = bundle();
+    std::fs::write(files.path("outside.yaml"), "kind: ConfigMap\n").expect("the file can be written");
+    std::os::unix::fs::symlink("../outside.yaml", files.path("manifests/more.yaml")).expect("a link can be made");
+    let run = olm(
+        &files.path(""),
+        &["bundle", "push", ".", &reference, "--plain-http"],
+    );
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (
+            1,
+            "error: ./manifests/more.yaml is a link to \"../outside.yaml\", which whoever reads the image cannot follow: \
+             put the file itself in its place\n"
+        )
+    );
+    assert!(registry.contents.lock().expect("no thread failed").is_empty());
+}
+
+#[test]
 fn a_catalog_is_no_bundle_and_a_bundle_no_catalog() {
     let registry = Registry::start();
     let reference = format!("{}/mine:v1", registry.address);

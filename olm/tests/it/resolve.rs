@@ -36,6 +36,27 @@ fn the_best_bundle_that_all_filters_allow_is_chosen() {
 }
 
 #[test]
+fn a_bundle_without_an_image_is_told() {
+    let image = "\"image\":\"reg.example/foo:1.0.0\"";
+    assert!(CATALOG.contains(image));
+    let catalog = CATALOG.replace(image, "\"image\":\"\"");
+    let files = Files::new(&[("cat/catalog.json", &catalog)]);
+    let told = |range: &str| {
+        let run = olm(
+            &files.path(""),
+            &["resolve", "foo", "--catalog", "cat", "--version", range],
+        );
+        assert_eq!(run.status, 0, "{run:?}");
+        run.stderr
+    };
+    assert_eq!(
+        told("1.0.0"),
+        "warning: foo.v1.0.0 has no image in the catalog: it cannot be installed\n"
+    );
+    assert_eq!(told("2.0.0"), "");
+}
+
+#[test]
 fn what_is_installed_is_followed_along_edges() {
     check(&["--installed", "foo.v1.0.0"], "foo.v1.1.0", Some("replaces"));
     check(

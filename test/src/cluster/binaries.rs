@@ -31,6 +31,29 @@ const SOURCES: &[(&str, &str)] = &[
     ("registry/main.go", include_str!("../../cluster/registry/main.go")),
 ];
 
+/// The registry again, built so that it lets in who brings a token. A module of its own in a folder of its own: what
+/// changes here builds nothing else anew.
+const TOKEN_SOURCES: &[(&str, &str)] = &[
+    (
+        "registry/go.mod",
+        concat!(
+            include_str!("../../cluster/registry/go.mod"),
+            include_str!("../../cluster/registry-tokens/more.mod")
+        ),
+    ),
+    (
+        "registry/go.sum",
+        concat!(
+            include_str!("../../cluster/registry/go.sum"),
+            include_str!("../../cluster/registry-tokens/more.sum")
+        ),
+    ),
+    (
+        "registry/main.go",
+        include_str!("../../cluster/registry-tokens/main.go"),
+    ),
+];
+
 /// KWOK's rules for nodes and pods, in its module.
 const STAGES: &[&str] = &[
     "node/fast/node-initialize",
@@ -41,6 +64,7 @@ const STAGES: &[&str] = &[
 ];
 
 /// A Go module of ours and the programs that are built from it.
+#[derive(Debug)]
 struct Module {
     folder: &'static str,
     /// The dependency whose version the programs are to report, and the variables that hold it.
@@ -50,13 +74,14 @@ struct Module {
     programs: &'static [Program],
 }
 
+#[derive(Debug)]
 struct Program {
     name: &'static str,
     package: &'static str,
     needed: Needed,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needed {
     Always,
     Registry,
@@ -72,14 +97,17 @@ const fn program(name: &'static str, package: &'static str, needed: Needed) -> P
     }
 }
 
+/// The registry's module.
+const REGISTRY: Module = Module {
+    folder: "registry",
+    version_of: "",
+    stamp: |_| String::new(),
+    tags: "",
+    programs: &[program("registry", "olm-test/registry", Needed::Registry)],
+};
+
 const MODULES: &[Module] = &[
-    Module {
-        folder: "registry",
-        version_of: "",
-        stamp: |_| String::new(),
-        tags: "",
-        programs: &[program("registry", "olm-test/registry", Needed::Registry)],
-    },
+    REGISTRY,
     Module {
         folder: "",
         version_of: "k8s.io/kubernetes",
@@ -151,6 +179,8 @@ pub struct Binaries {
     /// `KUBEBUILDER_ASSETS`, which goes first.
     assets: Option<PathBuf>,
     cache: PathBuf,
+    sources: &'static [(&'static str, &'static str)],
+    modules: &'static [Module],
 }
 
 impl Binaries {
@@ -165,27 +195,44 @@ impl Binaries {
             Mode::Simulated => needed != Needed::Node,
             Mode::Node => true,
         };
-        Self::ensure_where(wanted)
+        Self::all()?.ensure_where(wanted)
     }
 
     /// Makes sure that the registry is there.
     pub(crate) fn ensure_registry() -> Result<Self> {
-        Self::ensure_where(|needed| needed == Needed::Registry)
+        Self::all()?.ensure_where(|needed| needed == Needed::Registry)
     }
 
-    fn ensure_where(wanted: impl Fn(Needed) -> bool) -> Result<Self> {
+    /// Makes sure that the registry that lets in who brings a token is there.
+    pub(crate) fn ensure_token_registry() -> Result<Self> {
         let binaries = Self {
+            assets: None,
+            cache: cache_home()?.join(fingerprint(TOKEN_SOURCES)),
+            sources: TOKEN_SOURCES,
+            modules: &[REGISTRY],
+        };
+        binaries.ensure_where(|needed| needed == Needed::Registry)
+    }
+
+    fn all() -> Result<Self> {
+        Ok(Self {
             assets: std::env::var_os("KUBEBUILDER_ASSETS")
                 .filter(|v| !v.is_empty())
                 .map(PathBuf::from),
-            cache: cache_home()?.join(fingerprint()),
-        };
+            cache: cache_home()?.join(fingerprint(SOURCES)),
+            sources: SOURCES,
+            modules: MODULES,
+        })
+    }
+
+    fn ensure_where(self, wanted: impl Fn(Needed) -> bool) -> Result<Self> {
+        let binaries = self;
         let missing = |module: &Module| -> Vec<&Program> {
             let programs = module.programs.iter().filter(|p| wanted(p.needed));
             programs.filter(|p| !binaries.path(p.name).is_file()).collect()
         };
         let complete = || {
-            MODULES.iter().all(|module| missing(module).is_empty())
+            binaries.modules.iter().all(|module| missing(module).is_empty())
                 && (!wanted(Needed::Simulated) || binaries.stages().is_file())
         };
         if complete() {
@@ -195,7 +242,7 @@ impl Binaries {
             .with_context(|| format!("cannot create {}", binaries.cache.display()))?;
         let lock = File::create(binaries.cache.join("lock"))?;
         lock.lock().context("cannot lock the cache")?;
-        for module in MODULES {
+        for module in binaries.modules {
             let missing = missing(module);
             if !missing.is_empty() {
                 binaries.build(module, &missing)?;
@@ -284,7 +331,7 @@ impl Binaries {
 
     fn unpack_sources(&self, module: &Module) -> Result<PathBuf> {
         let root = self.cache.join("src");
-        for (path, text) in SOURCES {
+        for (path, text) in self.sources {
             let file = root.join(path);
             if let Some(parent) = file.parent() {
                 fs::create_dir_all(parent)?;
@@ -295,7 +342,8 @@ impl Binaries {
     }
 
     fn write_stages(&self) -> Result<()> {
-        let module = MODULES
+        let module = self
+            .modules
             .iter()
             .find(|m| m.folder.is_empty())
             .context("no module of Kubernetes")?;
@@ -333,8 +381,8 @@ pub(super) fn cache_home() -> Result<PathBuf> {
 }
 
 /// Names the exact sources, so that programs of other versions lie beside, not in the way.
-fn fingerprint() -> String {
-    short_digest(SOURCES.iter().flat_map(|(path, text)| [*path, *text]))
+fn fingerprint(sources: &[(&'static str, &'static str)]) -> String {
+    short_digest(sources.iter().flat_map(|(path, text)| [*path, *text]))
 }
 
 fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {

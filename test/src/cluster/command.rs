@@ -187,7 +187,11 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
         }
         ClusterCommand::Build { kind } => {
             let mode = kind.mode();
-            tokio::task::spawn_blocking(move || Binaries::ensure(mode)).await??;
+            tokio::task::spawn_blocking(move || {
+                Binaries::ensure(mode)?;
+                Binaries::ensure_token_registry()
+            })
+            .await??;
             Ok(ExitCode::SUCCESS)
         }
         ClusterCommand::Supervise { state, kind } => supervise(&state, kind.mode()).await,

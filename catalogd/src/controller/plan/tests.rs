@@ -257,6 +257,23 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
 }
 
 #[test]
+fn a_tag_is_looked_at_when_an_annotation_changes() {
+    let asked = |now: Option<&str>, then: Option<&str>| {
+        let (now, then) = (now.map(str::to_owned), then.map(str::to_owned));
+        move |o: &mut Observed| {
+            change(o, |c| {
+                c.metadata.annotations = now.clone().map(|value| [(user::POLL.to_owned(), value)].into());
+            });
+            o.memory.asked = then;
+        }
+    };
+    check(asked(Some("1"), None), &follow(TAG, None));
+    check(asked(Some("1"), Some("1")), &Content::Keep);
+    check(asked(Some("2"), Some("1")), &follow(TAG, None));
+    check(asked(None, Some("1")), &Content::Keep);
+}
+
+#[test]
 fn what_only_another_spec_helps_against_is_left_alone() {
     let blocked = |generation| {
         move |o: &mut Observed| {

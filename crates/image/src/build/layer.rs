@@ -12,7 +12,7 @@ use oci_distribution::manifest::IMAGE_LAYER_GZIP_MEDIA_TYPE;
 use super::{BuildError, Source};
 use crate::digest::{Digest, Hasher};
 use crate::transfer::Blob;
-use crate::tree::{clean, path_of};
+use crate::tree::{Node, Tree, clean, path_of};
 
 /// The compression level of layers: most of the gain for little time.
 const GZIP_LEVEL: u32 = 6;
@@ -132,6 +132,20 @@ impl LayerBuilder {
             }
         }
         Ok(())
+    }
+
+    /// What an image of this layer alone looks like, with files that are empty.
+    pub fn outline(&self) -> Tree {
+        let mut tree = Tree::default();
+        for (key, entry) in &self.entries {
+            let node = match entry {
+                Entry::Directory { .. } => Node::Directory,
+                Entry::Bytes { .. } | Entry::File { .. } => Node::File(Bytes::new().into()),
+                Entry::Link { target } => Node::Link(target.clone()),
+            };
+            tree.insert(key.clone(), node);
+        }
+        tree
     }
 
     fn insert(&mut self, path: &str, entry: Entry) -> Result<(), BuildError> {
@@ -306,7 +320,29 @@ mod tests {
     use super::*;
     use crate::layer::{Selection, Unpacker};
     use crate::limits::Limits;
-    use crate::tree::{Node, Storage};
+    use crate::tree::Storage;
+
+    #[test]
+    fn an_outline_tells_which_links_whoever_reads_the_image_cannot_follow() {
+        let mut layer = LayerBuilder::new();
+        layer.directory("/configs/d", 0o755).unwrap();
+        layer.bytes("/configs/a.yaml", "a: 1", 0o644).unwrap();
+        for (path, target) in [
+            ("/configs/good", "a.yaml"),
+            ("/configs/d/up", "../a.yaml"),
+            ("/configs/absolute", "/configs/a.yaml"),
+            ("/configs/directory", "d"),
+            ("/configs/nowhere", "b.yaml"),
+            ("/configs/out", "../../etc/passwd"),
+            ("/elsewhere", "nowhere"),
+        ] {
+            layer.link(path, target).unwrap();
+        }
+        let tree = layer.outline();
+        let astray: Vec<_> = tree.astray("/configs").map(|link| (link.path, link.target)).collect();
+        let expected = [("directory", "d"), ("nowhere", "b.yaml"), ("out", "../../etc/passwd")];
+        assert_eq!(astray, expected.map(|(path, target)| (path.to_owned(), target.to_owned())));
+    }
 
     fn sample() -> LayerBuilder {
         let mut layer = LayerBuilder::new();

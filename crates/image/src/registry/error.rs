@@ -34,7 +34,7 @@ pub enum RegistryError {
     Unauthorized {
         /// The registry.
         registry: String,
-        /// `the given credentials` or `anonymous access`.
+        /// `the given credentials`, `the given identity token` or `anonymous access`.
         credentials: &'static str,
         /// The registry's own words.
         message: String,
@@ -266,6 +266,11 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
         errors: Vec<Item>,
         #[serde(default)]
         details: String,
+        // As token services answer (RFC 6749, section 5.2).
+        #[serde(default)]
+        error_description: String,
+        #[serde(default)]
+        error: serde_json::Value,
     }
     #[derive(Deserialize)]
     struct Item {
@@ -278,7 +283,14 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
         Ok(envelope) => match envelope.errors.into_iter().next() {
             Some(item) if item.message.is_empty() => (item.code.clone(), item.code),
             Some(item) => (item.code, item.message),
-            None => (String::new(), envelope.details),
+            None => {
+                let error = envelope.error.as_str().unwrap_or_default().to_owned();
+                let mut texts = [envelope.details, envelope.error_description, error].into_iter();
+                (
+                    String::new(),
+                    texts.find(|text| !text.is_empty()).unwrap_or_default(),
+                )
+            }
         },
         // Whole pages of HTML help nobody.
         Err(_) => Default::default(),
@@ -376,6 +388,13 @@ mod tests {
             "a b",
         );
         check(r#"{"details":"gone"}"#, Missing::Unsaid, "gone");
+        check(
+            r#"{"error":"invalid_grant","error_description":"unknown"}"#,
+            Missing::Unsaid,
+            "unknown",
+        );
+        check(r#"{"error":"invalid_grant"}"#, Missing::Unsaid, "invalid_grant");
+        check(r#"{"error":{"code":1}}"#, Missing::Unsaid, "not found");
         check("<html>", Missing::Unsaid, "not found");
     }
 }

@@ -1,5 +1,7 @@
 //! Which resource a path means.
 
+use std::borrow::Cow;
+
 use http::Method;
 use olm_api::serving::{CATALOG_LIST_PATH, Endpoint, FBC_SCHEMA_PATH, OPENAPI_PATH, SEARCH_PATH, parse_path};
 
@@ -98,6 +100,8 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     if clean != path {
         return Route::Unclean(clean);
     }
+    let path = plain(path);
+    let path = path.as_ref();
     match path {
         CATALOG_LIST_PATH => return Route::Catalogs,
         SEARCH_PATH => return Route::Search,
@@ -129,6 +133,20 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
         Some(catalog) if on => Route::Catalog { catalog, endpoint },
         _ => Route::Unknown,
     }
+}
+
+/// The path with escapes undone where the segment means the same without them, as it does in names of endpoints and catalogs.
+fn plain(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let segments = path.split('/').map(|segment| {
+        let text = percent_decode(segment, Plus::IsPlus);
+        text.filter(|text| text.bytes().all(is_plain))
+            .map_or(Cow::Borrowed(segment), Cow::Owned)
+    });
+    Cow::Owned(segments.collect::<Vec<_>>().join("/"))
 }
 
 /// The path without empty, `.` and `..` segments; a final slash stays.
@@ -178,6 +196,10 @@ mod tests {
         check("/catalogs/cat/api/v1/metas", metas("cat"));
         check("/catalogs/..%2fcat/api/v1/metas", metas("../cat"));
         check("/catalogs/c+t/api/v1/metas", metas("c+t"));
+        check("/%63atalogs/c%61t/%61pi/v1/met%61s", metas("cat"));
+        check("/catalogs/%2e%2e/api/v1/metas", metas(".."));
+        check("/catalog%73", Route::Catalogs);
+        check("/api/v1/se%61rch", Route::Search);
         check(
             "/catalogs/cat//api/v1/metas",
             Route::Unclean("/catalogs/cat/api/v1/metas".to_owned()),
@@ -205,6 +227,9 @@ mod tests {
             "/catalogs/",
             "/catalogs/cat/api/v1/metas/",
             "/catalogs/%/api/v1/all",
+            "/catalogs/cat/api%2fv1/all",
+            "/catalogs/cat/api/v1/a%6",
+            "/catalogs/%2e%2e/catalogs/cat/api/v1/all",
         ] {
             check(path, Route::Unknown);
         }

@@ -1,8 +1,9 @@
 //! The coded variants of stored content: made once, served without work.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use olm_fbc::index::Index;
@@ -29,6 +30,10 @@ fn table_name(format: Format) -> String {
 
 /// Smaller runs of blobs share a stretch: each costs some bytes and a place in the table.
 const SMALLEST: u64 = 2 << 10;
+/// Room for this part of the content is left on the disk.
+const LEFT: u64 = 4;
+/// The plain bytes after which the disk is looked at again.
+const LOOK: u64 = 1 << 20;
 /// At most this many plain bytes are coded for one request; beyond, the answer is not compressed.
 const ON_THE_WAY: u64 = 1 << 20;
 
@@ -106,21 +111,34 @@ enum Piece<'a> {
 }
 
 impl Snapshot {
-    /// Makes the coded variant, unless there is one.
-    pub(super) fn compress(&self, format: Format, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
+    /// Makes the coded variant, unless there is one. `free` tells how many bytes the disk of a directory has room for: of
+    /// those, a part is left to content that comes, which matters more.
+    pub(super) fn compress(
+        &self,
+        format: Format,
+        go_on: &impl Fn() -> bool,
+        free: &impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<(), StoreError> {
         if self.variant(format).is_some() {
             return Ok(());
         }
-        let made = self.make(format, go_on);
+        let made = self.make(format, go_on, free);
         if self.variant(format).is_none() {
             self.discard_variant(format);
         }
         made
     }
 
-    fn make(&self, format: Format, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
+    fn make(
+        &self,
+        format: Format,
+        go_on: &impl Fn() -> bool,
+        free: &impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<(), StoreError> {
         // The table comes last: with it, the variant is complete.
         let name = file_name(format);
+        let left = self.record().bytes / LEFT;
+        let mut looked = None;
         let file = create(self.directory(), name)?;
         let mut coder =
             Coder::new(format, BufWriter::with_capacity(256 << 10, file)).context("write", name)?;
@@ -128,13 +146,22 @@ impl Snapshot {
             if !go_on() {
                 return Ok(());
             }
+            if looked.is_none_or(|at| run.start - at >= LOOK) {
+                looked = Some(run.start);
+                if free(self.directory()).context("look at the disk of", name)? < left {
+                    return Err(StoreError::NoRoom {
+                        what: name.to_owned(),
+                        left,
+                    });
+                }
+            }
             let length = run.end - run.start;
             coder.stretch(length, self.chunks(run)).context("write", name)?;
         }
         let (out, stretches) = coder.finish().context("write", name)?;
         let file = out
             .into_inner()
-            .map_err(std::io::IntoInnerError::into_error)
+            .map_err(io::IntoInnerError::into_error)
             .context("write", name)?;
         file.sync_data().context("write", name)?;
         let file = File::open(self.directory().join(name)).context("open", name)?;
@@ -212,7 +239,7 @@ impl Snapshot {
     }
 
     /// The ranges as one coded stream.
-    pub(crate) fn coded(&self, variant: &Variant, selected: &[Range<u64>]) -> std::io::Result<Body> {
+    pub(crate) fn coded(&self, variant: &Variant, selected: &[Range<u64>]) -> io::Result<Body> {
         let (mut splice, header) = Splice::new(variant.format);
         let mut parts = vec![Part::Bytes(header)];
         for piece in pieces(&variant.table.stretches, selected) {

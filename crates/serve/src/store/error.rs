@@ -25,6 +25,14 @@ pub enum StoreError {
     /// The catalog holds more blobs than the limit.
     #[error("the catalog holds more than {0} blobs")]
     TooMany(u64),
+    /// What is made besides the content would take room that content needs.
+    #[error("`{what}` is not made while fewer than {left} bytes of the disk are free")]
+    NoRoom {
+        /// The file.
+        what: String,
+        /// The bytes that have to stay free.
+        left: u64,
+    },
     /// What lies on the disk is not what was written.
     #[error("the stored catalog is damaged: {0}")]
     Damaged(String),

@@ -1,6 +1,7 @@
 //! Stored content, open for reading.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -93,12 +94,20 @@ impl Snapshot {
     /// variants. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
     ///
     /// # Errors
-    /// When the disk is full; the content itself is served all the same, and it can be tried again.
+    /// When the disk is full, or nearly; the content itself is served all the same, and it can be tried again.
     pub fn prepare(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
-        self.look(&go_on)?;
+        self.prepare_where(&go_on, &free)
+    }
+
+    pub(super) fn prepare_where(
+        &self,
+        go_on: &impl Fn() -> bool,
+        free: &impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<(), StoreError> {
+        self.look(go_on)?;
         FORMATS
             .into_iter()
-            .try_for_each(|format| self.compress(format, &go_on))
+            .try_for_each(|format| self.compress(format, go_on, free))
     }
 
     /// Reads all of it and compares it with its digest, for as long as `go_on` says so. It takes about a second for
@@ -111,7 +120,7 @@ impl Snapshot {
         for format in FORMATS {
             self.verify_variant(format, &go_on);
         }
-        self.verify_survey();
+        self.verify_survey(&go_on);
         let digest = digest(&self.all, self.record.bytes, &go_on).context("read", ALL)?;
         if digest.is_none_or(|digest| digest == self.record.digest) {
             Ok(())
@@ -155,7 +164,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn read(&self, range: Range<u64>) -> std::io::Result<Vec<u8>> {
+    pub fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
         read(&self.all, range)
     }
 
@@ -172,19 +181,25 @@ impl Snapshot {
     }
 
     /// The range in pieces that fit into memory.
-    pub(super) fn chunks(&self, range: Range<u64>) -> impl Iterator<Item = std::io::Result<bytes::Bytes>> {
+    pub(super) fn chunks(&self, range: Range<u64>) -> impl Iterator<Item = io::Result<bytes::Bytes>> {
         chunks(&self.all, range)
     }
 }
 
-fn read(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {
-    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(std::io::Error::other)?;
+/// The bytes that the disk of a directory has room for.
+fn free(directory: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(directory)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn read(file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, range.start)?;
     Ok(bytes)
 }
 
-fn chunks(file: &File, range: Range<u64>) -> impl Iterator<Item = std::io::Result<bytes::Bytes>> {
+fn chunks(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<bytes::Bytes>> {
     const CHUNK: u64 = 256 << 10;
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -196,7 +211,7 @@ fn chunks(file: &File, range: Range<u64>) -> impl Iterator<Item = std::io::Resul
 }
 
 /// The digest of a file of so many bytes; none when `go_on` ended it.
-pub(super) fn digest(file: &File, bytes: u64, go_on: &impl Fn() -> bool) -> std::io::Result<Option<String>> {
+pub(super) fn digest(file: &File, bytes: u64, go_on: &impl Fn() -> bool) -> io::Result<Option<String>> {
     let mut hash = Sha256::new();
     for chunk in chunks(file, 0..bytes) {
         if !go_on() {

@@ -6,10 +6,12 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::error::{Context as _, StoreError};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, digest};
 use super::writer::{create, sync};
 use crate::facts::{Collector, PackageFacts};
 use crate::graphql::{Graph, Shapes};
@@ -19,8 +21,17 @@ use crate::graphql::{Graph, Shapes};
 pub(super) struct Survey {
     shapes: Arc<File>,
     packages: Arc<File>,
+    digests: Arc<Digests>,
 }
 
+/// SHA-256 of what a look found, kept beside it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Digests {
+    shapes: String,
+    packages: String,
+}
+
+const DIGESTS: &str = "survey.json";
 const SHAPES: &str = "shapes.json";
 const PACKAGES: &str = "packages.jsonl";
 /// Bytes of the shapes of a catalog that are read back; more is not what we wrote, which has a budget.
@@ -57,6 +68,19 @@ impl Snapshot {
                 out.write_all(b"\n")
             })
         })?;
+        let digest = |name: &str| {
+            let file = File::open(self.directory().join(name)).context("open", name)?;
+            let bytes = file.metadata().context("open", name)?.len();
+            digest(&file, bytes, go_on).context("read", name)
+        };
+        let (Some(shapes), Some(packages)) = (digest(SHAPES)?, digest(PACKAGES)?) else {
+            return Ok(());
+        };
+        // The digests come last: with them, the look is complete.
+        let digests = Digests { shapes, packages };
+        self.put(DIGESTS, |out| {
+            serde_json::to_writer(out, &digests).map_err(Into::into)
+        })?;
         sync(self.directory())?;
         *survey = self.open_survey();
         Ok(())
@@ -91,18 +115,26 @@ impl Snapshot {
 
     fn open_survey(&self) -> Option<Survey> {
         let open = |name: &str| File::open(self.directory().join(name)).ok().map(Arc::new);
+        let digests = std::fs::read(self.directory().join(DIGESTS)).ok()?;
         Some(Survey {
             shapes: open(SHAPES)?,
             packages: open(PACKAGES)?,
+            digests: Arc::new(serde_json::from_slice(&digests).ok()?),
         })
     }
 
-    /// Takes away what an earlier look found when it cannot be read any more.
-    pub(super) fn verify_survey(&self) {
+    /// Takes away what an earlier look found when its bytes are not those that were written.
+    pub(super) fn verify_survey(&self, go_on: &impl Fn() -> bool) {
         let survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(survey) = survey
-            && (!matches!(shapes(&survey.shapes), Ok(Ok(_)))
-                || facts(survey.packages).any(|facts| facts.is_err()))
+        let Some(survey) = survey else {
+            return;
+        };
+        let is_whole = |file: &File, written: &str| {
+            let found = file.metadata().and_then(|data| digest(file, data.len(), go_on));
+            found.is_ok_and(|digest| digest.is_none_or(|digest| digest == written))
+        };
+        if !is_whole(&survey.shapes, &survey.digests.shapes)
+            || !is_whole(&survey.packages, &survey.digests.packages)
         {
             self.forget_survey();
         }
@@ -112,10 +144,10 @@ impl Snapshot {
         let catalog = &self.record().catalog;
         tracing::warn!(
             catalog,
-            "what was found in the catalog cannot be read back and is looked for anew"
+            "what was found in the catalog has changed on the disk and is looked for anew"
         );
         let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in [SHAPES, PACKAGES] {
+        for name in [DIGESTS, SHAPES, PACKAGES] {
             let _ = std::fs::remove_file(self.directory().join(name));
         }
         *survey = None;
@@ -128,10 +160,10 @@ impl Snapshot {
     pub(crate) fn graph(&self) -> Result<&Graph, StoreError> {
         // Only what was read is remembered: a disk that is full or fails now may not the next time.
         if self.graph.get().is_none() {
-            let mut found = shapes(&self.surveyed()?.shapes).context("read", SHAPES)?;
+            let mut found = shapes(&self.surveyed()?).context("read", SHAPES)?;
             if found.is_err() {
                 self.forget_survey();
-                found = shapes(&self.surveyed()?.shapes).context("read", SHAPES)?;
+                found = shapes(&self.surveyed()?).context("read", SHAPES)?;
             }
             let _ = self.graph.set(found.and_then(Graph::new));
         }
@@ -164,10 +196,14 @@ fn unreadable() -> StoreError {
 }
 
 /// Reads the shapes of schemas. The inner error is about what they say, the outer one about the disk.
-fn shapes(file: &File) -> std::io::Result<Result<Shapes, String>> {
+fn shapes(survey: &Survey) -> std::io::Result<Result<Shapes, String>> {
+    let file = &survey.shapes;
     let bytes = usize::try_from(file.metadata()?.len().min(MOST)).map_err(std::io::Error::other)?;
     let mut json = vec![0; bytes];
     file.read_exact_at(&mut json, 0)?;
+    if hex::encode(Sha256::digest(&json)) != survey.digests.shapes {
+        return Ok(Err(format!("`{SHAPES}` has changed")));
+    }
     Ok(serde_json::from_slice(&json).map_err(|error| error.to_string()))
 }
 

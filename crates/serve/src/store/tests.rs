@@ -207,6 +207,35 @@ fn a_variant_that_cannot_be_written_takes_no_room_and_is_tried_again() {
 }
 
 #[test]
+fn a_variant_leaves_room_for_content_that_comes() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let mut writer = store.begin("cat").unwrap();
+    for package in 0..30 {
+        let line = format!("{{\"name\":\"{}\"}}", "x".repeat(100 << 10));
+        writer
+            .push("olm.bundle", &format!("p{package}"), "b", line.as_bytes())
+            .unwrap();
+    }
+    let snapshot = writer.commit(commit(100)).unwrap();
+    let there = || snapshot.directory().join("all.jsonl.gz").exists();
+    let quarter = snapshot.record().bytes / 4;
+    let full = snapshot.prepare_where(&|| true, &|_| Ok(quarter - 1)).unwrap_err();
+    assert!(matches!(full, StoreError::NoRoom { left, .. } if left == quarter), "{full}");
+    assert!(!there());
+    // The disk is looked at on the way, too: others write as well.
+    let looks = std::cell::Cell::new(0);
+    let filling = |_: &Path| {
+        looks.set(looks.get() + 1);
+        Ok(if looks.get() < 3 { quarter } else { 0 })
+    };
+    assert!(snapshot.prepare_where(&|| true, &filling).is_err());
+    assert!(looks.get() == 3 && !there());
+    snapshot.prepare_where(&|| true, &|_| Ok(quarter)).unwrap();
+    assert!(there());
+}
+
+#[test]
 fn what_the_disk_refused_once_can_be_asked_when_it_takes_it() {
     let root = tempfile::tempdir().unwrap();
     let snapshot = write(&open(root.path()), "cat", 100);
@@ -220,24 +249,37 @@ fn what_the_disk_refused_once_can_be_asked_when_it_takes_it() {
 #[test]
 fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
     let count = |snapshot: &Snapshot| snapshot.packages().unwrap().flatten().count();
-    for name in ["shapes.json", "packages.jsonl"] {
-        let root = tempfile::tempdir().unwrap();
-        let snapshot = write(&open(root.path()), "cat", 100);
-        snapshot.prepare(|| true).unwrap();
-        let file = snapshot.directory().join(name);
-        let whole = fs::read(&file).unwrap();
-        fs::write(&file, "no JSON\n").unwrap();
-        if name == "shapes.json" {
-            let asked = open(root.path()).snapshot("cat").unwrap();
-            assert!(asked.graph().is_ok());
-            assert_eq!(fs::read(&file).unwrap(), whole);
-            fs::write(&file, "no JSON\n").unwrap();
+    for name in ["shapes.json", "packages.jsonl", "survey.json"] {
+        for damage in [
+            |_: &[u8]| b"no JSON\n".to_vec(),
+            // Still JSON, but not what was written.
+            |whole: &[u8]| {
+                let mut damaged = whole.to_vec();
+                let place = damaged.iter().position(|byte| *byte == b'a').unwrap();
+                damaged[place] = b'b';
+                damaged
+            },
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let snapshot = write(&open(root.path()), "cat", 100);
+            snapshot.prepare(|| true).unwrap();
+            let file = snapshot.directory().join(name);
+            let whole = fs::read(&file).unwrap();
+            let damaged = damage(&whole);
+            fs::write(&file, &damaged).unwrap();
+            // Who asks for what cannot be read has it made anew at once.
+            if name == "shapes.json" && damaged.starts_with(b"no JSON") {
+                let asked = open(root.path()).snapshot("cat").unwrap();
+                assert!(asked.graph().is_ok());
+                assert_eq!(fs::read(&file).unwrap(), whole);
+                fs::write(&file, &damaged).unwrap();
+            }
+            let verified = open(root.path()).snapshot("cat").unwrap();
+            verified.verify(|| true).unwrap();
+            assert!(verified.graph().is_ok(), "{name}");
+            assert_eq!(count(&verified), 3, "{name}");
+            assert_eq!(fs::read(&file).unwrap(), whole, "{name}");
         }
-        let verified = open(root.path()).snapshot("cat").unwrap();
-        verified.verify(|| true).unwrap();
-        assert!(verified.graph().is_ok(), "{name}");
-        assert_eq!(count(&verified), 3, "{name}");
-        assert_eq!(fs::read(&file).unwrap(), whole);
     }
 }
 

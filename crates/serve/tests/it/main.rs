@@ -10,5 +10,6 @@
 mod content;
 mod hostile;
 mod questions;
+mod schema;
 mod site;
 mod support;
