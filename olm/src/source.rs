@@ -143,7 +143,9 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
 
 /// Tells that a catalog says of a bundle where its update edges lead, but not what to install.
 pub(crate) fn tell_of_no_image(bundle: &str) {
-    note(&format!("warning: {bundle} has no image in the catalog: it cannot be installed"));
+    note(&format!(
+        "warning: {bundle} has no image in the catalog: it cannot be installed"
+    ));
 }
 
 /// The way to every fault of a catalog.
@@ -373,7 +375,10 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
         .astray(configs)
         .map(|link| {
             let message = format!("cannot read {}: {}", link.path, link.why);
-            Unreadable { name: link.path, message }
+            Unreadable {
+                name: link.path,
+                message,
+            }
         })
         .collect();
     let files = CatalogFiles::open_but(&root, missing)?;

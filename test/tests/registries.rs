@@ -236,7 +236,10 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         pull(&client, &name, &right).await,
         "refuses the given identity token",
     )?;
-    server.give(Kind { expired: false, ..kind });
+    server.give(Kind {
+        expired: false,
+        ..kind
+    });
     server.asked();
     pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
     ensure!(

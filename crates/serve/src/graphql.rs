@@ -15,6 +15,7 @@ mod resolve;
 mod schema;
 mod shape;
 mod syntax;
+mod words;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use apollo_compiler::parser::{LineColumn, Parser};
 use apollo_compiler::request::RequestError;
 use apollo_compiler::resolvers::Execution;
 use apollo_compiler::response::{GraphQLError, JsonMap, ResponseDataPathSegment};
-use apollo_compiler::validation::{DiagnosticList, Valid};
+use apollo_compiler::validation::Valid;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use schema::Graph;
@@ -103,9 +104,11 @@ impl Question {
         let end = Instant::now() + TIME;
         let document = parse(&self.query).map_err(|text| vec![Fault::new(text)])?;
         limits::check(&document).map_err(|text| vec![Fault::new(text)])?;
-        let document = document
-            .to_executable_validate(&graph.schema)
-            .map_err(|broken| diagnostics(&broken.errors))?;
+        let document = document.to_executable_validate(&graph.schema).map_err(|broken| {
+            let errors = broken.errors.iter().map(|error| error.unstable_to_json_compat());
+            let told = words::told(errors.collect(), &document, &graph.schema);
+            told.into_iter().map(Fault::from).collect::<Vec<_>>()
+        })?;
         let refused = |error: RequestError| vec![Fault::from(error.to_graphql_error(&document.sources))];
         let name = self.operation.as_deref().filter(|name| !name.is_empty());
         let operation = document
@@ -148,14 +151,6 @@ fn no_operation(document: &Valid<ExecutableDocument>, name: Option<&str>) -> Str
         None if document.operations.is_empty() => "Must provide an operation.".to_owned(),
         None => "Must provide operation name if query contains multiple operations.".to_owned(),
     }
-}
-
-/// Errors of validation, in the words of most implementations.
-fn diagnostics(errors: &DiagnosticList) -> Vec<Fault> {
-    errors
-        .iter()
-        .map(|error| Fault::from(error.unstable_to_json_compat()))
-        .collect()
 }
 
 #[derive(Serialize)]

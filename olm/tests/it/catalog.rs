@@ -358,7 +358,11 @@ fn an_empty_catalog_says_what_there_is_instead() {
     // Of two, it is said which.
     let files = Files::new(&[("old/.indexignore", ""), ("new/.indexignore", "")]);
     let run = olm(&files.path(""), &["catalog", "diff", "old", "new"]);
-    let told: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning")).collect();
+    let told: Vec<&str> = run
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .collect();
     assert_eq!(
         told,
         ["old", "new"].map(|source| format!("warning: {source}: the catalog is empty: there are no files"))

@@ -121,6 +121,10 @@ fn a_directory_that_kubernetes_mounts_is_a_catalog_when_its_copies_are_left_out(
     assert_eq!(built.status, 0, "{built:?}");
     for source in ["c", "c.tar"] {
         let valid = olm(&files.path(""), &["catalog", "validate", source]);
-        assert_eq!((valid.status, valid.stderr.as_str()), (0, "no faults found\n"), "{source}");
+        assert_eq!(
+            (valid.status, valid.stderr.as_str()),
+            (0, "no faults found\n"),
+            "{source}"
+        );
     }
 }

@@ -189,7 +189,14 @@ fn who_names_no_registry_is_told() {
     ] {
         let run = olm(
             &files.path(""),
-            &["bundle", "push", ".", reference, "--registries-conf", "registries.conf"],
+            &[
+                "bundle",
+                "push",
+                ".",
+                reference,
+                "--registries-conf",
+                "registries.conf",
+            ],
         );
         assert!(run.status == 1 && run.stderr.ends_with(hint), "{run:?}");
     }
@@ -200,8 +207,13 @@ fn a_link_that_no_image_can_follow_is_not_pushed() {
     let registry = Registry::start();
     let reference = format!("{}/greeter:v1", registry.address);
     let files = bundle();
-    std::fs::write(files.path("outside.yaml"), "kind: ConfigMap\n").expect("the file can be written");
-    std::os::unix::fs::symlink("../outside.yaml", files.path("manifests/more.yaml")).expect("a link can be made");
+    std::fs::write(
+        files.path("outside.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n",
+    )
+    .expect("the file can be written");
+    std::os::unix::fs::symlink("../outside.yaml", files.path("manifests/more.yaml"))
+        .expect("a link can be made");
     let run = olm(
         &files.path(""),
         &["bundle", "push", ".", &reference, "--plain-http"],

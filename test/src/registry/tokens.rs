@@ -202,14 +202,22 @@ impl State {
             Ok(url) => url.query_pairs().into_owned().collect(),
             Err(_) => return refused("invalid_request", "no form"),
         };
-        let value = |name: &str| asked.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let value = |name: &str| {
+            asked
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.as_str())
+        };
         let authorization = request.headers().get(header::AUTHORIZATION);
         let how = match (is_form, authorization) {
             (true, _) => Asked::Identity,
             (false, Some(_)) => Asked::Password,
             (false, None) => Asked::Nothing,
         };
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(how);
+        self.asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(how);
         let basic = format!("Basic {}", STANDARD.encode(format!("{USERNAME}:{PASSWORD}")));
         match how {
             Asked::Identity if value("grant_type") != Some("refresh_token") => {

@@ -339,9 +339,19 @@ mod tests {
             layer.link(path, target).unwrap();
         }
         let tree = layer.outline();
-        let astray: Vec<_> = tree.astray("/configs").map(|link| (link.path, link.target)).collect();
-        let expected = [("directory", "d"), ("nowhere", "b.yaml"), ("out", "../../etc/passwd")];
-        assert_eq!(astray, expected.map(|(path, target)| (path.to_owned(), target.to_owned())));
+        let astray: Vec<_> = tree
+            .astray("/configs")
+            .map(|link| (link.path, link.target))
+            .collect();
+        let expected = [
+            ("directory", "d"),
+            ("nowhere", "b.yaml"),
+            ("out", "../../etc/passwd"),
+        ];
+        assert_eq!(
+            astray,
+            expected.map(|(path, target)| (path.to_owned(), target.to_owned()))
+        );
     }
 
     fn sample() -> LayerBuilder {

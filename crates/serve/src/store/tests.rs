@@ -220,8 +220,13 @@ fn a_variant_leaves_room_for_content_that_comes() {
     let snapshot = writer.commit(commit(100)).unwrap();
     let there = || snapshot.directory().join("all.jsonl.gz").exists();
     let quarter = snapshot.record().bytes / 4;
-    let full = snapshot.prepare_where(&|| true, &|_| Ok(quarter - 1)).unwrap_err();
-    assert!(matches!(full, StoreError::NoRoom { left, .. } if left == quarter), "{full}");
+    let full = snapshot
+        .prepare_where(&|| true, &|_| Ok(quarter - 1))
+        .unwrap_err();
+    assert!(
+        matches!(full, StoreError::NoRoom { left, .. } if left == quarter),
+        "{full}"
+    );
     assert!(!there());
     // The disk is looked at on the way, too: others write as well.
     let looks = std::cell::Cell::new(0);
