@@ -100,13 +100,15 @@ fn known(message: &str, schema: &Schema) -> Option<String> {
     if let Some(name) = message.strip_prefix("There can be only one operation ") {
         return Some(format!("There can only be one operation {name}"));
     }
-    for start in [
-        "Unknown directive \"@",
-        "Directive \"@",
-        "There can only be one variable named \"$",
-    ] {
-        if let Some(rest) = message.strip_prefix(start) {
-            let start = start.trim_end_matches(['@', '$']);
+    if let Some(name) = message.strip_prefix("There can be only one variable named ") {
+        let name = name.replace('$', "");
+        return Some(format!("There can only be one variable named {name}"));
+    }
+    for start in ["Unknown directive \"", "Directive \""] {
+        let rest = message
+            .strip_prefix(start)
+            .and_then(|rest| rest.strip_prefix('@'));
+        if let Some(rest) = rest {
             return Some(format!("{start}{rest}"));
         }
     }
