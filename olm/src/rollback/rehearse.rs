@@ -26,9 +26,9 @@ pub(crate) struct Rehearsal {
 }
 
 /// Asks about objects that both revisions have, by a server-side dry run. The kinds are looked up as the user.
-pub(crate) async fn rehearse(user: &Client, asker: Asker, present: &[Value], older: &[Value]) -> Rehearsal {
+pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older: &[Value]) -> Rehearsal {
     let mut rehearsal = Rehearsal {
-        not_as_account: asker.account.err(),
+        not_as_account: who.account.err(),
         ..Rehearsal::default()
     };
     let mut kinds: BTreeMap<Kind, Served> = BTreeMap::new();
@@ -44,7 +44,7 @@ pub(crate) async fn rehearse(user: &Client, asker: Asker, present: &[Value], old
             Served::No => {}
             Served::Unknown(why) => rehearsal.unchecked.push(format!("{}: {why}", named(object))),
             Served::Yes(resource, scope) => {
-                if let Err(error) = apply(&asker.client, &resource, &scope, object).await {
+                if let Err(error) = apply(&who.client, &resource, &scope, object).await {
                     rehearsal.add(object, &error);
                 }
             }

@@ -34,6 +34,7 @@ fn without(kept_up_by: Option<&str>) -> String {
 
 impl AccountError {
     /// The same of an extension that has such a revision.
+    #[must_use]
     pub fn beside(self, installed: Option<&ClusterObjectSet>) -> Self {
         let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
         let Self::None { namespace, .. } = self;
