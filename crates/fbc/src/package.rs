@@ -41,8 +41,8 @@ impl Package {
 /// A picture.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Icon {
-    /// The bytes of the image as base64; see [`Icon::data`].
-    pub base64_data: String,
+    /// The bytes of the image as base64, see [`Icon::data`]; `None` where the catalog has none, which is written as null.
+    pub base64_data: Option<String>,
     /// The media type, such as `image/svg+xml`; empty when it was not given.
     pub media_type: String,
 }
@@ -52,7 +52,7 @@ impl Icon {
     /// The icon of these bytes.
     pub fn of(bytes: &[u8], media_type: &str) -> Self {
         Self {
-            base64_data: base64_text::encode(bytes),
+            base64_data: Some(base64_text::encode(bytes)),
             media_type: media_type.to_owned(),
         }
     }
@@ -94,7 +94,7 @@ impl Icon {
     /// # Errors
     /// When they are not base64.
     pub fn data(&self) -> Result<Vec<u8>, ShapeError> {
-        base64_text::decode(&self.base64_data)
+        base64_text::decode(self.base64_data.as_deref().unwrap_or_default())
             .map_err(|error| ShapeError::new(format!("must be base64: {error}")).within("base64data"))
     }
 }

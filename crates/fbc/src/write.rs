@@ -184,18 +184,17 @@ fn package(package: &Package) -> String {
         .string("name", &package.name)
         .string("defaultChannel", &package.default_channel);
     let object = match &package.icon {
-        Some(icon) => object.raw(
-            "icon",
-            &Object::new()
-                .string(
-                    "base64data",
-                    &icon
-                        .data()
-                        .map_or_else(|_| icon.base64_data.clone(), |data| base64_text::encode(&data)),
-                )
-                .string("mediatype", &icon.media_type)
-                .finish(),
-        ),
+        Some(icon) => {
+            let written = match &icon.base64_data {
+                // A text without data and no text are told apart, as the reference does.
+                None => Object::new().raw("base64data", "null"),
+                Some(given) => {
+                    let data = icon.data().map(|data| base64_text::encode(&data));
+                    Object::new().string("base64data", data.as_ref().unwrap_or(given))
+                }
+            };
+            object.raw("icon", &written.string("mediatype", &icon.media_type).finish())
+        }
         None => object,
     };
     object
@@ -405,6 +404,21 @@ mod tests {
             "{\n    \"schema\": \"a\",\n    \"v\": [\n        {},\n        [],\n        {\n            \
              \"k\": \"{,:\\\"}\"\n        }\n    ]\n}\n",
         );
+    }
+
+    #[test]
+    fn an_icon_without_data_is_told_from_one_of_no_bytes() {
+        let check = |icon: &str, expected: &str| {
+            let text = format!(r#"{{"schema":"olm.package","name":"p","defaultChannel":"c","icon":{icon}}}"#);
+            let written = super::json_lines(&catalog(&text));
+            assert!(written.contains(&format!("\"icon\":{expected}")), "{written}");
+        };
+        check("{}", r#"{"base64data":null,"mediatype":""}"#);
+        check(
+            r#"{"base64data":null,"mediatype":"image/png"}"#,
+            r#"{"base64data":null,"mediatype":"image/png"}"#,
+        );
+        check(r#"{"base64data":""}"#, r#"{"base64data":"","mediatype":""}"#);
     }
 
     #[test]

@@ -487,11 +487,10 @@ fn describe(package: &mut Package, head: &Bundle) {
     });
     if let Some(manifest) = manifest {
         package.description = manifest.spec.description;
-        package.icon = manifest
-            .spec
-            .icon
-            .into_iter()
-            .next()
-            .filter(|icon| icon.data().is_ok());
+        let icons = manifest.spec.icon;
+        // One that cannot be decoded leaves none, wherever it stands.
+        if icons.iter().all(|icon| icon.data().is_ok()) {
+            package.icon = icons.into_iter().next();
+        }
     }
 }
