@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{Gvk, Property, TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
@@ -81,7 +81,7 @@ pub enum RequirementError {
 #[derive(Debug, Default)]
 pub struct Known {
     programs: Shared<Program>,
-    ranges: Shared<Range>,
+    ranges: Shared<Arc<Range>>,
 }
 
 #[derive(Debug)]
@@ -148,7 +148,7 @@ pub enum Wanted {
         /// The package.
         name: String,
         /// The range.
-        range: Range,
+        range: Arc<Range>,
         /// The range as written.
         text: String,
     },
@@ -182,12 +182,13 @@ impl fmt::Display for Wanted {
 impl Requirement {
     /// What a property of a bundle requires; `None` when its type requires nothing.
     pub fn of_property(property: &Property) -> Option<Result<Self, RequirementError>> {
-        Self::of_property_knowing(property, &Known::default())
+        Self::of_value(&property.kind, &property.value, &Known::default())
     }
 
-    fn of_property_knowing(property: &Property, known: &Known) -> Option<Result<Self, RequirementError>> {
-        let rule = match property.kind.as_str() {
-            TYPE_PACKAGE_REQUIRED => property
+    fn of_value(kind: &str, value: &str, known: &Known) -> Option<Result<Self, RequirementError>> {
+        let property = || Property::new(kind, value);
+        let rule = match kind {
+            TYPE_PACKAGE_REQUIRED => property()
                 .package_required_in_any_spelling()
                 .map_err(RequirementError::Shape)
                 .and_then(|required| {
@@ -198,19 +199,19 @@ impl Requirement {
                     package(constraint, known)
                 })
                 .map(Rule::plain),
-            TYPE_GVK_REQUIRED => property
+            TYPE_GVK_REQUIRED => property()
                 .gvk()
                 .map_err(RequirementError::Shape)
                 .and_then(api)
                 .map(Rule::plain),
-            TYPE_CONSTRAINT => Constraint::parse(&property.value)
+            TYPE_CONSTRAINT => Constraint::parse(value)
                 .map_err(RequirementError::Constraint)
                 .and_then(|constraint| rule(constraint, known)),
             _ => return None,
         };
         Some(rule.map(|rule| Self {
-            kind: property.kind.clone(),
-            text: property.value.to_string(),
+            kind: kind.to_owned(),
+            text: value.to_owned(),
             rule,
         }))
     }
@@ -240,7 +241,7 @@ impl Requirement {
             });
         }
         let (_, property) = found.ok_or_else(unknown)?;
-        Self::of_property_knowing(&Property::new(*property, value), known).ok_or_else(unknown)?
+        Self::of_value(property, value, known).ok_or_else(unknown)?
     }
 
     /// The APIs that it speaks of, be it to exclude them.
@@ -302,7 +303,7 @@ fn package(constraint: PackageConstraint, known: &Known) -> Result<Wanted, Requi
     if text.is_empty() {
         return Err(RequirementError::NoVersion);
     }
-    match known.ranges.read(&text, Range::parse) {
+    match known.ranges.read(&text, |text| Range::parse(text).map(Arc::new)) {
         Ok(range) => Ok(Wanted::Package { name, range, text }),
         Err(fault) => Err(RequirementError::Range { range: text, fault }),
     }
@@ -341,12 +342,9 @@ fn rule(constraint: Constraint, known: &Known) -> Result<Rule, RequirementError>
         ("package", constraint.package.is_some()),
         ("gvk", constraint.gvk.is_some()),
     ];
-    let given: Vec<&str> = given
-        .into_iter()
-        .filter_map(|(key, is_given)| is_given.then_some(key))
-        .collect();
-    if given.len() > 1 {
-        return Err(RequirementError::Several(given));
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    if given.clone().nth(1).is_some() {
+        return Err(RequirementError::Several(given.map(|(key, _)| key).collect()));
     }
     let term = if let Some(list) = constraint.all {
         Term::All(rules("all", list, known)?)

@@ -1,5 +1,7 @@
 //! Expressions. Their depth is bounded when they are made, so that walking and dropping them is, too.
 
+use std::sync::Arc;
+
 use super::Problem;
 use super::value::Value;
 
@@ -37,12 +39,12 @@ pub(super) enum Kind {
     Name(String),
     Select {
         operand: Box<Node>,
-        field: String,
+        field: Arc<str>,
     },
     /// `has(operand.field)`.
     Has {
         operand: Box<Node>,
-        field: String,
+        field: Arc<str>,
     },
     /// A function or an operator; the receiver of a member call stands first among the arguments.
     Call {
@@ -127,8 +129,8 @@ pub(super) fn type_name(node: &Node) -> Option<&'static str> {
         },
         Kind::Select { operand, field } => {
             let is_well_known = matches!(&operand.kind, Kind::Select { operand, field }
-                if field == "protobuf" && matches!(&operand.kind, Kind::Name(root) if root == "google"));
-            match field.as_str() {
+                if &**field == "protobuf" && matches!(&operand.kind, Kind::Name(root) if root == "google"));
+            match &**field {
                 "Timestamp" if is_well_known => Some("google.protobuf.Timestamp"),
                 "Duration" if is_well_known => Some("google.protobuf.Duration"),
                 _ => None,

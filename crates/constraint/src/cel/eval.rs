@@ -184,12 +184,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn field(&mut self, operand: &Value, field: &str) -> Result<Option<Value>, EvalError> {
+    fn field(&mut self, operand: &Value, field: &Arc<str>) -> Result<Option<Value>, EvalError> {
         match operand {
             Value::Map(map) => {
                 self.pay(1)?;
                 Ok(map
-                    .get(&super::value::Key::String(field.into()))
+                    .get(&super::value::Key::String(Arc::clone(field)))
                     .map(|value| value.read().clone()))
             }
             _ => Err(no_overload()),

@@ -227,7 +227,7 @@ impl Parser {
                     let arguments = self.list(")")?;
                     member_call(operand, field, arguments, at)?
                 } else {
-                    let operand = Box::new(operand);
+                    let (operand, field) = (Box::new(operand), field.into());
                     Node::new(Kind::Select { operand, field }, at)?
                 };
             } else {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Shelf, catalogs, shelf};
 use olm_constraint::Subject;
 use olm_fbc::Property;
-use olm_resolve::{Facts, Ground, Installed, Neighbour, ReleaseField, Request, resolve, resolve_in};
+use olm_resolve::{Facts, Ground, Installed, Neighbour, Package, ReleaseField, Request, resolve, resolve_in};
 use semver::Version;
 use serde_json::json;
 
@@ -122,18 +122,19 @@ fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds(
         package: "foo",
         ..Request::default()
     };
-    let packages = [shelves[0].package(ReleaseField::Counts)];
-    let catalogs = catalogs(&shelves, &packages);
-    let once = || {
+    let once = |packages: &[Package]| {
+        let catalogs = catalogs(&shelves, packages);
         let start = Instant::now();
         let resolution = resolve_in(&catalogs, &request, None, &facts);
         let took = start.elapsed();
         assert_eq!(resolution.unwrap().bundle.name, "foo.v1.0.0");
         took
     };
-    let first = once();
+    let fresh = || [shelves[0].package(ReleaseField::Counts)];
     // The fastest of several runs: the machine has other work.
-    let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
+    let first = (0..10).map(|_| once(&fresh())).min().unwrap_or(Duration::MAX);
+    let known = fresh();
+    let took = (0..20).map(|_| once(&known)).min().unwrap_or(Duration::MAX);
     assert!(took < Duration::from_millis(50), "{took:?}");
     println!(
         "one of 5,000 bundles with constraints resolved in {took:?}, in {first:?} when the constraints are yet to be read"
