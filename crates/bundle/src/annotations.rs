@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::members::{member, plain_text};
+
 /// The one bundle format that is understood.
 pub const REGISTRY_V1: &str = "registry+v1";
 
@@ -21,6 +23,15 @@ pub mod annotation_keys {
     pub const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
     /// The directory of metadata; reserved, always `metadata/`.
     pub const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
+
+    pub(super) const ALL: [&str; 6] = [
+        MEDIA_TYPE,
+        PACKAGE,
+        CHANNELS,
+        DEFAULT_CHANNEL,
+        MANIFESTS,
+        METADATA,
+    ];
 }
 
 /// What a bundle says about itself outside its manifests.
@@ -36,7 +47,7 @@ impl Annotations {
     pub fn new(document: &Value, labels: &BTreeMap<String, String>) -> Option<Self> {
         let file = match document {
             Value::Null => None,
-            Value::Object(document) => match document.get("annotations") {
+            Value::Object(document) => match member(document, "annotations") {
                 None | Some(Value::Null) => None,
                 Some(Value::Object(annotations)) => Some(annotations),
                 Some(_) => return None,
@@ -45,12 +56,18 @@ impl Annotations {
         };
         let mut annotations = labels.clone();
         for (key, value) in file.into_iter().flatten() {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Bool(_) | Value::Number(_) => value.to_string(),
-                Value::Null | Value::Array(_) | Value::Object(_) => continue,
-            };
-            annotations.insert(key.clone(), text);
+            if let (false, Some(text)) = (value.is_null(), plain_text(Some(value))) {
+                annotations.insert(key.clone(), text);
+            }
+        }
+        // Names are found however their letters are written.
+        for known in annotation_keys::ALL {
+            let written = file.filter(|file| !file.contains_key(known));
+            if let Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) =
+                written.and_then(|file| member(file, known))
+            {
+                annotations.extend(plain_text(Some(value)).map(|text| (known.to_owned(), text)));
+            }
         }
         Some(Self(annotations))
     }

@@ -5,9 +5,11 @@ use serde_json::Value;
 
 use crate::annotations::Annotations;
 use crate::csv::ClusterServiceVersion;
+use crate::decode;
 use crate::dependencies::{self, Dependency};
 use crate::parse::ParseError;
 use crate::properties::{self, Property};
+use crate::shape::{self, Reader};
 
 /// A registry+v1 bundle: one version of an operator (requirement 3.01).
 #[derive(Debug, Clone)]
@@ -37,7 +39,7 @@ impl Bundle {
         definitions: Vec<Value>,
         others: Vec<Value>,
     ) -> Result<Self, ParseError> {
-        Self::assemble(annotations, csv, definitions, others, Vec::new(), Vec::new())
+        Self::assemble(annotations, csv, definitions, others, None, Vec::new())
     }
 
     pub(crate) fn assemble(
@@ -45,11 +47,16 @@ impl Bundle {
         csv: &Value,
         definitions: Vec<Value>,
         others: Vec<Value>,
-        file_properties: Vec<Property>,
+        file_properties: Option<Vec<Property>>,
         file_dependencies: Vec<Dependency>,
     ) -> Result<Self, ParseError> {
-        let mut csv: ClusterServiceVersion =
-            serde_path_to_error::deserialize(csv).map_err(ParseError::ClusterServiceVersion)?;
+        let faults = shape::faults(csv, Reader::Installer);
+        if !faults.is_empty() {
+            return Err(ParseError::ClusterServiceVersion(faults));
+        }
+        let read =
+            decode::read(csv).map_err(|fault| ParseError::ClusterServiceVersion(vec![fault.to_string()]));
+        let mut csv: ClusterServiceVersion = read?;
         let properties = merge_properties(&mut csv, file_properties)?;
         let mut found = file_dependencies;
         found.extend(dependencies::from_properties(&properties));
@@ -124,10 +131,12 @@ impl Bundle {
     }
 }
 
-/// Appends the file's properties to those of the annotation and writes all of them back into the annotation.
+/// Appends the file's properties to those of the annotation and writes all of them back into the annotation. Without a
+/// file the annotation stays as it is, and without a property it is `null`, to the letter as in the operators that the
+/// reference has installed: another annotation of their Pods would restart them when they are taken over.
 fn merge_properties(
     csv: &mut ClusterServiceVersion,
-    from_file: Vec<Property>,
+    from_file: Option<Vec<Property>>,
 ) -> Result<Vec<Property>, ParseError> {
     let mut properties = match csv.metadata.annotations.get(PROPERTIES) {
         None => Vec::new(),
@@ -136,9 +145,12 @@ fn merge_properties(
             properties::read_list(&list).map_err(ParseError::PropertiesAnnotationContent)?
         }
     };
-    properties.extend(from_file);
-    if !properties.is_empty() {
-        let text = crate::names::go_json(&properties);
+    if let Some(from_file) = from_file {
+        properties.extend(from_file);
+        let text = match properties.as_slice() {
+            [] => "null".to_owned(),
+            properties => crate::names::go_json(&properties),
+        };
         csv.metadata.annotations.insert(PROPERTIES.to_owned(), text);
     }
     Ok(properties)

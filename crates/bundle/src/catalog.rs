@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::annotations::Annotations;
 use crate::dependencies::{self, DEPENDENCY_PROPERTIES, DeclaredIn};
+use crate::members::member;
 use crate::names::go_json;
 use crate::parse::{BundleFiles, flatten, object_name};
 use crate::properties::{self, Property, PropertyError};
@@ -266,17 +267,19 @@ impl Metadata {
                 file: path.clone(),
                 fault,
             };
-            let has = |key: &str| document.get(key).is_some_and(|value| !value.is_null());
-            if annotations.is_none() && has("annotations") {
+            let given = |key: &str| {
+                let value = document.as_object().and_then(|document| member(document, key));
+                value.filter(|value| !value.is_null())
+            };
+            if annotations.is_none() && given("annotations").is_some() {
                 annotations = Annotations::new(&document, labels);
             }
-            if properties.is_none() && has("properties") {
-                let list = document.get("properties").unwrap_or(&Value::Null);
+            if let (None, Some(list)) = (&properties, given("properties")) {
                 let found = properties::read_list(list);
                 let found = found.map_err(|error: PropertyError| fault(error.to_string()))?;
                 properties = Some(with_values(found, path, warnings)?);
             }
-            if dependencies.is_none() && has("dependencies") {
+            if dependencies.is_none() && given("dependencies").is_some() {
                 let found = dependencies::from_file(&document);
                 dependencies = Some(found.map_err(|error| fault(error.to_string()))?);
             }
@@ -289,13 +292,19 @@ impl Metadata {
     }
 }
 
-/// The properties that have a value: catalogs hold no others (requirement 2.13). What a bundle requires is never left out.
+/// The properties that have a type and a value: catalogs hold no others (requirements 2.12, 2.13). What a bundle requires
+/// is never left out.
 fn with_values(
     mut properties: Vec<Property>,
     file: &str,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Property>, CatalogError> {
-    for Property { kind, .. } in properties.iter().filter(|property| property.value.is_null()) {
+    let is_whole = |property: &Property| !property.kind.is_empty() && !property.value.is_null();
+    for Property { kind, .. } in properties.iter().filter(|property| !is_whole(property)) {
+        if kind.is_empty() {
+            warnings.push(format!("{file}: a property is left out: it has no type"));
+            continue;
+        }
         if DEPENDENCY_PROPERTIES.contains(&kind.as_str()) {
             return Err(CatalogError::Properties {
                 file: file.to_owned(),
@@ -306,7 +315,7 @@ fn with_values(
             "{file}: a property of type {kind:?} is left out: it has no value"
         ));
     }
-    properties.retain(|property| !property.value.is_null());
+    properties.retain(is_whole);
     Ok(properties)
 }
 
@@ -445,10 +454,10 @@ fn related_images(csv: &Value, image: &str) -> Vec<RelatedImage> {
 fn icon(csv: &Value) -> Option<Icon> {
     let icon = list(csv, "/spec/icon").first()?;
     let icon = Icon {
-        base64_data: text(icon, "/base64data").to_owned(),
+        base64_data: Some(text(icon, "/base64data").to_owned()),
         media_type: text(icon, "/mediatype").to_owned(),
     };
-    (!icon.base64_data.is_empty() && icon.data().is_ok()).then_some(icon)
+    icon.data().is_ok_and(|data| !data.is_empty()).then_some(icon)
 }
 
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

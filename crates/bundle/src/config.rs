@@ -3,6 +3,7 @@
 //! [`schema`] makes a JSON schema from the install modes that a bundle supports, [`check`] holds a configuration
 //! against it and says in words what is wrong, all of it at once.
 
+mod advice;
 mod deployment;
 mod errors;
 
@@ -119,6 +120,12 @@ fn watch_namespace(modes: &InstallModes) -> Option<Value> {
         name.insert("format".to_owned(), format.into());
     }
     Some(name)
+}
+
+/// What may be meant, or done, where [`check`] finds a field that the bundle does not have.
+#[must_use]
+pub fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
+    advice::advice(schema, config, modes)
 }
 
 /// Reads a configuration from YAML or JSON text.

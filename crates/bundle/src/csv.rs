@@ -1,203 +1,164 @@
 //! The parts of a ClusterServiceVersion that decide what is installed (requirements 3.30, 3.31).
 //!
 //! Only these are typed. What is copied into objects (pod specifications, webhook rules, selectors) stays as JSON
-//! values: a typed round trip would drop what newer Kubernetes versions know.
+//! values: a typed round trip would drop what newer Kubernetes versions know. Every field has a default, as the decoders of
+//! Kubernetes have it.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::install_modes::InstallModes;
 
-/// Reads `null` like an absent field, as Kubernetes' own decoders do.
-fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Reads a map of text in which a `null` stands for the empty text.
-fn text_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let map: BTreeMap<String, Option<String>> = or_default(deserializer)?;
-    Ok(map
-        .into_iter()
-        .map(|(key, value)| (key, value.unwrap_or_default()))
-        .collect())
-}
-
 /// A ClusterServiceVersion as far as rendering reads it.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct ClusterServiceVersion {
     /// Name, annotations.
-    #[serde(default, deserialize_with = "or_default")]
     pub metadata: Metadata,
     /// What it says.
-    #[serde(default, deserialize_with = "or_default")]
     pub spec: Spec,
 }
 
 /// Name and annotations of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct Metadata {
     /// The bundle's name, `etcdoperator.v0.9.2` for example.
-    #[serde(default, deserialize_with = "or_default")]
     pub name: String,
     /// Annotations; all of them are copied to the pod templates.
-    #[serde(default, deserialize_with = "text_map")]
     pub annotations: BTreeMap<String, String>,
     /// Labels; some name the processor architectures that the operator runs on.
-    #[serde(default, deserialize_with = "text_map")]
     pub labels: BTreeMap<String, String>,
 }
 
 /// The specification of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct Spec {
-    /// The version as written; the catalog's `olm.package` property is what counts.
-    #[serde(default)]
-    pub version: Option<Value>,
+    /// The version as written; the catalog's `olm.package` property is what counts. Empty when it does not say.
+    pub version: String,
     /// The oldest version of Kubernetes that the operator runs on; empty when it does not say.
-    #[serde(default, rename = "minKubeVersion", deserialize_with = "or_default")]
+    #[serde(rename = "minKubeVersion")]
     pub min_kube_version: String,
     /// APIs that the cluster has to serve of its own.
-    #[serde(default, rename = "nativeAPIs", deserialize_with = "or_default")]
+    #[serde(rename = "nativeAPIs")]
     pub native_apis: Vec<ApiDescription>,
     /// Which sets of namespaces the operator can watch (requirement 3.32).
-    #[serde(default, rename = "installModes", deserialize_with = "or_default")]
+    #[serde(rename = "installModes")]
     pub install_modes: Vec<InstallModeEntry>,
     /// How the operator is run.
-    #[serde(default, deserialize_with = "or_default")]
     pub install: InstallStrategy,
     /// Custom resource definitions owned and required.
-    #[serde(
-        default,
-        rename = "customresourcedefinitions",
-        deserialize_with = "or_default"
-    )]
+    #[serde(rename = "customresourcedefinitions")]
     pub custom_resource_definitions: ApiDescriptions,
     /// Aggregated APIs owned and required.
-    #[serde(default, rename = "apiservicedefinitions", deserialize_with = "or_default")]
+    #[serde(rename = "apiservicedefinitions")]
     pub api_service_definitions: ApiDescriptions,
     /// Webhooks served by the operator's deployments.
-    #[serde(default, rename = "webhookdefinitions", deserialize_with = "or_default")]
+    #[serde(rename = "webhookdefinitions")]
     pub webhook_definitions: Vec<WebhookDefinition>,
 }
 
 /// One entry of `spec.installModes`.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct InstallModeEntry {
     /// The mode's name.
-    #[serde(default, rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub kind: String,
     /// Whether the operator supports it.
-    #[serde(default, deserialize_with = "or_default")]
     pub supported: bool,
 }
 
 /// `spec.install`.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct InstallStrategy {
     /// Deployments and permissions.
-    #[serde(default, deserialize_with = "or_default")]
     pub spec: InstallSpec,
 }
 
 /// `spec.install.spec`.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct InstallSpec {
     /// The operator's deployments.
-    #[serde(default, deserialize_with = "or_default")]
     pub deployments: Vec<StrategyDeployment>,
     /// Rights needed in each target namespace.
-    #[serde(default, deserialize_with = "or_default")]
     pub permissions: Vec<StrategyPermissions>,
     /// Rights needed in the whole cluster.
-    #[serde(default, deserialize_with = "or_default")]
     pub cluster_permissions: Vec<StrategyPermissions>,
 }
 
 /// One deployment of the install strategy.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct StrategyDeployment {
     /// The Deployment's name.
-    #[serde(default, deserialize_with = "or_default")]
     pub name: String,
     /// The Deployment's labels; the field is called `label`.
-    #[serde(default, rename = "label", deserialize_with = "text_map")]
+    #[serde(rename = "label")]
     pub labels: BTreeMap<String, String>,
     /// The Deployment's specification, untouched.
-    #[serde(default)]
     pub spec: Value,
 }
 
 /// The rights of one service account.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct StrategyPermissions {
     /// The service account; empty means `default`.
-    #[serde(default, deserialize_with = "or_default")]
     pub service_account_name: String,
     /// The rules; `None` where the field is absent, which the generated names tell apart from an empty list.
-    #[serde(default)]
     pub rules: Option<Vec<PolicyRule>>,
 }
 
 /// One RBAC rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct PolicyRule {
     /// Verbs; `None` where the field is absent.
-    #[serde(default)]
     pub verbs: Option<Vec<String>>,
     /// API groups.
-    #[serde(default, deserialize_with = "or_default")]
     pub api_groups: Vec<String>,
     /// Resources, with subresources as `pods/log`.
-    #[serde(default, deserialize_with = "or_default")]
     pub resources: Vec<String>,
     /// Names the rule is limited to; empty means all.
-    #[serde(default, deserialize_with = "or_default")]
     pub resource_names: Vec<String>,
     /// Paths that are not resources.
-    #[serde(default, rename = "nonResourceURLs", deserialize_with = "or_default")]
+    #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
 }
 
 /// Owned and required APIs.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct ApiDescriptions {
     /// APIs the operator brings.
-    #[serde(default, deserialize_with = "or_default")]
     pub owned: Vec<ApiDescription>,
     /// APIs the operator needs from others.
-    #[serde(default, deserialize_with = "or_default")]
     pub required: Vec<ApiDescription>,
 }
 
 /// One API.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct ApiDescription {
     /// The custom resource definition's or API service's name.
-    #[serde(default, deserialize_with = "or_default")]
     pub name: String,
     /// The API group; only aggregated APIs name it.
-    #[serde(default, deserialize_with = "or_default")]
     pub group: String,
     /// The API version.
-    #[serde(default, deserialize_with = "or_default")]
     pub version: String,
     /// The kind.
-    #[serde(default, deserialize_with = "or_default")]
     pub kind: String,
     /// The deployment that serves it; only owned aggregated APIs name it.
-    #[serde(default, rename = "deploymentName", deserialize_with = "or_default")]
+    #[serde(rename = "deploymentName")]
     pub deployment_name: String,
     /// The Service's and the container's port; 443 when absent or zero. Only aggregated APIs name it.
-    #[serde(default, rename = "containerPort", deserialize_with = "or_default")]
+    #[serde(rename = "containerPort")]
     pub container_port: i32,
 }
 
@@ -239,52 +200,39 @@ pub enum WebhookKind {
 
 /// One webhook of the operator.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct WebhookDefinition {
     /// The name; historically a prefix, therefore often ending in `-`.
-    #[serde(default, deserialize_with = "or_default")]
     pub generate_name: String,
     /// `ValidatingAdmissionWebhook`, `MutatingAdmissionWebhook` or `ConversionWebhook`.
-    #[serde(default, rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub type_name: String,
     /// The deployment that serves it.
-    #[serde(default, deserialize_with = "or_default")]
     pub deployment_name: String,
     /// The Service's port; 443 when absent or zero.
-    #[serde(default, deserialize_with = "or_default")]
     pub container_port: i32,
     /// The container's port, a number or a name.
-    #[serde(default)]
     pub target_port: Option<Value>,
     /// What the API server asks about.
-    #[serde(default)]
     pub rules: Option<Vec<Value>>,
     /// Copied.
-    #[serde(default)]
     pub failure_policy: Option<Value>,
     /// Copied.
-    #[serde(default)]
     pub match_policy: Option<Value>,
     /// Copied.
-    #[serde(default)]
     pub object_selector: Option<Value>,
     /// Copied.
-    #[serde(default)]
     pub side_effects: Option<Value>,
     /// Copied, seconds.
-    #[serde(default)]
     pub timeout_seconds: Option<Value>,
     /// Copied; for conversions the accepted review versions.
-    #[serde(default)]
     pub admission_review_versions: Option<Value>,
     /// Copied, mutating webhooks only.
-    #[serde(default)]
     pub reinvocation_policy: Option<Value>,
     /// The URL path.
-    #[serde(default)]
     pub webhook_path: Option<String>,
     /// The custom resource definitions it converts.
-    #[serde(default, rename = "conversionCRDs", deserialize_with = "or_default")]
+    #[serde(rename = "conversionCRDs")]
     pub conversion_crds: Vec<String>,
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::csv::ApiDescription;
+use crate::members::{member, plain_text};
 use crate::properties::Property;
 
 /// Property types that declare a dependency.
@@ -107,7 +108,7 @@ pub enum DependencyError {
 pub(crate) fn from_file(document: &Value) -> Result<Vec<Dependency>, DependencyError> {
     let list = match document {
         Value::Null => return Ok(Vec::new()),
-        Value::Object(fields) => fields.get("dependencies"),
+        Value::Object(fields) => member(fields, "dependencies"),
         _ => return Err(DependencyError::NotAList),
     };
     let entries = match list {
@@ -116,12 +117,10 @@ pub(crate) fn from_file(document: &Value) -> Result<Vec<Dependency>, DependencyE
         Some(_) => return Err(DependencyError::NotAList),
     };
     let read = |(entry, position): (&Value, usize)| {
-        let kind = entry
-            .get("type")
-            .and_then(Value::as_str)
-            .filter(|kind| !kind.is_empty());
-        let kind = kind.ok_or(DependencyError::NoType(position))?.to_owned();
-        let value = entry.get("value").cloned().unwrap_or_default();
+        let entry = entry.as_object().ok_or(DependencyError::NoType(position))?;
+        let kind = plain_text(member(entry, "type")).filter(|kind| !kind.is_empty());
+        let kind = kind.ok_or(DependencyError::NoType(position))?;
+        let value = member(entry, "value").cloned().unwrap_or_default();
         Ok(Dependency {
             declared_in: DeclaredIn::DependenciesFile,
             kind,

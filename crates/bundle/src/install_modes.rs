@@ -18,6 +18,14 @@ pub enum InstallMode {
 }
 
 impl InstallMode {
+    /// All there are.
+    pub const ALL: [Self; 4] = [
+        Self::AllNamespaces,
+        Self::MultiNamespace,
+        Self::OwnNamespace,
+        Self::SingleNamespace,
+    ];
+
     /// The name as written in a ClusterServiceVersion.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -8,6 +8,7 @@ use crate::annotations::{Annotations, REGISTRY_V1};
 use crate::bundle::Bundle;
 use crate::dependencies::{self, DependencyError};
 use crate::media_type::Format;
+use crate::members::member;
 use crate::properties::{self, PropertyError};
 
 /// The files of a bundle: path relative to the bundle's root, with `/` between the parts, to content.
@@ -68,9 +69,9 @@ pub enum ParseError {
     /// There are several, and which one counts would be a guess (requirement 3.05).
     #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", ").replace(char::is_control, " "))]
     SeveralClusterServiceVersions(Vec<String>),
-    /// The ClusterServiceVersion has a field of a wrong type, which is named.
-    #[error("the ClusterServiceVersion cannot be read: {}", .0.to_string().replace(char::is_control, " "))]
-    ClusterServiceVersion(serde_path_to_error::Error<serde_json::Error>),
+    /// Fields of the ClusterServiceVersion have values that they cannot have: which, and what is wrong.
+    #[error("the ClusterServiceVersion cannot be read: {}", .0.join("; ").replace(char::is_control, " "))]
+    ClusterServiceVersion(Vec<String>),
     /// The annotation `olm.properties` is not JSON.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]
     PropertiesAnnotation(serde_json::Error),
@@ -134,17 +135,18 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
             return Err(ParseError::SeveralClusterServiceVersions(names));
         }
     };
+    let is_given = files.get(PROPERTIES).is_some_and(|content| !content.is_empty());
     let from_file = match read_optional(files, PROPERTIES).map_err(ParseError::Properties)? {
-        None => Vec::new(),
-        Some(document) => {
+        Some(document) if is_given => {
             let list = match &document {
-                Value::Object(fields) => fields.get("properties").unwrap_or(&Value::Null),
+                Value::Object(fields) => member(fields, "properties").unwrap_or(&Value::Null),
                 Value::Null => &Value::Null,
                 // A list that is not called `properties` must not be lost.
                 _ => return Err(ParseError::PropertiesContent(PropertyError::NotAList)),
             };
-            properties::read_list(list).map_err(ParseError::PropertiesContent)?
+            Some(properties::read_list(list).map_err(ParseError::PropertiesContent)?)
         }
+        _ => None,
     };
     let needed = match read_optional(files, DEPENDENCIES).map_err(ParseError::Dependencies)? {
         None => Vec::new(),

@@ -52,6 +52,8 @@ pub struct Prepared {
     pub bundle: Bundle,
     /// Its objects.
     pub rendered: Rendered,
+    /// Fields within `deploymentConfig` that Kubernetes does not have, and that are left out.
+    pub ignored: Vec<String>,
 }
 
 /// Why a bundle is not installed.
@@ -65,8 +67,13 @@ pub enum Refusal {
     #[error("{}", lines(.0))]
     Unsupported(Vec<Unsupported>),
     /// The user's configuration does not fit it. Only the user can change that.
-    #[error("invalid ClusterExtension configuration: {0}")]
-    Config(#[from] ConfigError),
+    #[error("invalid ClusterExtension configuration: {error}{advice}")]
+    Config {
+        /// What is wrong with it.
+        error: ConfigError,
+        /// What may be meant, as a sentence that follows; often empty.
+        advice: String,
+    },
     /// It is not sound.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -87,7 +94,7 @@ impl Refusal {
         match self {
             Self::Parse(error) => error.kind(),
             Self::Unsupported(found) => found.first().map_or("unsupported", Unsupported::kind),
-            Self::Config(_) => "config",
+            Self::Config { .. } => "config",
             Self::Render(error) => error.kind(),
         }
     }
@@ -119,10 +126,24 @@ pub fn prepare(
     let modes = bundle.csv().install_modes();
     let config = if request.scopes == Scopes::Any || request.config.is_some() {
         let schema = config::schema(&modes, request.deployment_configuration);
-        config::check(Some(&schema), request.config, request.install_namespace)?
+        config::check(Some(&schema), request.config, request.install_namespace).map_err(|error| {
+            let advice = request
+                .config
+                .and_then(|given| config::advice(&schema, given, &modes));
+            let separator = if error.to_string().contains('\n') {
+                "\n"
+            } else {
+                ". "
+            };
+            Refusal::Config {
+                advice: advice.map_or_else(String::new, |advice| format!("{separator}{advice}")),
+                error,
+            }
+        })?
     } else {
         config::Config::default()
     };
+    let ignored = config.deployment.as_ref().map(|config| config.ignored().to_vec());
     let watched = config.watch_namespace.map(|namespace| vec![namespace]);
     let rendered = render_for(
         &bundle,
@@ -132,5 +153,9 @@ pub fn prepare(
         request.operator_condition,
         config.deployment,
     )?;
-    Ok(Prepared { bundle, rendered })
+    Ok(Prepared {
+        bundle,
+        rendered,
+        ignored: ignored.unwrap_or_default(),
+    })
 }

@@ -2,15 +2,16 @@
 //! (requirements 3.41, 3.42).
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::bundle::Bundle;
 use crate::csv::ApiDescription;
+use crate::members::{member, plain_text};
 
 /// A typed fact about a bundle. Types are open: most mean something to somebody else.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Property {
-    /// What the fact is about, `olm.maxOpenShiftVersion` for example.
+    /// What the fact is about, `olm.maxOpenShiftVersion` for example; empty where the author does not say.
     #[serde(rename = "type")]
     pub kind: String,
     /// The fact.
@@ -26,13 +27,15 @@ pub enum PropertyError {
     /// An entry is no mapping.
     #[error("property {0} is not a mapping")]
     NotAMapping(usize),
-    /// An entry has no type.
-    #[error("property {0} has no type")]
-    NoType(usize),
+    /// The type of an entry is a list or a mapping.
+    #[error("the type of property {0} is not a text")]
+    Type(usize),
 }
 
 /// Reads a list of properties in the flat form `{type, value}` or wrapped as `{property: {type, value}}`
 /// (T-3E-02). Entries are counted from 1 in errors.
+///
+/// Authors leave out types and values of properties that nobody reads; that is no reason not to install the operator.
 pub(crate) fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
     let entries = match list {
         Value::Null => return Ok(Vec::new()),
@@ -47,20 +50,19 @@ pub(crate) fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
 }
 
 fn read_entry(entry: &Value, position: usize) -> Result<Property, PropertyError> {
-    let entry = entry.as_object().ok_or(PropertyError::NotAMapping(position))?;
-    let entry = match entry.get("property") {
-        Some(Value::Object(inner)) if !entry.contains_key("type") => inner,
+    let empty = Map::new();
+    let entry = match entry {
+        Value::Null => &empty,
+        Value::Object(entry) => entry,
+        _ => return Err(PropertyError::NotAMapping(position)),
+    };
+    let entry = match member(entry, "property") {
+        Some(Value::Object(inner)) if member(entry, "type").is_none() => inner,
         _ => entry,
     };
-    let kind = entry
-        .get("type")
-        .and_then(Value::as_str)
-        .filter(|kind| !kind.is_empty());
-    let kind = kind.ok_or(PropertyError::NoType(position))?.to_owned();
-    // Authors leave values out of properties that nobody reads; that is no reason not to install the operator.
     Ok(Property {
-        kind,
-        value: entry.get("value").cloned().unwrap_or_default(),
+        kind: plain_text(member(entry, "type")).ok_or(PropertyError::Type(position))?,
+        value: member(entry, "value").cloned().unwrap_or_default(),
     })
 }
 

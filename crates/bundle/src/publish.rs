@@ -2,7 +2,6 @@
 //! 3.30, 3.33).
 
 use olm_version::{BuildMetadata, VersionRelease, blang};
-use serde_json::Value;
 
 use crate::bundle::Bundle;
 use crate::openshift::{PropertiesError, maximum};
@@ -18,12 +17,8 @@ pub fn doubts(bundle: &Bundle) -> Vec<String> {
 }
 
 fn version(bundle: &Bundle) -> Option<String> {
-    let text = match &bundle.csv.spec.version {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let fault = match VersionRelease::parse(&text, BuildMetadata::Release) {
+    let text = &bundle.csv.spec.version;
+    let fault = match VersionRelease::parse(text, BuildMetadata::Release) {
         Ok(_) => return None,
         Err(_) if text.is_empty() => "is missing".to_owned(),
         Err(fault) => format!("is none: {fault}"),

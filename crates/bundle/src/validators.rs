@@ -17,7 +17,6 @@ mod objects;
 mod platforms;
 mod practices;
 mod removed;
-mod shape;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +24,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub(crate) use load::objects;
 pub use load::{LoadFault, Manifests, Object, load, load_object};
 pub use platforms::images;
 

@@ -162,9 +162,13 @@ fn files_that_cannot_be_read_are_named() {
         "error parsing objects in \"manifests/z.yaml\": the object of line 1 (Role \"x\") has no apiVersion",
     );
     check(
-        &plus(kettle(), "metadata/properties.yaml", "properties: [{value: 1}]"),
+        &plus(
+            kettle(),
+            "metadata/properties.yaml",
+            "properties: [{type: [a], value: 1}]",
+        ),
         "properties-unreadable",
-        "failed to unmarshal metadata/properties.yaml: property 1 has no type",
+        "failed to unmarshal metadata/properties.yaml: the type of property 1 is not a text",
     );
     check(
         &plus(kettle(), "metadata/properties.yaml", "- {type: a, value: 1}"),
@@ -184,12 +188,12 @@ fn files_that_cannot_be_read_are_named() {
         (
             "app: kettle\n          spec",
             "app: [kettle]\n          spec",
-            "spec.install.spec.deployments[0].label.app: invalid type: sequence, expected a string",
+            "spec.install.spec.deployments[0].label.app must be a text, not a list",
         ),
         (
             "metadata:\n",
             "metadata:\n  labels: {a: b, team: 5}\n",
-            "metadata.labels.team: invalid type: integer `5`, expected a string",
+            "metadata.labels.team must be a text, not a number",
         ),
     ] {
         let text = String::from_utf8(kettle().remove(CSV).expect("it is there")).expect("it is text");
@@ -357,7 +361,11 @@ fn configurations_that_do_not_fit_are_explained() {
         check_request(&fixture("kettle"), &request, "config", &message);
     };
     let allowed = DeploymentConfiguration::Allowed;
-    check(json!({"colour": "red"}), allowed, "unknown field \"colour\"");
+    check(
+        json!({"colour": "red"}),
+        allowed,
+        "unknown field \"colour\". There are: watchNamespace, deploymentConfig",
+    );
     check(json!([]), allowed, "invalid type: got array, want object");
     check(
         json!({"deploymentConfig": {"env": [{"value": 1}]}}),
@@ -380,12 +388,221 @@ fn configurations_that_do_not_fit_are_explained() {
         allowed,
         "multiple errors found:\n  - unknown field \"selector\"\n  - invalid value for field \"watchNamespace\"\n  - \
          invalid type for field \"watchNamespace\": got string, want null\n  - field \"watchNamespace\" must match \
-         pattern \"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$\"",
+         pattern \"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$\"\nThere are: affinity, annotations, env, envFrom, nodeSelector, \
+         resources, tolerations, volumeMounts, volumes",
     );
     check(
         json!({"deploymentConfig": {}}),
         DeploymentConfiguration::Unknown,
-        "unknown field \"deploymentConfig\"",
+        "unknown field \"deploymentConfig\". There are: watchNamespace",
+    );
+    check(
+        json!({"deploymentConfig": {"volumeMount": []}}),
+        allowed,
+        "unknown field \"volumeMount\". Did you mean \"volumeMounts\"?",
+    );
+    check(
+        json!({"watchNamespaces": "a"}),
+        allowed,
+        "unknown field \"watchNamespaces\". Did you mean \"watchNamespace\"?",
+    );
+    let everywhere = ["OwnNamespace", "SingleNamespace"]
+        .iter()
+        .fold(fixture("kettle"), |files, mode| {
+            let (from, to) = (
+                format!("{mode}, supported: true"),
+                format!("{mode}, supported: false"),
+            );
+            with(files, CSV, &from, &to)
+        });
+    let config = json!({"watchNamespace": "a"});
+    let request = Request {
+        config: Some(&config),
+        ..Request::new("kitchen")
+    };
+    check_request(
+        &everywhere,
+        &request,
+        "config",
+        "invalid ClusterExtension configuration: invalid configuration: unknown field \"watchNamespace\". The bundle \
+         supports AllNamespaces: there is no namespace to choose, remove the field",
+    );
+}
+
+#[test]
+fn deployment_configurations_are_read_as_kubernetes_reads_them() {
+    let prepared = |config: Value| {
+        let config = json!({"deploymentConfig": config});
+        let request = Request {
+            config: Some(&config),
+            ..Request::new("kitchen")
+        };
+        prepare(&fixture("kettle"), &BTreeMap::new(), &request)
+    };
+    let refusal = prepared(json!({"resources": {"limits": {"cpu": "lots", "memory": "1Gi"}}}));
+    assert_eq!(
+        refusal
+            .err()
+            .map(|refusal| refusal.to_string())
+            .unwrap_or_default(),
+        "invalid ClusterExtension configuration: invalid deploymentConfig: failed to unmarshal deploymentConfig: \
+         resources.limits.cpu: \"lots\" is no quantity, such as 500m, 2 or 128Mi",
+    );
+    let prepared = prepared(json!({
+        "env": [{"name": "A", "valeu": "b"}],
+        "resources": {"limits": {"cpu": 1.5, "memory": " 1Gi"}},
+        "affinity": {"nodeAffinity": {"odd": 1}},
+    }));
+    let prepared = prepared.expect("it can be installed");
+    assert_eq!(prepared.ignored, ["env[0].valeu", "affinity.nodeAffinity.odd"]);
+    let rendered = serde_json::to_string(prepared.rendered.objects()).expect("they are JSON");
+    assert!(
+        !rendered.contains("valeu") && !rendered.contains("odd"),
+        "{rendered}"
+    );
+}
+
+#[test]
+fn what_the_reference_cannot_read_of_a_cluster_service_version_is_refused_with_all_places() {
+    let check = |from: &str, to: &str, expected: &str| {
+        let files = with(fixture("kettle"), CSV, from, to);
+        let found = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
+        let found = found.err().map(|refusal| refusal.to_string());
+        let expected = Some(format!("the ClusterServiceVersion cannot be read: {expected}"));
+        assert_eq!(found, expected.filter(|_| !to.contains("# sound")), "{to}");
+    };
+    let spec = |line: &str, expected: &str| {
+        check(
+            "  installModes:\n",
+            &format!("  {line}\n  installModes:\n"),
+            expected,
+        );
+    };
+    spec("skips: kettle.v1.0.0", "spec.skips must be a list, not a text");
+    spec("replaces: [a]", "spec.replaces must be a text, not a list");
+    spec(
+        "maintainers: [{name: 5}]",
+        "spec.maintainers[0].name must be a text, not a number",
+    );
+    spec(
+        "cleanup: {enabled: 'no'}",
+        "spec.cleanup.enabled must be true or false, not a text",
+    );
+    spec(
+        "release: a..b",
+        "spec.release: \"a..b\" is no release, such as 1 or alpha.1",
+    );
+    spec(
+        "selector: []",
+        "spec.selector: invalid type: sequence, expected LabelSelector",
+    );
+    spec(
+        "skips: {a: b}\n  labels: {a: 1}",
+        "spec.labels.a must be a text, not a number; spec.skips must be a list, not a mapping",
+    );
+    spec(
+        "webhookdefinitions: [{containerPort: many, targetPort: 1.5, rules: [{operations: CREATE}]}]",
+        "spec.webhookdefinitions[0].containerPort must be a whole number of 32 bits, not a text; \
+         spec.webhookdefinitions[0].targetPort: invalid type: floating point `1.5`, expected IntOrString; \
+         spec.webhookdefinitions[0].rules[0].operations: invalid type: string \"CREATE\", expected a sequence",
+    );
+    check(
+        "  version: 1.2.0\n",
+        "  version: one\n",
+        "spec.version: \"one\" is no version, such as 1.2.3",
+    );
+    // As lenient as the reference: null is nothing, a version may be short, a whole number has a fraction of zero.
+    for line in [
+        "skips: null",
+        "nativeAPIs: [null]",
+        "keywords: [null, a]",
+        "colour: red",
+        "minKubeVersion: any",
+        "webhookdefinitions: []",
+    ] {
+        spec(&format!("{line} # sound"), "");
+    }
+    check("  version: 1.2.0\n", "  version: v1.2 # sound\n", "");
+    check("          replicas: 1\n", "          replicas: 1.0 # sound\n", "");
+    check(
+        "          replicas: 1\n",
+        "          replicas: one\n",
+        "spec.install.spec.deployments[0].spec.replicas: invalid type: string \"one\", expected a whole number",
+    );
+    check(
+        "limits: {cpu: 500m, memory: 64Mi}",
+        "limits: {cpu: lots}",
+        "spec.install.spec.deployments[0].spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is no quantity, \
+         such as 500m, 2 or 128Mi",
+    );
+}
+
+#[test]
+fn metadata_are_read_as_the_reference_reads_them() {
+    let text = |files: &BundleFiles| {
+        let prepared =
+            prepare(files, &BTreeMap::new(), &Request::new("kitchen")).expect("it can be installed");
+        prepared.bundle.properties_text().unwrap_or_default().to_owned()
+    };
+    let annotation = "    olm.properties: '[{\"type\":\"first\",\"value\":{\"b\":1,\"a\":2}}]'\n";
+    let of_file = |content: &str| {
+        let bare = with(fixture("kettle"), CSV, annotation, "");
+        text(&plus(bare, "metadata/properties.yaml", content))
+    };
+    let a = r#"[{"type":"a","value":1}]"#;
+    for (content, expected) in [
+        ("properties: [{type: a, value: 1}]", a),
+        ("Properties: [{TYPE: a, Value: 1, more: 2}]", a),
+        ("properties: [{property: {type: a, value: 1}}]", a),
+        ("properties: [{type: 5, value: 1}]", r#"[{"type":"5","value":1}]"#),
+        ("properties: [{type: yes}]", r#"[{"type":"true","value":null}]"#),
+        ("properties: [{value: 1}]", r#"[{"type":"","value":1}]"#),
+        (
+            "properties: [null, {type: a, value: 1}]",
+            r#"[{"type":"","value":null},{"type":"a","value":1}]"#,
+        ),
+        // The reference writes that, too.
+        ("properties: []", "null"),
+        ("---", "null"),
+        ("", ""),
+    ] {
+        assert_eq!(of_file(content), expected, "{content}");
+    }
+    // What the annotation says stays to the letter, unless there is more to say.
+    let said = r#" [ {"value": {"b": 1, "a": 2}, "TYPE": "x", "more": 1} ] "#;
+    let annotated = with(
+        fixture("kettle"),
+        CSV,
+        annotation,
+        &format!("    olm.properties: '{said}'\n"),
+    );
+    let annotated = minus(annotated, "metadata/properties.yaml");
+    assert_eq!(text(&annotated), said);
+    let both = plus(
+        annotated,
+        "metadata/properties.yaml",
+        "properties: [{type: a, value: 1}]",
+    );
+    assert_eq!(
+        text(&both),
+        r#"[{"type":"x","value":{"b":1,"a":2}},{"type":"a","value":1}]"#
+    );
+    let shouted = plus(
+        fixture("kettle"),
+        ANNOTATIONS,
+        "Annotations:\n  OPERATORS.operatorframework.io.bundle.package.v1: kettle\n",
+    );
+    assert!(prepare(&shouted, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+}
+
+#[test]
+fn dependencies_are_read_however_they_are_written() {
+    let text = "Dependencies:\n- Type: olm.package\n  Value: {packageName: stove, version: '>0.27.0'}\n";
+    check(
+        &plus(fixture("kettle"), "metadata/dependencies.yaml", text),
+        "dependency",
+        "bundle \"kettle.v1.2.0\" has a dependency declared via \"olm.package\" in metadata/dependencies.yaml: \
+         package stove (>0.27.0)",
     );
 }
 

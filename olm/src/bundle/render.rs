@@ -85,6 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let prepared = prepare(&bundle.files, &bundle.labels, &request)
         .map_err(|refusal| refused(refusal, &arguments.source))
         .with_context(|| format!("cannot render {:?}", arguments.source))?;
+    for field in &prepared.ignored {
+        note(&format!(
+            "note: Kubernetes has no field deploymentConfig.{field}, which is left out: is it misspelled?"
+        ));
+    }
     for dependency in prepared.bundle.dependencies() {
         note(&format!("note: the bundle requires {dependency}"));
     }
@@ -99,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 /// Why there are no objects, in the words of somebody without a cluster.
 fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
     match refusal {
-        Refusal::Config(error) => anyhow::Error::new(error).context(Hint(
+        Refusal::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}")).context(Hint(
             "the namespace to watch is given by --watch-namespace, anything else by a file named by --config".to_owned(),
         )),
         Refusal::Unsupported(found) if found

@@ -1,14 +1,15 @@
 //! `olm bundle validate`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use olm_bundle::render::fields::{Misfit, misfits};
+use olm_bundle::remarks::remarks;
 use olm_bundle::validators::{LoadFault, Options, Severity, Validator, images, load};
-use olm_bundle::{BundleFiles, Scopes, Support, Webhooks, format, parse, publish, validate};
+use olm_bundle::{BundleFiles, ParseError, Scopes, Support, Webhooks, format, parse, publish, validate};
 use olm_platform::log::chain;
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ struct Found {
     /// The name of the check: a validator, `format`, `install` or `publish`.
     check: &'static str,
     message: String,
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
 }
 
 impl Found {
@@ -96,9 +97,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     // What is said already of a file is not said again of what follows from it.
     let said = found.clone();
     let is_new = |fault: &Found| {
-        !said
-            .iter()
-            .any(|one| one.check == "format" && fault.message.ends_with(&one.message))
+        !said.iter().any(|one| {
+            let (one_says, says) = (&one.message, &fault.message);
+            one.check == "format" && (says.ends_with(one_says) || one_says.ends_with(says))
+        })
     };
     found.extend(installing(&bundle).into_iter().filter(is_new));
     found.sort();
@@ -200,7 +202,7 @@ fn authoring(files: &BundleFiles, validators: &BTreeSet<Validator>, options: &Op
             found.push(Found {
                 file: object.map(|object| object.file.clone()),
                 line: object.map(|object| object.line),
-                hint: problem.hint(),
+                hint: problem.hint().map(Cow::Borrowed),
                 ..Found::new(
                     problem.severity,
                     validator.name(),
@@ -215,7 +217,19 @@ fn authoring(files: &BundleFiles, validators: &BTreeSet<Validator>, options: &Op
 /// What keeps the bundle from being installed by us, or from being published.
 fn installing(bundle: &BundleSource) -> Vec<Found> {
     let error = |message: String| Found::new(Severity::Error, "install", message);
-    match parse(&bundle.files, &bundle.labels) {
+    let mut found: Vec<Found> = remarks(&bundle.files)
+        .into_iter()
+        .map(|remark| Found {
+            file: Some(remark.file),
+            line: Some(remark.line),
+            hint: Some(Cow::Owned(remark.hint)),
+            ..Found::new(remark.severity, "install", remark.message)
+        })
+        .collect();
+    let is_error = |fault: &Found| fault.severity == Severity::Error;
+    found.extend(match parse(&bundle.files, &bundle.labels) {
+        // The remarks name each of its faults.
+        Err(ParseError::ClusterServiceVersion(_)) if found.iter().any(is_error) => Vec::new(),
         Err(fault) => vec![error(chain(&fault))],
         Ok(parsed) => {
             let support = Support {
@@ -238,6 +252,14 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
                     property.kind
                 )))
             });
+            let nameless = parsed
+                .properties()
+                .iter()
+                .filter(|property| property.kind.is_empty());
+            let nameless = nameless.map(|property| {
+                let message = format!("nobody reads a property without a type: {}", property.value);
+                Found::new(Severity::Warning, "install", message)
+            });
             let webhooks = parsed.csv().spec.webhook_definitions.iter();
             let unknown = webhooks
                 .filter(|webhook| webhook.kind().is_none())
@@ -248,31 +270,18 @@ fn installing(bundle: &BundleSource) -> Vec<Found> {
                         webhook.generate_name, webhook.type_name
                     ))
                 });
-            let deployments = parsed.csv().spec.install.spec.deployments.iter();
-            let unfit = deployments.flat_map(|deployment| {
-                let of = format!("Deployment {:?}", deployment.name);
-                misfits(&deployment.spec)
-                    .into_iter()
-                    .map(move |misfit| match misfit {
-                        Misfit::Wrong(why) => error(format!("{of}: the API server refuses {why}")),
-                        Misfit::Unknown(field) => {
-                            let message =
-                                format!("{of} has no field {field}, which is left out: is it misspelled?");
-                            Found::new(Severity::Warning, "install", message)
-                        }
-                    })
-            });
             let doubts = publish::doubts(&parsed).into_iter();
             let doubts = doubts.map(|doubt| Found::new(Severity::Warning, "publish", doubt));
             unsound
                 .chain(requirements)
                 .chain(unknown)
-                .chain(unfit)
+                .chain(nameless)
                 .chain(unsupported)
                 .chain(doubts)
                 .collect()
         }
-    }
+    });
+    found
 }
 
 fn line(fault: &Found, text: &mut String) {
@@ -290,7 +299,7 @@ fn line(fault: &Found, text: &mut String) {
         fault.message,
         fault.check
     );
-    if let Some(hint) = fault.hint {
+    if let Some(hint) = &fault.hint {
         let _ = writeln!(text, "  hint: {hint}");
     }
 }

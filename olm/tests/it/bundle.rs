@@ -475,9 +475,7 @@ fn what_no_catalog_takes_is_told() {
     version("version: 1.0.0\n", None);
     version("version: 1.0.0-rc.1+2\n", None);
     version("version: '1.0'\n", Some("spec.version is none: "));
-    version("version: 1.0\n", Some("spec.version is none: "));
     version("version: v1.0.0\n", Some("spec.version is none: "));
-    version("version: ''\n", Some("spec.version is missing; "));
     version("maturity: alpha\n", Some("spec.version is missing; "));
     let range = |text: &str, expected| {
         let annotations = format!("metadata:\n  annotations: {{olm.skipRange: '{text}'}}\n");
@@ -551,7 +549,8 @@ fn fields_that_do_not_fit_a_deployment_are_told() {
         "replicaz: 1",
         (
             0,
-            "warning: Deployment \"greeter\" has no field replicaz, which is left out: is it misspelled? [install]",
+            "manifests/csv.yaml:1: warning: Deployment \"greeter\" has no field replicaz, which is left out: is it \
+             misspelled? [install]",
         ),
     );
     check(
@@ -559,9 +558,183 @@ fn fields_that_do_not_fit_a_deployment_are_told() {
         "replicas: one",
         (
             1,
-            "error: Deployment \"greeter\": the API server refuses replicas: invalid type: string \"one\", expected i32 [install]",
+            "manifests/csv.yaml:1: error: Deployment \"greeter\": the API server refuses spec.replicas: invalid type: \
+             string \"one\", expected a whole number [install]",
         ),
     );
+}
+
+/// Validates the bundle with one text for another and with more files.
+fn is_told(from: &str, to: &str, more: &[(&str, &str)], status: i32, expected: &[&str]) {
+    assert!(CSV.contains(from), "{from}");
+    let csv = CSV.replacen(from, to, 1);
+    let mut files = vec![
+        ("manifests/csv.yaml", csv.as_str()),
+        ("metadata/annotations.yaml", ANNOTATIONS),
+    ];
+    files.extend(more);
+    let files = Files::new(&files);
+    let run = olm(&files.path(""), &["bundle", "validate", "."]);
+    assert_eq!(run.status, status, "{}", run.stdout);
+    for line in expected {
+        assert!(run.stdout.contains(line), "{line}\n{}", run.stdout);
+    }
+}
+
+/// What is valid for the recorded validators and cannot be installed, or not as it was meant: each with its place, why, and
+/// what to do.
+#[test]
+fn what_would_not_be_installed_as_it_is_meant_is_told() {
+    for (version, expected) in [
+        (
+            "version: 1.0",
+            "spec.version must be a text, not a number [install]\n  hint: put the value into quotes",
+        ),
+        (
+            "version: ''",
+            "spec.version: \"\" is no version, such as 1.2.3 [install]\n  hint: correct the value",
+        ),
+    ] {
+        is_told(
+            "version: 1.0.0",
+            version,
+            &[],
+            1,
+            &[&format!("manifests/csv.yaml:1: error: {expected}")],
+        );
+    }
+    let image = "image: 'reg.example/greeter:1.0.0'";
+    is_told(
+        image,
+        &format!("{image}, resources: {{limits: {{cpu: lots}}}}"),
+        &[],
+        1,
+        &[
+            "manifests/csv.yaml:1: error: Deployment \"greeter\": the API server refuses \
+             spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is no quantity, such as 500m, 2 or 128Mi \
+             [install]\n  hint: correct the value",
+        ],
+    );
+    is_told(
+        image,
+        &format!("{image}, env: [{{name: A, value: a}}, {{name: A, value: b}}]"),
+        &[],
+        0,
+        &[
+            "manifests/csv.yaml:1: warning: Deployment \"greeter\": container \"greeter\" is given the variable \"A\" more \
+             than once; the last one counts [install]\n  hint: keep one of them",
+        ],
+    );
+    is_told(
+        "serviceAccountName",
+        "serviceAcountName",
+        &[],
+        0,
+        &[
+            "has no field template.spec.serviceAcountName, which is left out: is it misspelled? [install]\n  hint: ",
+        ],
+    );
+    is_told(
+        "labels: {app: greeter}",
+        "labels: {app: other}",
+        &[],
+        1,
+        &[
+            "manifests/csv.yaml:1: error: Deployment \"greeter\": the API server refuses spec.selector: the template has no \
+             label app: \"greeter\" [install]\n  hint: let spec.selector.matchLabels be among",
+        ],
+    );
+    is_told(
+        "spec:\n",
+        "spec:\n  colour: red\n",
+        &[],
+        0,
+        &[
+            "manifests/csv.yaml:1: warning: a ClusterServiceVersion has no field spec.colour, which is left out [install]",
+            "  hint: remove it, or correct its name or its place",
+        ],
+    );
+    is_told(
+        "spec:\n",
+        "spec:\n  maintaners: []\n",
+        &[],
+        0,
+        &["has no field spec.maintaners, which is left out [install]\n  hint: did you mean \"maintainers\"?"],
+    );
+}
+
+#[test]
+fn install_modes_that_do_not_exist_and_data_that_are_no_texts_are_told() {
+    is_told(
+        "AllNamespaces",
+        "AllNamespace",
+        &[],
+        0,
+        &[
+            "warning: spec.installModes[0].type: there is no install mode \"AllNamespace\" [install]\n  hint: did you mean \"AllNamespaces\"?",
+        ],
+    );
+    // Without another one the bundle is never installed.
+    is_told(
+        "  - {type: AllNamespaces, supported: true}\n  - {type: OwnNamespace, supported: true}\n  - {type: SingleNamespace, \
+         supported: true}\n",
+        "  - {type: Everywhere, supported: true}\n",
+        &[],
+        1,
+        &[
+            "error: spec.installModes[0].type: there is no install mode \"Everywhere\" [install]\n  hint: there are \
+             AllNamespaces, MultiNamespace, OwnNamespace, SingleNamespace",
+        ],
+    );
+    let data =
+        |kind: &str, data: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: x}}\n{data}\n");
+    is_told(
+        "spec:\n",
+        "spec:\n",
+        &[
+            ("manifests/map.yaml", &data("ConfigMap", "data: {a: 5, b: '5'}")),
+            ("manifests/secret.yaml", &data("Secret", "stringData: {a: true}")),
+        ],
+        1,
+        &[
+            "manifests/map.yaml:1: error: ConfigMap \"x\": the API server refuses data.a, which must be a text, not a \
+             number [install]\n  hint: put the value into quotes",
+            "manifests/secret.yaml:1: error: Secret \"x\": the API server refuses stringData.a, which must be a text, \
+             not a boolean [install]",
+        ],
+    );
+}
+
+/// The text of the example as it was printed, where `all` stands beside `value`, and as it is meant.
+#[test]
+fn t_3g_05_the_printed_example_is_refused_and_the_corrected_one_is_sound() {
+    let file = |indent: &str| {
+        let rules = [
+            "all:",
+            "  constraints:",
+            "  - failureMessage: Package blue is needed for...",
+            "    package: {name: blue, versionRange: '>=1.0.0'}",
+            "  - failureMessage: Cannot be required for Red because...",
+            "    not:",
+            "      constraints:",
+            "      - gvk: {group: greens.example.com, version: v1alpha1, kind: greens}",
+        ];
+        let rules = rules.map(|line| format!("{indent}{line}\n")).concat();
+        format!("dependencies:\n- type: olm.constraint\n  value:\n{rules}")
+    };
+    for (indent, status) in [("  ", 1), ("    ", 0)] {
+        let files = Files::new(&[
+            ("manifests/csv.yaml", CSV),
+            ("metadata/annotations.yaml", ANNOTATIONS),
+            ("metadata/dependencies.yaml", &file(indent)),
+        ]);
+        let run = olm(&files.path(""), &["bundle", "validate", "."]);
+        assert_eq!(run.status, status, "{}", run.stdout);
+        let is_refused = run
+            .stdout
+            .contains("what it requires by olm.constraint is not sound: The CEL field is missing");
+        assert_eq!(is_refused, status == 1, "{}", run.stdout);
+    }
 }
 
 #[test]

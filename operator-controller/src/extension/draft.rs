@@ -44,6 +44,8 @@ pub(super) struct Draft {
     groups: Vec<Group>,
     /// What is to be done.
     pub(super) plan: Plan,
+    /// Fields of the configuration that count for nothing.
+    ignored: Vec<String>,
 }
 
 /// From a bundle's image, who provides certificates, and the name of the OperatorCondition that the operator is told, to
@@ -71,6 +73,7 @@ pub(super) async fn draft(
     }
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.recorded_properties(&target.declared);
+    let ignored = prepared.ignored;
     let objects = prepared.rendered.into_objects();
     let accounts = records::accounts(&objects);
     let groups = phases(
@@ -98,7 +101,26 @@ pub(super) async fn draft(
         certificates,
         groups,
         plan,
+        ignored,
     })
+}
+
+impl Draft {
+    /// What of the configuration counts for nothing.
+    fn left_out(&self) -> Option<String> {
+        let fields: Vec<String> = self
+            .ignored
+            .iter()
+            .take(5)
+            .map(|field| format!("deploymentConfig.{field}"))
+            .collect();
+        (!fields.is_empty()).then(|| {
+            format!(
+                "Kubernetes does not know these fields of spec.config.inline, which are left out: {}; are they misspelled?",
+                fields.join(", ")
+            )
+        })
+    }
 }
 
 /// What is wrong with a bundle that is named by tag may be mended under the same tag, without any event.
@@ -139,7 +161,10 @@ pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
         secrets: &secrets,
         changes: changes.as_ref(),
     };
-    let warnings = preflight::check(context, request).await?;
+    let found = preflight::check(context, request).await?;
+    let left_out = draft.left_out();
+    let warnings: Vec<String> = left_out.into_iter().chain(found).collect();
+    let warnings = (!warnings.is_empty()).then(|| warnings.join("\n"));
     let wanted = &target.bundle.metadata;
     let difference = changes.map(|changes| format!("the revision of {} {changes}", wanted.version));
     let installed = revisions.installed().map(BundleIdentity::of).unwrap_or_default();

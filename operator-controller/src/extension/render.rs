@@ -44,7 +44,7 @@ impl StageError for RenderError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Refused(Refusal::Config(_)) => reason::INVALID_CONFIGURATION,
+            Self::Refused(Refusal::Config { .. }) => reason::INVALID_CONFIGURATION,
             Self::Refused(Refusal::Unsupported(_)) | Self::Discover(_) | Self::CutOff => reason::RETRYING,
             Self::Refused(_) => reason::BLOCKED,
         }

@@ -2,9 +2,13 @@
 //!
 //! It applies to every Deployment of the bundle and, where it concerns containers, to all of its containers.
 
+use k8s_openapi::api::core::v1::{
+    Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount,
+};
 use serde_json::{Map, Value, json};
 
 use super::deployments::containers_mut;
+use super::fields::{Misfit, drop_unknown, misfits_of};
 use super::manifests::child;
 
 /// The part of an affinity that may be replaced by itself.
@@ -12,62 +16,106 @@ const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"]
 
 /// A checked `deploymentConfig`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeploymentConfig(Map<String, Value>);
-
-/// A `deploymentConfig` has fields of wrong types.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed to unmarshal deploymentConfig: {field} must be {wanted}")]
-pub struct DeploymentConfigError {
-    field: String,
-    wanted: &'static str,
+pub struct DeploymentConfig {
+    fields: Map<String, Value>,
+    ignored: Vec<String>,
 }
 
+/// A `deploymentConfig` has fields of wrong types, or quantities that are none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("failed to unmarshal deploymentConfig: {0}")]
+pub struct DeploymentConfigError(String);
+
+/// The fields with the types of Kubernetes that they are read into.
+type Typed = (&'static str, fn(&Value) -> Vec<Misfit>, fn(&mut Value));
+const TYPED: [Typed; 7] = [
+    ("env", misfits_of::<Vec<EnvVar>>, drop_unknown::<Vec<EnvVar>>),
+    (
+        "envFrom",
+        misfits_of::<Vec<EnvFromSource>>,
+        drop_unknown::<Vec<EnvFromSource>>,
+    ),
+    ("volumes", misfits_of::<Vec<Volume>>, drop_unknown::<Vec<Volume>>),
+    (
+        "volumeMounts",
+        misfits_of::<Vec<VolumeMount>>,
+        drop_unknown::<Vec<VolumeMount>>,
+    ),
+    (
+        "tolerations",
+        misfits_of::<Vec<Toleration>>,
+        drop_unknown::<Vec<Toleration>>,
+    ),
+    ("affinity", misfits_of::<Affinity>, drop_unknown::<Affinity>),
+    (
+        "resources",
+        misfits_of::<ResourceRequirements>,
+        drop_unknown::<ResourceRequirements>,
+    ),
+];
+
 impl DeploymentConfig {
-    /// Reads a `deploymentConfig`; null is none.
+    /// Reads a `deploymentConfig`; null is none. What the types of Kubernetes have no field for is left out, as the
+    /// reference does; [`DeploymentConfig::ignored`] names it.
     ///
     /// # Errors
-    /// When a field has a type it cannot have.
+    /// Names every field with a value that it cannot have.
     pub fn new(value: &Value) -> Result<Option<Self>, DeploymentConfigError> {
-        let wrong = |field: &str, wanted| DeploymentConfigError {
-            field: field.to_owned(),
-            wanted,
-        };
-        let fields = match value {
+        let mut fields = match value {
             Value::Null => return Ok(None),
             Value::Object(fields) => fields.clone(),
-            _ => return Err(wrong("deploymentConfig", "an object")),
-        };
-        for list in ["env", "envFrom", "volumes", "volumeMounts", "tolerations"] {
-            match fields.get(list) {
-                None | Some(Value::Null) => {}
-                Some(Value::Array(entries)) if entries.iter().all(Value::is_object) => {}
-                Some(_) => return Err(wrong(list, "a list of objects")),
+            _ => {
+                let fault = "deploymentConfig must be an object";
+                return Err(DeploymentConfigError(fault.to_owned()));
             }
-        }
+        };
+        let (mut faults, mut ignored) = (Vec::new(), Vec::new());
         for map in ["annotations", "nodeSelector"] {
             match fields.get(map) {
                 None | Some(Value::Null) => {}
                 Some(Value::Object(entries)) if entries.values().all(Value::is_string) => {}
-                Some(_) => return Err(wrong(map, "a mapping of text to text")),
+                Some(_) => faults.push(format!("{map} must be a mapping of text to text")),
             }
         }
-        for object in ["affinity", "resources"] {
-            match fields.get(object) {
-                None | Some(Value::Null | Value::Object(_)) => {}
-                Some(_) => return Err(wrong(object, "an object")),
+        for (field, misfits, clean) in TYPED {
+            let Some(value) = fields.get_mut(field).filter(|value| !value.is_null()) else {
+                continue;
+            };
+            if let Some(entries) = value.as_array()
+                && !entries.iter().all(Value::is_object)
+            {
+                faults.push(format!("{field} must be a list of objects"));
+                continue;
             }
+            for misfit in misfits(value) {
+                match misfit.within(field) {
+                    Misfit::Wrong(fault) => faults.push(fault),
+                    Misfit::Unknown(path) => ignored.push(path),
+                }
+            }
+            clean(value);
         }
-        Ok(Some(Self(fields)))
+        if faults.is_empty() {
+            Ok(Some(Self { fields, ignored }))
+        } else {
+            Err(DeploymentConfigError(faults.join("; ")))
+        }
+    }
+
+    /// The fields that were left out, since Kubernetes has none of these names: `env[0].valeu`.
+    #[must_use]
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     /// The configuration as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        Value::Object(self.0.clone())
+        Value::Object(self.fields.clone())
     }
 
     fn list(&self, field: &str) -> &[Value] {
-        self.0
+        self.fields
             .get(field)
             .and_then(Value::as_array)
             .map(Vec::as_slice)
@@ -86,10 +134,10 @@ impl DeploymentConfig {
         };
         merge(pod, "volumes", self.list("volumes"), Merge::ByName);
         merge(pod, "tolerations", self.list("tolerations"), Merge::Distinct);
-        if let Some(selector @ Value::Object(_)) = self.0.get("nodeSelector") {
+        if let Some(selector @ Value::Object(_)) = self.fields.get("nodeSelector") {
             pod.insert("nodeSelector".to_owned(), selector.clone());
         }
-        if let Some(Value::Object(affinity)) = self.0.get("affinity") {
+        if let Some(Value::Object(affinity)) = self.fields.get("affinity") {
             set_affinity(pod, affinity);
         }
         for list in lists {
@@ -104,14 +152,14 @@ impl DeploymentConfig {
         merge(container, "envFrom", self.list("envFrom"), Merge::Distinct);
         let mounts = self.list("volumeMounts");
         merge(container, "volumeMounts", mounts, Merge::ByLastName);
-        if let Some(resources @ Value::Object(_)) = self.0.get("resources") {
+        if let Some(resources @ Value::Object(_)) = self.fields.get("resources") {
             container.insert("resources".to_owned(), resources.clone());
         }
     }
 
     /// Adds the annotations that the object does not have yet.
     fn annotate(&self, object: &mut Value) {
-        let Some(Value::Object(wanted)) = self.0.get("annotations") else {
+        let Some(Value::Object(wanted)) = self.fields.get("annotations") else {
             return;
         };
         if wanted.is_empty() {

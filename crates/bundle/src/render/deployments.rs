@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use k8s_openapi::api::apps::v1::DeploymentSpec;
 use olm_api::names::operator_condition;
 use serde_json::{Map, Value, json};
 
@@ -53,7 +54,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         "spec": strategy.spec,
     });
     if let Some(spec) = deployment.get_mut("spec") {
-        fields::drop_unknown(spec);
+        fields::drop_unknown::<DeploymentSpec>(spec);
     }
     if let Some(spec) = child(&mut deployment, "spec") {
         spec.insert("revisionHistoryLimit".to_owned(), 1.into());

@@ -1,8 +1,13 @@
 //! Fields that a kind does not have.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::api::apps::v1::DeploymentSpec;
+use serde::Deserialize;
 use serde_ignored::Path;
 use serde_json::Value;
+
+use crate::decode::{Given, read};
 
 /// Where the specification of a Deployment does not fit its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,30 +18,67 @@ pub enum Misfit {
     Unknown(String),
 }
 
+impl Misfit {
+    /// The same, of a field that stands within another.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Wrong(why) if why.starts_with(['[', ':']) => Self::Wrong(format!("{place}{why}")),
+            Self::Wrong(why) => Self::Wrong(format!("{place}.{why}")),
+            Self::Unknown(field) if field.starts_with('[') => Self::Unknown(format!("{place}{field}")),
+            Self::Unknown(field) => Self::Unknown(format!("{place}.{field}")),
+        }
+    }
+}
+
 /// Where the specification of a Deployment does not fit its kind; when it cannot be read, the first place alone.
 #[must_use]
 pub fn misfits(spec: &Value) -> Vec<Misfit> {
-    if let Err(fault) = serde_path_to_error::deserialize::<_, DeploymentSpec>(spec) {
-        return vec![Misfit::Wrong(fault.to_string())];
+    misfits_of::<DeploymentSpec>(spec)
+}
+
+/// Where a value does not fit a type; when it cannot be read, the first place alone.
+pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
+    if let Err(fault) = read::<T>(value) {
+        let why = fault.inner().to_string();
+        let why = why
+            .replace("expected i32", "expected a whole number")
+            .replace("expected i64", "expected a whole number");
+        let path = fault.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        return vec![Misfit::Wrong(format!("{path}: {why}"))];
     }
     let mut unknown = Vec::new();
-    let note = |path: Path<'_>| unknown.push(Misfit::Unknown(keys(&path).join(".")));
-    let _: Result<DeploymentSpec, _> = serde_ignored::deserialize(spec, note);
+    let note = |path: Path<'_>| unknown.push(Misfit::Unknown(written(&keys(&path))));
+    let _: Result<T, _> = serde_ignored::deserialize(Given(value), note);
     unknown
 }
 
-/// Leaves out what the specification of a Deployment has no field for: the reference decodes it into its own types, and the
-/// API server takes no such field in a server-side apply. One that is wrong in another way stays as it is, for the API
-/// server to refuse.
-pub(super) fn drop_unknown(spec: &mut Value) {
+/// Leaves out what a type has no field for: the reference decodes values into its own types, and the API server takes no
+/// such field in a server-side apply. One that is wrong in another way stays as it is.
+pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
     let mut unknown = Vec::new();
-    let read: Result<DeploymentSpec, _> =
-        serde_ignored::deserialize(&*spec, |path| unknown.push(keys(&path)));
+    let read: Result<T, _> = serde_ignored::deserialize(Given(value), |path| unknown.push(keys(&path)));
     if read.is_ok() {
         for path in &unknown {
-            remove(spec, path);
+            remove(value, path);
         }
     }
+}
+
+/// A path as errors write it.
+fn written(keys: &[String]) -> String {
+    let mut path = String::new();
+    for key in keys {
+        if key.bytes().all(|byte| byte.is_ascii_digit()) {
+            let _ = write!(path, "[{key}]");
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(key);
+        }
+    }
+    path
 }
 
 /// The keys and indexes that lead to a field.
@@ -101,7 +143,7 @@ mod tests {
         });
         let check = |spec: &Value, expected: &Value| {
             let mut found = spec.clone();
-            drop_unknown(&mut found);
+            drop_unknown::<DeploymentSpec>(&mut found);
             assert_eq!(found, *expected);
         };
         check(&sound, &sound);
@@ -114,8 +156,8 @@ mod tests {
         assert_eq!(
             misfits(&odd),
             [
-                unknown("template.spec.containers.0.ports.0.targetPort"),
-                unknown("template.spec.containers.0.imagePullPolice"),
+                unknown("template.spec.containers[0].ports[0].targetPort"),
+                unknown("template.spec.containers[0].imagePullPolice"),
                 unknown("install"),
             ]
         );

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value, json};
 
 use super::Options;
 use super::certificates::{annotate_service, inject_authority};
+use super::fields::drop_unknown;
 use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::names::join_name;
@@ -97,8 +100,15 @@ fn configuration(webhook: &WebhookDefinition, options: &Options, wanted: Webhook
             entry.insert(field.to_owned(), value.clone());
         }
     }
+    if let Some(selector) = entry.get_mut("objectSelector") {
+        drop_unknown::<LabelSelector>(selector);
+    }
     if let Some(rules) = &webhook.rules {
-        entry.insert("rules".to_owned(), Value::Array(rules.clone()));
+        let mut rules = rules.clone();
+        for rule in &mut rules {
+            drop_unknown::<RuleWithOperations>(rule);
+        }
+        entry.insert("rules".to_owned(), Value::Array(rules));
     }
     if let (WebhookKind::Mutating, Some(policy)) = (wanted, &webhook.reinvocation_policy) {
         entry.insert("reinvocationPolicy".to_owned(), policy.clone());

@@ -11,7 +11,7 @@ pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
     for (at, csv) in csvs(manifests) {
         for icon in list(csv, "/spec/icon") {
             let icon = Icon {
-                base64_data: text(icon, "/base64data").to_owned(),
+                base64_data: Some(text(icon, "/base64data").to_owned()),
                 media_type: text(icon, "/mediatype").to_owned(),
             };
             let fault = match icon.data() {

@@ -7,10 +7,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use super::shape;
 use crate::annotations::Annotations;
 use crate::catalog::text;
 use crate::parse::{BundleFiles, object_name};
+use crate::shape::{self, Reader};
 
 /// One manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,6 +192,20 @@ pub fn load(files: &BundleFiles) -> Result<Manifests, Vec<LoadFault>> {
     })
 }
 
+/// The objects of the manifests that can be read.
+pub(crate) fn objects(files: &BundleFiles) -> Vec<Object> {
+    let (mut objects, mut faults) = (Vec::new(), Vec::new());
+    for (path, content) in files {
+        if path
+            .strip_prefix("manifests/")
+            .is_some_and(|name| !name.contains('/'))
+        {
+            read(path, content, &mut objects, &mut faults);
+        }
+    }
+    objects
+}
+
 /// Reads one manifest by itself.
 ///
 /// # Errors
@@ -251,7 +265,7 @@ fn type_faults(object: &Object) -> Vec<LoadFault> {
     let kind = text(&object.value, "/kind");
     let version = text(&object.value, "/apiVersion");
     match kind {
-        "ClusterServiceVersion" => shape::faults(&object.value)
+        "ClusterServiceVersion" => shape::faults(&object.value, Reader::Author)
             .into_iter()
             .map(|fault| LoadFault::Field {
                 kind: "CSV",

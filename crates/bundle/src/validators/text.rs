@@ -4,24 +4,7 @@ use olm_version::{Version, blang};
 
 /// A semantic version read with tolerance: blanks around it, a leading `v`, missing parts and leading zeros are accepted.
 pub(super) fn tolerant_version(text: &str) -> Option<Version> {
-    let text = text.trim();
-    let text = text.strip_prefix('v').unwrap_or(text);
-    let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
-    for part in &mut parts {
-        let zeros = part.len() - part.trim_start_matches('0').len();
-        if zeros > 0 {
-            let rest = part.trim_start_matches('0').to_owned();
-            let digit = rest.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
-            *part = if digit { rest } else { format!("0{rest}") };
-        }
-    }
-    if parts.len() < 3 {
-        if parts.last().is_some_and(|last| last.contains(['+', '-'])) {
-            return None;
-        }
-        parts.resize(3, "0".to_owned());
-    }
-    blang::parse_version(&parts.join(".")).ok()
+    blang::parse_tolerant(text).ok()
 }
 
 /// Texts as Go prints a list of quoted ones.

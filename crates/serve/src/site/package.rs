@@ -163,7 +163,8 @@ impl Package {
         let icon = self.definition.icon.as_ref()?;
         let known = ["image/png", "image/jpeg", "image/gif", "image/svg+xml"];
         let media = known.into_iter().find(|known| *known == icon.media_type)?;
-        let data: String = icon.base64_data.split_whitespace().collect();
+        let data = icon.base64_data.as_deref().unwrap_or_default();
+        let data: String = data.split_whitespace().collect();
         let plain = data.len() <= ICON
             && data
                 .bytes()

@@ -140,14 +140,7 @@ fn candidate(files: BundleFiles) -> Result<(String, Bundle), String> {
     let bundle =
         olm_bundle::parse(&files, &BTreeMap::new()).map_err(|error| format!("refused: {}", error.kind()))?;
     let package = bundle.package().to_owned();
-    let version = bundle
-        .csv()
-        .spec
-        .version
-        .as_ref()
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let version = VersionRelease::parse(version, BuildMetadata::Release)
+    let version = VersionRelease::parse(&bundle.csv().spec.version, BuildMetadata::Release)
         .map_err(|_| "its version cannot be read".to_owned())?
         .folded();
     let mode = [

@@ -1,0 +1,33 @@
+//! What somebody may have meant whose configuration has a field that there is not.
+
+use olm_fbc::similar::nearest;
+use serde_json::{Map, Value};
+
+use crate::install_modes::InstallModes;
+
+/// What to say after the fault, of the first field that the schema does not have.
+pub(super) fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
+    let inner = |value: &Value| value.get("deploymentConfig").cloned().unwrap_or_default();
+    let below = schema.pointer("/properties/deploymentConfig").cloned();
+    let places = [(Some(schema.clone()), config.clone()), (below, inner(config))];
+    places.iter().find_map(|(schema, given)| {
+        let known = schema.as_ref()?.get("properties")?.as_object()?;
+        let strange = given
+            .as_object()?
+            .keys()
+            .find(|name| !known.contains_key(*name))?;
+        Some(meant(strange, known, modes))
+    })
+}
+
+fn meant(strange: &str, known: &Map<String, Value>, modes: &InstallModes) -> String {
+    if strange == "watchNamespace" {
+        return format!("The bundle supports {modes}: there is no namespace to choose, remove the field");
+    }
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    match nearest(strange, names.iter().copied()) {
+        Some(meant) => format!("Did you mean {meant:?}?"),
+        None if names.is_empty() => "The bundle has nothing to be configured".to_owned(),
+        None => format!("There are: {}", names.join(", ")),
+    }
+}

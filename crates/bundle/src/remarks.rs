@@ -1,0 +1,225 @@
+//! What keeps the manifests of a bundle from being installed as their author meant them, each with its place.
+
+use std::collections::BTreeSet;
+
+use olm_fbc::similar::nearest;
+use serde_json::{Map, Value};
+
+use crate::InstallMode;
+use crate::catalog::{list, text};
+use crate::parse::{BundleFiles, flatten, object_name};
+use crate::render::fields::{Misfit, misfits};
+use crate::shape::{self, Reader};
+use crate::validators::{Object, Severity, objects};
+
+/// One thing that an author should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// An error keeps the bundle from being installed.
+    pub severity: Severity,
+    /// The file.
+    pub file: String,
+    /// The line where the object begins, counted from 1.
+    pub line: usize,
+    /// The place in the object, what is there, and what becomes of it.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+/// What an author should know of the manifests, file by file. Files that cannot be read are another matter.
+#[must_use]
+pub fn remarks(files: &BundleFiles) -> Vec<Remark> {
+    let mut found = Vec::new();
+    for object in objects(files) {
+        for value in flatten(object.value.clone()) {
+            let mut notes = Notes {
+                object: &object,
+                found: &mut found,
+            };
+            match text(&value, "/kind") {
+                "ClusterServiceVersion" => notes.of_csv(&value),
+                "ConfigMap" => notes.of_texts(&value, "ConfigMap", ["data", "binaryData"]),
+                "Secret" => notes.of_texts(&value, "Secret", ["data", "stringData"]),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// How the place of a Deployment's specification begins.
+const DEPLOYMENTS: &str = "spec.install.spec.deployments[";
+
+struct Notes<'a> {
+    object: &'a Object,
+    found: &'a mut Vec<Remark>,
+}
+
+impl Notes<'_> {
+    fn add(&mut self, severity: Severity, message: String, hint: impl Into<String>) {
+        self.found.push(Remark {
+            severity,
+            file: self.object.file.clone(),
+            line: self.object.line,
+            message,
+            hint: hint.into(),
+        });
+    }
+
+    fn of_csv(&mut self, csv: &Value) {
+        let deployments = list(csv, "/spec/install/spec/deployments");
+        for fault in shape::faults(csv, Reader::Installer) {
+            let message = of_deployment(&fault, deployments).unwrap_or(fault);
+            let hint = if message.contains("must be a text, not a number") {
+                "put the value into quotes"
+            } else {
+                "correct the value; the bundle is not installed as long as it cannot be read"
+            };
+            self.add(Severity::Error, message, hint);
+        }
+        for (field, meant) in shape::unknown(csv) {
+            let hint = match meant {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "remove it, or correct its name or its place".to_owned(),
+            };
+            let message = format!("a ClusterServiceVersion has no field {field}, which is left out");
+            self.add(Severity::Warning, message, hint);
+        }
+        let modes = list(csv, "/spec/installModes");
+        let is_supported = |mode: &Value| {
+            mode.get("supported") == Some(&Value::Bool(true))
+                && text(mode, "/type").parse::<InstallMode>().is_ok()
+        };
+        // Without another one the bundle can never be installed.
+        let severity = if modes.iter().any(is_supported) {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
+        for (at, mode) in modes.iter().enumerate() {
+            let kind = text(mode, "/type");
+            if kind.parse::<InstallMode>().is_err() {
+                let names = InstallMode::ALL.map(InstallMode::as_str);
+                let hint = match nearest(kind, names) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => format!("there are {}", names.join(", ")),
+                };
+                let message = format!("spec.installModes[{at}].type: there is no install mode {kind:?}");
+                self.add(severity, message, hint);
+            }
+        }
+        for deployment in deployments {
+            self.of_deployment(deployment);
+        }
+    }
+
+    fn of_deployment(&mut self, deployment: &Value) {
+        let name = text(deployment, "/name");
+        let empty = Value::Null;
+        let spec = deployment.get("spec").unwrap_or(&empty);
+        for misfit in misfits(spec) {
+            if let Misfit::Unknown(field) = misfit {
+                let message =
+                    format!("Deployment {name:?} has no field {field}, which is left out: is it misspelled?");
+                self.add(
+                    Severity::Warning,
+                    message,
+                    "correct its name or its place, or remove it",
+                );
+            }
+        }
+        if let Some(fault) = selector_fault(spec) {
+            self.add(
+                Severity::Error,
+                format!("Deployment {name:?}: the API server refuses spec.selector: {fault}"),
+                "let spec.selector.matchLabels be among spec.template.metadata.labels",
+            );
+        }
+        for kind in ["initContainers", "containers"] {
+            for container in list(spec, &format!("/template/spec/{kind}")) {
+                let mut known = BTreeSet::new();
+                for entry in list(container, "/env") {
+                    let variable = text(entry, "/name");
+                    if !known.insert(variable) {
+                        let container = text(container, "/name");
+                        let message = format!(
+                            "Deployment {name:?}: container {container:?} is given the variable {variable:?} more than \
+                             once; the last one counts"
+                        );
+                        self.add(Severity::Warning, message, "keep one of them");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Data that are no texts: the API server takes no other.
+    fn of_texts(&mut self, object: &Value, kind: &str, fields: [&str; 2]) {
+        let name = object_name(object);
+        for field in fields {
+            let Some(entries) = object.get(field).and_then(Value::as_object) else {
+                continue;
+            };
+            let is_wrong = |value: &Value| !value.is_string() && !value.is_null();
+            for (key, value) in entries.iter().filter(|(_, value)| is_wrong(value)) {
+                let given = shape::given(value);
+                let message = format!(
+                    "{kind} {name:?}: the API server refuses {field}.{key}, which must be a text, not {given}"
+                );
+                self.add(Severity::Error, message, "put the value into quotes");
+            }
+        }
+    }
+}
+
+/// A fault of a Deployment's specification in terms of the Deployment.
+fn of_deployment(fault: &str, deployments: &[Value]) -> Option<String> {
+    let (index, rest) = fault.strip_prefix(DEPLOYMENTS)?.split_once(']')?;
+    let name = text(deployments.get(index.parse::<usize>().ok()?)?, "/name");
+    Some(format!(
+        "Deployment {name:?}: the API server refuses {}",
+        rest.trim_start_matches('.')
+    ))
+}
+
+/// Why the API server refuses the selector of a Deployment: it is empty, or not fulfilled by the template's own labels.
+fn selector_fault(spec: &Value) -> Option<String> {
+    let selector = spec.get("selector")?.as_object()?;
+    let empty = Map::new();
+    let labels = spec
+        .pointer("/template/metadata/labels")
+        .and_then(Value::as_object);
+    let labels = labels.unwrap_or(&empty);
+    let wanted = selector.get("matchLabels").and_then(Value::as_object);
+    let rules = selector.get("matchExpressions").and_then(Value::as_array);
+    if wanted.is_none_or(Map::is_empty) && rules.is_none_or(Vec::is_empty) {
+        return Some("it is empty".to_owned());
+    }
+    let unmatched = |(key, value): &(&String, &Value)| labels.get(*key) != Some(*value);
+    if let Some((key, value)) = wanted.into_iter().flatten().find(unmatched) {
+        let value = value.as_str().unwrap_or_default();
+        return Some(format!("the template has no label {key}: {value:?}"));
+    }
+    let rule = rules
+        .into_iter()
+        .flatten()
+        .find(|rule| !is_fulfilled(rule, labels))?;
+    Some(format!(
+        "the labels of the template do not fulfil the rule {:?} {}",
+        text(rule, "/key"),
+        text(rule, "/operator")
+    ))
+}
+
+fn is_fulfilled(rule: &Value, labels: &Map<String, Value>) -> bool {
+    let given = labels.get(text(rule, "/key"));
+    let is_listed = || given.is_some_and(|given| list(rule, "/values").contains(given));
+    match text(rule, "/operator") {
+        "In" => is_listed(),
+        "NotIn" => !is_listed(),
+        "Exists" => given.is_some(),
+        "DoesNotExist" => given.is_none(),
+        _ => false,
+    }
+}
