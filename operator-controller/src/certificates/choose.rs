@@ -1,6 +1,8 @@
 //! Who provides the certificates of a bundle. Chosen when a revision is made: a provider stays with an extension as long as
 //! it can be used, so that nothing is made anew because another one has come.
 
+use std::time::Instant;
+
 use olm_api::ClusterObjectSet;
 use olm_api::names::{annotation, cert_manager};
 use olm_bundle::CertificateProvider;
@@ -22,7 +24,14 @@ pub struct Providers {
 /// The cluster could not be asked which kinds it serves.
 pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
     let has = async |allowed: bool, group: &str, kind: &str| {
-        Ok::<_, kube::Error>(allowed && discovery.find(group, "v1", kind).await?.is_some())
+        // What was served once may be gone, and nobody else asks for it.
+        Ok::<_, kube::Error>(
+            allowed
+                && discovery
+                    .confirm(group, "v1", kind, Instant::now())
+                    .await?
+                    .is_some(),
+        )
     };
     Ok(Providers {
         cert_manager: has(
