@@ -34,7 +34,7 @@ SUITES := $(wildcard */tests/*.rs crates/*/tests/*.rs) $(patsubst %/main.rs,%,$(
 REST := $(filter-out $(LONG),$(sort $(basename $(notdir $(SUITES)))))
 
 test-long:
-	@log=$$(mktemp) && { passed=0; $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(LONG:%=--test %) >"$$log" 2>&1 || passed=$$?; cat "$$log"; rm "$$log"; exit $$passed; }
+	@passed=0; $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(LONG:%=--test %) >test-long.log 2>&1 || passed=$$?; cat test-long.log; exit $$passed
 
 test-rest:
 	$(CARGO) test $(RELEASE) --workspace --no-fail-fast --lib --bins $(REST:%=--test %)

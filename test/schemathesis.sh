@@ -22,6 +22,7 @@ if [ ! -f "$home/complete" ]; then
 fi
 
 work=$(mktemp -d)
+touch "$work/addresses" "$work/errors"
 "$olm" catalog serve --addr 127.0.0.1:0 kitchen=catalog >"$work/addresses" 2>"$work/errors" &
 server=$!
 checks=
@@ -38,7 +39,7 @@ done
 
 cp schemathesis.toml "$work"
 cd "$work"
-timeout 900 "$home/bin/schemathesis" --config-file schemathesis.toml run "$address/openapi.json" \
+timeout --kill-after=10 900 "$home/bin/schemathesis" --config-file schemathesis.toml run "$address/openapi.json" \
     --seed 1 --max-examples 15 --workers 1 --request-timeout 60 --suppress-health-check all --generation-database none &
 checks=$!
 wait "$checks"

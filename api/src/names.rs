@@ -77,6 +77,9 @@ pub mod annotation {
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
     /// What was to be known of a revision when it was made. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
+    /// `true` once the extension's deletion takes a revision down: as long as it does not say so, a revision that was deleted
+    /// before keeps what users have stored. On revisions.
+    pub const UNINSTALLING: &str = "olm.operatorframework.io/uninstalling";
     /// How far the stored versions of a definition were migrated, as long as that is not at its end. On ClusterExtensions.
     pub const STORAGE_MIGRATION: &str = "olm.operatorframework.io/storage-migration";
     /// Which set of features a CRD was made for.

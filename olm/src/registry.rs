@@ -206,7 +206,10 @@ impl RegistryArguments {
 
 /// Whether a reference is docker.io's because it names no registry.
 pub(crate) fn is_short(reference: &Reference, written: &str) -> bool {
-    reference.registry() == "docker.io" && !written.starts_with("docker.io/")
+    let is_named = ["docker.io/", "index.docker.io/"]
+        .iter()
+        .any(|host| written.starts_with(host));
+    reference.registry() == "docker.io" && !is_named
 }
 
 fn below(variable: &str, path: &str) -> Option<PathBuf> {

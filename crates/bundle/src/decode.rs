@@ -198,15 +198,17 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     let is_digit = |one: char| one.is_ascii_digit();
     let text = text.trim();
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let mut rest = rest.trim_start_matches(is_digit);
+    let whole = rest.trim_start_matches(is_digit);
+    let (mut has_digit, mut rest) = (whole.len() < rest.len(), whole);
     if let Some(fraction) = rest.strip_prefix('.') {
         rest = fraction.trim_start_matches(is_digit);
+        has_digit |= rest.len() < fraction.len();
     }
     let exponent = || {
         let exponent = rest.strip_prefix(['e', 'E'])?;
         exponent.parse::<i32>().ok()
     };
-    !text.is_empty() && (SUFFIXES.contains(&rest) || exponent().is_some())
+    has_digit && (SUFFIXES.contains(&rest) || exponent().is_some())
 }
 
 #[cfg(test)]
@@ -241,6 +243,11 @@ mod tests {
         for bad in [
             "",
             "lots",
+            "Mi",
+            ".",
+            "-",
+            "E",
+            ".m",
             "1ki",
             "1kB",
             "1 Gi",

@@ -185,7 +185,10 @@ fn of_deployment(fault: &str, deployments: &[Value]) -> Option<String> {
 
 /// Why the API server refuses the selector of a Deployment: it is empty, or not fulfilled by the template's own labels.
 fn selector_fault(spec: &Value) -> Option<String> {
-    let selector = spec.get("selector")?.as_object()?;
+    let selector = match spec.get("selector") {
+        None | Some(Value::Null) if spec.is_object() => return Some("it is missing".to_owned()),
+        selector => selector?.as_object()?,
+    };
     let empty = Map::new();
     let labels = spec
         .pointer("/template/metadata/labels")

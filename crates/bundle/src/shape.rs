@@ -184,6 +184,9 @@ fn is_of_deployment(field: &str) -> bool {
         .is_some_and(|(_, rest)| rest.starts_with(".spec."))
 }
 
+/// At most so many faults, and as many strange fields, are told: who mends those sees the rest.
+const MOST: usize = 50;
+
 /// What does not fit.
 #[derive(Default)]
 struct Look {
@@ -208,6 +211,11 @@ fn look(csv: &Value, reader: Reader) -> Look {
     let mut found = Look::default();
     let mut open: Vec<(String, &Value, Shape)> = vec![(String::new(), csv, CSV)];
     while let Some((path, value, shape)) = open.pop() {
+        if found.wrong.len() >= MOST {
+            found.wrong.truncate(MOST);
+            found.wrong.push("and perhaps more".to_owned());
+            break;
+        }
         let separator = if path.is_empty() { "" } else { "." };
         let fits = match (value, shape) {
             (Value::Null, _) | (_, Any) | (Value::Bool(_), Boolean) | (Value::String(_), Text) => true,
@@ -232,19 +240,26 @@ fn look(csv: &Value, reader: Reader) -> Look {
                 true
             }
             (Value::Array(elements), List(inner)) => {
-                let elements = elements.iter().enumerate().rev();
+                // Texts in a list of texts need no second look, and no path of their own.
+                let odd = |element: &Value| !matches!(inner, Text) || !is_text(element);
+                let most = if matches!(inner, Text) { MOST } else { usize::MAX };
+                let elements = elements.iter().enumerate();
+                let elements: Vec<_> = elements.filter(|(_, element)| odd(element)).take(most).collect();
+                let elements = elements.into_iter().rev();
                 open.extend(elements.map(|(at, element)| (format!("{path}[{at}]"), element, *inner)));
                 true
             }
             (Value::Object(members), Map) => {
                 let members = members.iter();
+                let members = members.filter(|(_, member)| !is_text(member)).take(MOST);
                 open.extend(members.map(|(key, member)| (format!("{path}.{key}"), member, Text)));
                 true
             }
             (Value::Object(members), Object(fields)) => {
                 let is_known = |name: &str| fields.iter().any(|(known, _)| *known == name);
                 if path != "metadata" {
-                    for name in members.keys().filter(|name| !is_known(name)) {
+                    let room = MOST.saturating_sub(found.unknown.len());
+                    for name in members.keys().filter(|name| !is_known(name)).take(room) {
                         let meant = nearest(name, fields.iter().map(|(known, _)| *known));
                         found.unknown.push((format!("{path}{separator}{name}"), meant));
                     }
@@ -270,6 +285,10 @@ fn look(csv: &Value, reader: Reader) -> Look {
     found
 }
 
+fn is_text(value: &Value) -> bool {
+    value.is_string() || value.is_null()
+}
+
 /// Objects of Kubernetes that the validators look at no further.
 const OBJECTS: [&str; 2] = ["spec", "selector"];
 
@@ -293,5 +312,36 @@ pub(crate) fn given(value: &Value) -> &'static str {
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_million_faults_a_few_are_told() {
+        let ones = vec![1; 1_000_000];
+        let strange: serde_json::Map<String, Value> = (0..10_000)
+            .map(|at| (format!("strange{at}"), Value::Null))
+            .collect();
+        let csv = json!({"metadata": {"labels": {"a": 1}}, "spec": {"keywords": ones, "provider": strange}});
+        let found = faults(&csv, Reader::Installer);
+        assert_eq!(found.len(), 51, "{found:?}");
+        assert_eq!(found[0], "metadata.labels.a must be a text, not a number");
+        assert_eq!(found[1], "spec.keywords[0] must be a text, not a number");
+        assert_eq!(found[50], "and perhaps more");
+        assert_eq!(
+            unknown(&csv).len(),
+            0,
+            "nothing is looked for beyond so many faults"
+        );
+        let csv = json!({"spec": {"keywords": ["a", null], "provider": csv["spec"]["provider"]}});
+        assert_eq!(
+            (faults(&csv, Reader::Installer).len(), unknown(&csv).len()),
+            (0, 50)
+        );
     }
 }

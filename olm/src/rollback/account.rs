@@ -74,6 +74,9 @@ async fn act_as(config: &Config, user: &Client, namespace: &str, name: &str) -> 
     if !answer.status.is_some_and(|status| status.allowed) {
         return Err(format!("you may not impersonate {namespace}/{name}"));
     }
+    if config.auth_info.impersonate.is_some() {
+        return Err("you act as somebody else already".to_owned());
+    }
     Client::try_from(impersonating(config.clone(), namespace, name)).map_err(|error| error.to_string())
 }
 

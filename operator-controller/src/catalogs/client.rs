@@ -39,7 +39,7 @@ pub enum CatalogsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It could not be reached, or the answer broke off.
-    #[error("catalogd{} does not answer: {}; it is asked again by itself: look whether its Pods are ready", place(.0), innermost(.0))]
+    #[error("catalogd{} {}", place(.0), trouble(&innermost(.0)))]
     Unreachable(reqwest::Error),
     /// It answered with a status that means no answer.
     #[error("received unexpected response status code {status}")]
@@ -75,6 +75,18 @@ fn place(error: &reqwest::Error) -> String {
 }
 
 /// What the innermost cause says: those around it only say that it was about a connection.
+/// What the trouble is, and where to look.
+fn trouble(cause: &str) -> String {
+    if cause.starts_with("invalid peer certificate") {
+        format!(
+            "has a certificate that is not trusted: {cause}; it is asked again by itself: look which authority signed it, and \
+             which ones --catalogd-cas-dir holds"
+        )
+    } else {
+        format!("does not answer: {cause}; it is asked again by itself: look whether its Pods are ready")
+    }
+}
+
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -319,6 +331,11 @@ mod tests {
             "{told}"
         );
         assert_eq!(told.matches(": ").count(), 2, "{told}");
+        assert_eq!(
+            trouble("invalid peer certificate: UnknownIssuer"),
+            "has a certificate that is not trusted: invalid peer certificate: UnknownIssuer; it is asked again by itself: look \
+             which authority signed it, and which ones --catalogd-cas-dir holds"
+        );
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
 /// A merge patch by which a revision inherits what decides how its objects are kept and taken down, if it is still the
 /// one that was seen; nothing when it has it.
 pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
-    let differing: Map<String, Value> = INHERITED
+    let mut differing: Map<String, Value> = INHERITED
         .iter()
         .filter(|key| extension.annotation(key) != set.annotation(key))
         .map(|key| {
@@ -240,6 +240,9 @@ pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<V
             ((*key).to_owned(), value.map_or(Value::Null, Value::String))
         })
         .collect();
+    if extension.is_deleting() && set.annotation(annotation::UNINSTALLING).is_none() {
+        differing.insert(annotation::UNINSTALLING.to_owned(), json!("true"));
+    }
     (!differing.is_empty()).then(|| {
         json!({"metadata": {
             "uid": set.metadata.uid,
@@ -521,6 +524,15 @@ mod tests {
             inherit(&case.extension, &patched).unwrap()["metadata"]["annotations"],
             json!({user::UNINSTALL: null})
         );
+        case.extension.metadata.deletion_timestamp = Some(
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
+        );
+        let patch = inherit(&case.extension, &first).unwrap();
+        assert_eq!(
+            patch["metadata"]["annotations"],
+            json!({annotation::UNINSTALLING: "true"})
+        );
+        assert_eq!(inherit(&case.extension, &applied(&first, &patch)), None);
     }
 
     #[test]

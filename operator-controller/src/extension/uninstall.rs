@@ -85,8 +85,10 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
             return tell_of(context, extension, &left, (reason::BLOCKED, &why, Tone::Fault)).await;
         }
     };
-    // What has begun is finished.
-    if !left.all().iter().any(|set| set.is_deleting()) {
+    // What has begun is finished; a revision that was deleted before the extension is no part of that.
+    let since = extension.metadata.deletion_timestamp.as_ref();
+    let has_begun = |set: &ClusterObjectSet| set.metadata.deletion_timestamp.as_ref() >= since;
+    if !left.all().iter().any(|set| set.is_deleting() && has_begun(set)) {
         let needed = facts::needed_by_others(context, extension, &left, policy.uninstall).await;
         let held = match needed {
             Ok(held) => held.map(|held| (reason::BLOCKED, held)),

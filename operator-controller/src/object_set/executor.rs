@@ -85,14 +85,13 @@ impl Executor<'_> {
             match step {
                 Step::End(end) => return end,
                 Step::Ask(machine, requests) => {
-                    let known_to_be_gone = self.memory.gone.clone();
                     let answers = self.fulfil(&requests, &mut doubted, Goal::Remove).await;
                     for (request, answer) in requests.iter().zip(&answers) {
                         let place = request.place();
                         if matches!(request, Request::Observe(_))
                             && is_gone(answer)
                             && !kept.contains(&place)
-                            && !known_to_be_gone.contains(&place)
+                            && self.memory.swept.insert(place)
                         {
                             self.delete_what_is_left_of(&self.outline.id(place)).await;
                         }

@@ -47,6 +47,8 @@ pub struct Memory {
     pub accepted: BTreeMap<Place, u64>,
     /// Objects of a set that is taken down of which nothing is left.
     pub gone: BTreeSet<Place>,
+    /// Certificates of a set that is taken down whose Secrets were looked after although they are gone themselves.
+    pub swept: BTreeSet<Place>,
     /// When objects of a complete set were repaired.
     pub repairs: Vec<Instant>,
     /// Whether an object's kind is missing, so that new kinds matter.

@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use kube::core::PartialObjectMeta;
 use olm_api::{
     ClusterExtension, ClusterObjectSet,
     cluster_object_set::LifecycleState,
@@ -211,7 +212,15 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     };
     let orphan = policy.uninstall == Uninstall::Orphan;
     let heir = match heir(context, set).await {
-        Ok(heir) => heir,
+        Ok(Heir::Nobody) => None,
+        Ok(Heir::GoesOn(extension)) => Some(extension),
+        Ok(Heir::Undecided(extension)) => {
+            let message = format!(
+                "ClusterExtension {extension} is being deleted, too, and has not begun to remove anything; what keeps it from \
+                 that is said there"
+            );
+            return Removal::NotYet(Conclusion::new(Verdict::Removing(message), Again::After(LOOK)));
+        }
         Err(error) => {
             let message = format!(
                 "cannot tell whether the ClusterExtension is there: {}",
@@ -289,25 +298,45 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     }
 }
 
-/// The extension that goes on without this revision, as long as no later revision of it is complete: with the definitions
-/// that this one brought would go everything that users have stored, and the extension's next revision needs them anyway.
-async fn heir<'a>(context: &Context, set: &'a ClusterObjectSet) -> Result<Option<&'a str>, kube::Error> {
+/// The extension of a revision that is being deleted.
+enum Heir<'a> {
+    /// It is gone, or has all it needs, or takes the revision down.
+    Nobody,
+    /// It goes on without this revision.
+    GoesOn(&'a str),
+    /// It is being deleted, but may be held, and what is to stay may still be said.
+    Undecided(&'a str),
+}
+
+/// Who needs what a revision holds, as long as no later one is complete: with the definitions that this one brought would go
+/// everything that users have stored, and the extension's next revision needs them anyway.
+async fn heir<'a>(context: &Context, set: &'a ClusterObjectSet) -> Result<Heir<'a>, kube::Error> {
     let owners = set.metadata.owner_references.iter().flatten();
     let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
     else {
-        return Ok(None);
+        return Ok(Heir::Nobody);
     };
     if set.spec.lifecycle_state == LifecycleState::Archived
+        || set.annotation(names::annotation::UNINSTALLING).is_some()
         || context.siblings(set).iter().any(|other| supersedes(other, set))
     {
-        return Ok(None);
+        return Ok(Heir::Nobody);
     }
     let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let found = extensions.get_metadata_opt(&owner.name).await?;
-    let goes_on = found.is_some_and(|found| {
-        found.metadata.uid.as_deref() == Some(&owner.uid) && found.metadata.deletion_timestamp.is_none()
-    });
-    Ok(goes_on.then_some(&owner.name))
+    let same =
+        |found: &PartialObjectMeta<ClusterExtension>| found.metadata.uid.as_deref() == Some(&owner.uid);
+    let Some(found) = found.filter(same) else {
+        return Ok(Heir::Nobody);
+    };
+    let to_be_taken_down = |finalizer: &String| finalizer == names::finalizer::CLEANUP_CONTENT_MANAGER_CACHE;
+    Ok(if found.metadata.deletion_timestamp.is_none() {
+        Heir::GoesOn(&owner.name)
+    } else if found.metadata.finalizers.iter().flatten().any(to_be_taken_down) {
+        Heir::Undecided(&owner.name)
+    } else {
+        Heir::Nobody
+    })
 }
 
 /// Whether a later revision is complete, so that it has everything that it wants.

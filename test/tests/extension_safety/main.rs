@@ -182,7 +182,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         definitions::kettle,
     )
     .await?;
-    for name in ["pot", "pan", "bowl", "jar"] {
+    for name in ["pot", "pan", "bowl", "jar", "dish"] {
         blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
     }
     for name in ["cup", "lid"] {
@@ -225,6 +225,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         uninstall::what_was_gone_before_the_rest_was_left_is_told(&world),
         many::phases_are_split_and_five_archived_revisions_are_kept(&world),
         stuck::a_stuck_rollout_gives_way_to_another_configuration_channel_and_version(&world),
+        uninstall::a_revision_deleted_by_hand_hears_what_is_to_stay(&world),
     );
     let outcomes = [
         ("definitions", done.0),
@@ -244,6 +245,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("gone before the rest was left", done.14),
         ("many objects and revisions", done.15),
         ("stuck rollouts", done.16),
+        ("deleted by hand before the extension", done.17),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;

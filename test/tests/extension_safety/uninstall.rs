@@ -132,6 +132,38 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     world.kubectl(&stored).map(drop)
 }
 
+/// A revision that was deleted before its extension waits for what the extension says of the deletion.
+pub(crate) async fn a_revision_deleted_by_hand_hears_what_is_to_stay(world: &World) -> Result<()> {
+    install(world, "dish", "1.0.0").await?;
+    world.apply(&[greeting("dish", "v1", "stored", json!({ "name": "x" }))])?;
+    // No other revision can be made.
+    annotate(world, "dish", user::PAUSED, Some("yes")).await?;
+    await_progressing(world, "dish", reason::BLOCKED, "it is not paused").await?;
+    revisions(world)
+        .delete("dish-1", &DeleteParams::default())
+        .await?;
+    annotate(world, "dish", user::UNINSTALL, Some("keep-crd")).await?;
+    extensions(world).delete("dish", &DeleteParams::default()).await?;
+    await_progressing(world, "dish", reason::BLOCKED, "unknown value").await?;
+    world
+        .eventually("the revision waits for its extension", SOON, async || {
+            let set = revisions(world).get("dish-1").await?;
+            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
+            let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+            ensure!(message.contains("dish is being deleted, too"), "{message}");
+            Ok(Some(()))
+        })
+        .await?;
+    annotate(world, "dish", user::PAUSED, None).await?;
+    annotate(world, "dish", user::UNINSTALL, Some("keep-crds")).await?;
+    await_gone(world, "dish").await?;
+    world.kubectl(&["get", "greetings.dish.olm.example/stored", "-n", "dish"])?;
+    world.kubectl(&["delete", "greetings.dish.olm.example/stored", "-n", "dish"])?;
+    world
+        .kubectl(&["delete", "crd", "greetings.dish.olm.example"])
+        .map(drop)
+}
+
 /// The message's own commands have it taken over.
 async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
     annotate(world, "jar", user::UNINSTALL, Some("orphan")).await?;

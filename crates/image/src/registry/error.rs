@@ -268,7 +268,7 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
         details: String,
         // As token services answer (RFC 6749, section 5.2).
         #[serde(default)]
-        error_description: String,
+        error_description: serde_json::Value,
         #[serde(default)]
         error: serde_json::Value,
     }
@@ -284,8 +284,13 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
             Some(item) if item.message.is_empty() => (item.code.clone(), item.code),
             Some(item) => (item.code, item.message),
             None => {
-                let error = envelope.error.as_str().unwrap_or_default().to_owned();
-                let mut texts = [envelope.details, envelope.error_description, error].into_iter();
+                let text = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+                let texts = [
+                    envelope.details,
+                    text(envelope.error_description),
+                    text(envelope.error),
+                ];
+                let mut texts = texts.into_iter();
                 (
                     String::new(),
                     texts.find(|text| !text.is_empty()).unwrap_or_default(),
@@ -394,6 +399,11 @@ mod tests {
             "unknown",
         );
         check(r#"{"error":"invalid_grant"}"#, Missing::Unsaid, "invalid_grant");
+        check(
+            r#"{"errors":[{"code":"A","message":"b"}],"error_description":null}"#,
+            Missing::Unsaid,
+            "b",
+        );
         check(r#"{"error":{"code":1}}"#, Missing::Unsaid, "not found");
         check("<html>", Missing::Unsaid, "not found");
     }
