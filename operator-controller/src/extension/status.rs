@@ -62,8 +62,12 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
     };
     deprecations(&mut list, facts, bundle.as_ref());
     let rolling = facts.revisions.rolling().last();
-    if let Some(set) = installed {
-        list.mirror(set, AVAILABLE);
+    match installed {
+        Some(set) => list.mirror(set, AVAILABLE),
+        None if conditions::find(list.list, AVAILABLE).is_some() => {
+            list.set(AVAILABLE, Status::Unknown, reason::RECONCILING, NOTHING);
+        }
+        None => {}
     }
     match facts.progress {
         Progress::Failed(failure) => {
@@ -99,7 +103,7 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         let message = format!("Installed bundle {} successfully", bundle.image);
         list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
     } else {
-        let mut message = "No bundle installed".to_owned();
+        let mut message = NOTHING.to_owned();
         if let Some(set) = facts.revisions.of_no_bundle() {
             message.push_str(&unnamed(set));
         }
@@ -238,6 +242,8 @@ impl Conditions<'_> {
     }
 }
 
+const NOTHING: &str = "No bundle installed";
+
 /// Takes a condition over from a revision, with its time: what is told is the revision's own state.
 pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type: &str, generation: i64) {
     let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
@@ -333,6 +339,26 @@ mod tests {
             line(&make(&moving, &APPLIED, None), INSTALLED),
             "False Absent No bundle installed"
         );
+    }
+
+    #[test]
+    fn what_is_installed_no_longer_is_not_said_to_be_available() {
+        let there = Revisions::new(vec![revision(
+            1,
+            &[(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")],
+        )]);
+        let progress = failed(Severity::Waiting, reason::BLOCKED);
+        let present = make(&there, &progress, None);
+        let facts = Facts {
+            generation: 7,
+            revisions: &Revisions::default(),
+            deprecations: None,
+            progress: &progress,
+        };
+        let now = status(&present, facts, Timestamp::from_second(3).unwrap());
+        assert_eq!(line(&now, AVAILABLE), "Unknown Reconciling No bundle installed");
+        let never = status(&ClusterExtensionStatus::default(), facts, Timestamp::UNIX_EPOCH);
+        assert_eq!(conditions::find(&never.conditions, AVAILABLE), None);
     }
 
     #[test]

@@ -205,6 +205,7 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[Fat
     let all = Fate::together(fates);
     let told = match policy {
         _ if !was_there => "Nothing was installed",
+        Uninstall::KeepCrds | Uninstall::Orphan if all.in_foreground => IN_FOREGROUND,
         _ if changed && !all.left.is_empty() && !all.gone.is_empty() => return partly(&all),
         _ if changed && !all.left.is_empty() => LEFT,
         _ if changed && !all.gone.is_empty() => REMOVED,
@@ -218,6 +219,8 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[Fat
 }
 
 const REMOVED: &str = "Removed all objects";
+const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes itself took what the revisions owned, whatever the annotation \
+                             uninstall says; look what is left";
 const LEFT: &str = "Left all objects on the cluster";
 
 /// What became of objects of which some were gone when the others were let go.
@@ -518,6 +521,11 @@ mod tests {
             seen_gone: ids(gone),
             left: ids(left),
             going: ids(going),
+            in_foreground: false,
+        };
+        let by_kubernetes = |policy| Fate {
+            in_foreground: true,
+            ..fate(policy, &["a"], &["b"], &[])
         };
         let but_definitions =
             "Removed all objects but custom resource definitions and custom resources, which are left";
@@ -532,6 +540,13 @@ mod tests {
                 vec![fate(keep, &["a"], &["b"], &[])],
                 but_definitions,
             ),
+            (
+                Some("keep-crds"),
+                Some(keep),
+                vec![by_kubernetes(keep)],
+                IN_FOREGROUND,
+            ),
+            (None, Some(delete), vec![by_kubernetes(delete)], REMOVED),
             (Some("orphan"), None, vec![], LEFT),
             (
                 Some("orphan"),

@@ -24,6 +24,8 @@ pub struct Fate {
     pub left: BTreeSet<ObjectId>,
     /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
     pub going: BTreeSet<ObjectId>,
+    /// Whether Kubernetes itself deleted what the revision owned, whatever was to be left.
+    pub in_foreground: bool,
 }
 
 /// The objects that the user wants to keep.
@@ -73,6 +75,7 @@ impl Fate {
             all.seen_gone.extend(fate.seen_gone.iter().cloned());
             all.left.extend(fate.left.iter().cloned());
             all.going.extend(fate.going.iter().cloned());
+            all.in_foreground |= fate.in_foreground;
         }
         let Self {
             gone,

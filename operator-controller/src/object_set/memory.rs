@@ -49,6 +49,8 @@ pub struct Memory {
     pub gone: BTreeSet<Place>,
     /// Certificates of a set that is taken down whose Secrets were looked after although they are gone themselves.
     pub swept: BTreeSet<Place>,
+    /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes what it owns.
+    pub in_foreground: bool,
     /// When objects of a complete set were repaired.
     pub repairs: Vec<Instant>,
     /// Whether an object's kind is missing, so that new kinds matter.

@@ -160,6 +160,7 @@ pub(super) async fn delete(
         context.watches.forget(set.name());
         return Ok(Conclusion::silent(Again::OnChange));
     }
+    memory.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to take down, or Kubernetes itself lets the objects go.
     let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
     if !ended && !records::has_finalizer(set, records::ORPHAN) {
@@ -197,7 +198,8 @@ fn note_fate(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
     } else {
         Policy::of(set).unwrap_or_default().uninstall
     };
-    if let (Some(extension), Some(fate)) = (extension_uid(set), Fate::of(memory, policy)) {
+    if let (Some(extension), Some(mut fate)) = (extension_uid(set), Fate::of(memory, policy)) {
+        fate.in_foreground = memory.in_foreground;
         context.fates.note(extension, set.name(), fate);
     }
 }
