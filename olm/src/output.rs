@@ -74,13 +74,7 @@ pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let hint = hint(&error);
-            let mut causes: Vec<String> = Vec::new();
-            for cause in error.chain().map(ToString::to_string) {
-                if Some(&cause) != hint.as_ref() && causes.last().is_none_or(|last| !last.contains(&cause)) {
-                    causes.push(cause);
-                }
-            }
-            note(&format!("error: {}", causes.join(": ")));
+            note(&format!("error: {}", told(&error, hint.as_deref())));
             if let Some(hint) = hint {
                 note(&format!("hint: {hint}"));
             }
@@ -89,8 +83,38 @@ pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
     }
 }
 
+/// All causes but the hint. What the API server says is told in its own words; behind them is only how the client keeps them.
+fn told(error: &anyhow::Error, hint: Option<&str>) -> String {
+    let mut causes: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            causes.push(status.message.clone());
+            break;
+        }
+        let cause = cause.to_string();
+        if Some(cause.as_str()) != hint && causes.last().is_none_or(|last| !last.contains(&cause)) {
+            causes.push(cause);
+        }
+    }
+    causes.join(": ")
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn the_api_server_is_told_in_its_own_words() {
+        let status = kube::core::Status::failure("user x may not do this", "Forbidden").boxed();
+        let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot change it");
+        assert_eq!(told(&error, None), "cannot change it: user x may not do this");
+        let error = anyhow::anyhow!("why").context("hint").context("what");
+        assert_eq!(told(&error, Some("hint")), "what: why");
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use olm_api::cluster_extension::{CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::command::{Annotated, annotate};
+use olm_api::conditions::{SUCCEEDED, is_true};
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::Check;
@@ -69,7 +70,10 @@ pub(crate) fn course<'a>(
         .iter()
         .filter(|set| set.spec.revision < present.spec.revision && !bundle_version(set).is_empty());
     let Some(wanted) = wanted else {
-        let target = earlier.rev().find(|set| bundle_version(set) != version);
+        let others = || earlier.clone().rev().filter(|set| bundle_version(set) != version);
+        // One that never was complete may be what somebody flees from.
+        let complete = others().find(|set| is_true(set.conditions(), SUCCEEDED));
+        let target = complete.or_else(|| others().next());
         let target = target.ok_or_else(|| Refusal::NothingKept {
             name: name(),
             version: version.to_owned(),
@@ -248,6 +252,16 @@ mod tests {
             Err(
                 "revision 4 of \"ext\" is not kept; kept before the present one are: 1 (0.9.0), 2 (1.0.0), 3 (1.1.0)",
             ),
+        );
+        // One that was complete goes first.
+        let mut complete = set(1, "1.0.0", Archived);
+        let status = json!({"conditions": [{"type": SUCCEEDED, "status": "True", "reason": "Succeeded", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        complete.status = Some(serde_json::from_value(status).unwrap());
+        check(
+            &[complete, set(2, "2.0.0", Archived), set(3, "1.1.0", Active)],
+            None,
+            Ok(1),
         );
         // What never became complete is left, too.
         check(&[set(1, "1.0.0", Active), set(2, "1.1.0", Active)], None, Ok(1));

@@ -151,6 +151,45 @@ async fn owner_and_account_of_a_revision_stay(world: &World, owner: Value) -> Re
         .map(drop)
 }
 
+/// What users want to be left is not deleted in the foreground, where Kubernetes deletes what is owned.
+async fn what_is_to_stay_is_not_deleted_in_the_foreground(world: &World) -> Result<()> {
+    let delete = |cascade: &str| {
+        let cascade = format!("--cascade={cascade}");
+        world.kubectl(&[
+            "delete",
+            "clusterextension",
+            "victim",
+            "--dry-run=server",
+            &cascade,
+        ])
+    };
+    let key = user::UNINSTALL;
+    for (value, refused) in [
+        ("=keep-crds", true),
+        ("=orphan", true),
+        ("=delete", false),
+        ("-", false),
+    ] {
+        let change = format!("{key}{value}");
+        world.kubectl(&["annotate", "--overwrite", "clusterextension", "victim", &change])?;
+        world
+            .eventually("the policy looks at deletions", SOON, async || {
+                let outcome = delete("foreground");
+                let told = outcome.as_ref().err().map(|error| format!("{error:#}"));
+                let is_told =
+                    told.is_some_and(|told| told.contains("delete it without --cascade=foreground"));
+                ensure!(
+                    is_told == refused && outcome.is_err() == refused,
+                    "{value}: {outcome:?}"
+                );
+                Ok(Some(()))
+            })
+            .await?;
+        delete("background").context("in the background")?;
+    }
+    Ok(())
+}
+
 pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
     let owner = stage(world).await?;
     let creations = |account| written("hers", account, None);
@@ -183,6 +222,7 @@ pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(wor
     let [_, revision] = written("victim", None, Some(owner.clone()));
     check("a revision is slipped in", &["create"], Some(&revision), false)?;
     owner_and_account_of_a_revision_stay(world, owner.clone()).await?;
+    what_is_to_stay_is_not_deleted_in_the_foreground(world).await?;
     for (what, set) in impostors(&owner) {
         check(what, &["create"], Some(&set), false)?;
     }
