@@ -1,24 +1,146 @@
 //! Values as the decoders of Kubernetes read them: null stands for nothing given, wherever it is, a whole number may be
 //! written with a fraction of zero, and quantities have a grammar.
 
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
+
+/// One step from a value to a field within it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Of a mapping.
+    Key(String),
+    /// Of a list.
+    Index(usize),
+}
+
+/// The way from a value to a field within it, written `spec.list[0].name`; empty for the value itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Path(Vec<Step>);
+
+impl Path {
+    /// Its steps, the outermost first.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if at == 0 => formatter.write_str(key)?,
+                Step::Key(key) => write!(formatter, ".{key}")?,
+                Step::Index(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a value does not fit a type.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// Where.
+    pub(crate) path: Path,
+    /// What is wrong.
+    pub(crate) error: Error,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.0.is_empty() {
+            write!(formatter, "{}: ", self.path)?;
+        }
+        self.error.fmt(formatter)
+    }
+}
 
 /// Reads a value into a type.
 ///
 /// # Errors
 /// When it does not fit: the field, and what is wrong.
-pub(crate) fn read<'de, T: serde::Deserialize<'de>>(
-    value: &'de Value,
-) -> Result<T, serde_path_to_error::Error<Error>> {
-    serde_path_to_error::deserialize(Given(value))
+pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result<T, Fault> {
+    read_noting(value, &mut Vec::new())
 }
 
-/// A value to be read so.
+/// The same; the fields that the type does not have are added to `unknown`.
+///
+/// # Errors
+/// When it does not fit: the field, and what is wrong.
+pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
+    value: &'de Value,
+    unknown: &mut Vec<Path>,
+) -> Result<T, Fault> {
+    let notes = Notes::default();
+    let given = Given {
+        value,
+        place: &Place::Root,
+        notes: &notes,
+    };
+    let read = T::deserialize(given);
+    unknown.append(&mut notes.unknown.into_inner());
+    read.map_err(|error| Fault {
+        path: notes.fault.into_inner().unwrap_or_default(),
+        error,
+    })
+}
+
+/// What is found on the way.
+#[derive(Default)]
+struct Notes {
+    fault: RefCell<Option<Path>>,
+    unknown: RefCell<Vec<Path>>,
+}
+
+impl Notes {
+    /// Those around the place see the same fault, later.
+    fn fault(&self, place: &Place<'_>) {
+        self.fault.borrow_mut().get_or_insert_with(|| place.path());
+    }
+}
+
+/// Where a value stands.
+enum Place<'p> {
+    Root,
+    Member(&'p Self, &'p str),
+    Element(&'p Self, usize),
+}
+
+impl Place<'_> {
+    fn path(&self) -> Path {
+        let (mut steps, mut at) = (Vec::new(), self);
+        loop {
+            at = match at {
+                Place::Root => break,
+                Place::Member(around, key) => {
+                    steps.push(Step::Key((*key).to_owned()));
+                    around
+                }
+                Place::Element(around, index) => {
+                    steps.push(Step::Index(*index));
+                    around
+                }
+            };
+        }
+        steps.reverse();
+        Path(steps)
+    }
+}
+
+/// A value that is read. It keeps account of places itself: a wrapper that does so is compiled once more for every type.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'de>(pub(crate) &'de Value);
+struct Given<'de, 'p> {
+    value: &'de Value,
+    place: &'p Place<'p>,
+    notes: &'p Notes,
+}
 
 /// The whole number that is written as one with a fraction, of those that double precision holds to the unit.
 #[expect(clippy::cast_possible_truncation, reason = "bounded, and without a fraction")]
@@ -27,9 +149,9 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-impl<'de> Given<'de> {
+impl<'de> Given<'de, '_> {
     fn wrong<T>(self, visitor: &impl Visitor<'de>) -> Result<T, Error> {
-        let unexpected = match self.0 {
+        let unexpected = match self.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Number(_) => Unexpected::Other("a number"),
@@ -41,26 +163,23 @@ impl<'de> Given<'de> {
     }
 
     fn sequence<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
-            Value::Null => visitor.visit_seq(SeqDeserializer::new(std::iter::empty::<Self>())),
-            Value::Array(elements) => visitor.visit_seq(SeqDeserializer::new(elements.iter().map(Given))),
+        match self.value {
+            Value::Null => visitor.visit_seq(self.elements(&[])),
+            Value::Array(elements) => visitor.visit_seq(self.elements(elements)),
             _ => self.wrong(&visitor),
         }
     }
 
     fn mapping<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
-            Value::Null => visitor.visit_map(MapDeserializer::new(std::iter::empty::<(&str, Self)>())),
-            Value::Object(members) => {
-                let members = members.iter().map(|(key, value)| (key.as_str(), Given(value)));
-                visitor.visit_map(MapDeserializer::new(members))
-            }
+        match self.value {
+            Value::Null => visitor.visit_map(self.members(None)),
+            Value::Object(members) => visitor.visit_map(self.members(Some(members.iter()))),
             _ => self.wrong(&visitor),
         }
     }
 
     fn text<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_borrowed_str(""),
             Value::String(text) => visitor.visit_borrowed_str(text),
             _ => self.wrong(&visitor),
@@ -68,7 +187,7 @@ impl<'de> Given<'de> {
     }
 
     fn whole_number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_i64(0),
             Value::Number(number) => {
                 if let Some(number) = number.as_i64() {
@@ -84,11 +203,80 @@ impl<'de> Given<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Error> for Given<'de> {
-    type Deserializer = Self;
+impl<'de, 'p> Given<'de, 'p> {
+    fn elements(self, elements: &'de [Value]) -> Elements<'de, 'p> {
+        Elements {
+            list: self,
+            rest: elements.iter().enumerate(),
+        }
+    }
 
-    fn into_deserializer(self) -> Self {
-        self
+    fn members(self, rest: Option<serde_json::map::Iter<'de>>) -> Members<'de, 'p> {
+        Members {
+            mapping: self,
+            rest,
+            value: None,
+        }
+    }
+}
+
+struct Elements<'de, 'p> {
+    list: Given<'de, 'p>,
+    rest: std::iter::Enumerate<std::slice::Iter<'de, Value>>,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        let Some((index, value)) = self.rest.next() else {
+            return Ok(None);
+        };
+        let place = Place::Element(self.list.place, index);
+        let notes = self.list.notes;
+        let given = Given {
+            value,
+            place: &place,
+            notes,
+        };
+        seed.deserialize(given)
+            .map(Some)
+            .inspect_err(|_| notes.fault(&place))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+}
+
+struct Members<'de, 'p> {
+    mapping: Given<'de, 'p>,
+    rest: Option<serde_json::map::Iter<'de>>,
+    /// Of the key that was asked for last.
+    value: Option<(&'de str, &'de Value)>,
+}
+
+impl<'de> MapAccess<'de> for Members<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some((key, value)) = self.rest.as_mut().and_then(Iterator::next) else {
+            return Ok(None);
+        };
+        self.value = Some((key, value));
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let (key, value) = self.value.take().unwrap_or(("", &Value::Null));
+        let place = Place::Member(self.mapping.place, key);
+        let notes = self.mapping.notes;
+        let given = Given {
+            value,
+            place: &place,
+            notes,
+        };
+        seed.deserialize(given).inspect_err(|_| notes.fault(&place))
     }
 }
 
@@ -100,11 +288,11 @@ macro_rules! whole_numbers {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Given<'de> {
+impl<'de> Deserializer<'de> for Given<'de, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             // A fraction of zero is none, for what may be a number or a text, too.
@@ -117,7 +305,7 @@ impl<'de> Deserializer<'de> for Given<'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_bool(false),
             Value::Bool(value) => visitor.visit_bool(*value),
             _ => self.wrong(&visitor),
@@ -138,7 +326,7 @@ impl<'de> Deserializer<'de> for Given<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -152,7 +340,7 @@ impl<'de> Deserializer<'de> for Given<'de> {
         if name != "Quantity" {
             return visitor.visit_newtype_struct(self);
         }
-        let text = match self.0 {
+        let text = match self.value {
             Value::Null => "0".to_owned(),
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -185,8 +373,13 @@ impl<'de> Deserializer<'de> for Given<'de> {
         self.mapping(visitor)
     }
 
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.notes.unknown.borrow_mut().push(self.place.path());
+        visitor.visit_unit()
+    }
+
     forward_to_deserialize_any! {
-        i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum identifier ignored_any
+        i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum identifier
     }
 }
 

@@ -1,13 +1,13 @@
 //! Fields that a kind does not have.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use serde::Deserialize;
-use serde_ignored::Path;
 use serde_json::Value;
 
-use crate::decode::{Given, read};
+use crate::decode::{Fault, Path, Step, read_noting};
 
 /// Where the specification of a Deployment does not fit its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,96 +30,96 @@ impl Misfit {
     }
 }
 
-/// Where the specification of a Deployment does not fit its kind; when it cannot be read, the first place alone.
+/// Where the specification of a Deployment does not fit its kind.
 #[must_use]
 pub fn misfits(spec: &Value) -> Vec<Misfit> {
     misfits_of::<DeploymentSpec>(spec)
 }
 
-/// Where a value does not fit a type; when it cannot be read, the first place alone.
+/// So many fields with wrong values are told.
+const MOST: usize = 20;
+
+/// Where a value does not fit a type.
 pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
-    if let Err(fault) = read::<T>(value) {
-        let why = fault.inner().to_string();
+    let read = |value: &Value, unknown: &mut Vec<Path>| read_noting::<T>(value, unknown).map(drop);
+    find(value, &read)
+}
+
+type Read<'r> = &'r dyn Fn(&Value, &mut Vec<Path>) -> Result<(), Fault>;
+
+fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
+    let mut misfits = Vec::new();
+    let mut value = Cow::Borrowed(value);
+    // A reader stops where the first value is wrong: without it, it comes to the next.
+    loop {
+        let mut unknown = Vec::new();
+        let Err(fault) = read(&value, &mut unknown) else {
+            misfits.extend(unknown.iter().map(|path| Misfit::Unknown(path.to_string())));
+            return misfits;
+        };
+        let why = fault.error.to_string();
         let why = why
             .replace("expected i32", "expected a whole number")
             .replace("expected i64", "expected a whole number");
-        let path = fault.path().to_string();
-        let path = if path == "." { String::new() } else { path };
-        return vec![Misfit::Wrong(format!("{path}: {why}"))];
+        misfits.push(Misfit::Wrong(format!("{}: {why}", fault.path)));
+        if !remove(value.to_mut(), &fault.path) {
+            return misfits;
+        }
+        if misfits.len() == MOST {
+            misfits.push(Misfit::Wrong(": and perhaps more".to_owned()));
+            return misfits;
+        }
     }
-    let mut unknown = Vec::new();
-    let note = |path: Path<'_>| unknown.push(Misfit::Unknown(written(&keys(&path))));
-    let _: Result<T, _> = serde_ignored::deserialize(Given(value), note);
-    unknown
 }
 
 /// Leaves out what a type has no field for: the reference decodes values into its own types, and the API server takes no
 /// such field in a server-side apply. One that is wrong in another way stays as it is.
 pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
     let mut unknown = Vec::new();
-    let read: Result<T, _> = serde_ignored::deserialize(Given(value), |path| unknown.push(keys(&path)));
-    if read.is_ok() {
-        for path in &unknown {
-            remove(value, path);
-        }
-    }
-}
-
-/// A path as errors write it.
-fn written(keys: &[String]) -> String {
-    let mut path = String::new();
-    for key in keys {
-        if key.bytes().all(|byte| byte.is_ascii_digit()) {
-            let _ = write!(path, "[{key}]");
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(key);
-        }
-    }
-    path
-}
-
-/// The keys and indexes that lead to a field.
-fn keys(path: &Path<'_>) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut at = path;
-    loop {
-        at = match at {
-            Path::Root => break,
-            Path::Seq { parent, index } => {
-                keys.push(index.to_string());
-                parent
-            }
-            Path::Map { parent, key } => {
-                keys.push(key.clone());
-                parent
-            }
-            Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
-                parent
-            }
-        };
-    }
-    keys.reverse();
-    keys
-}
-
-fn remove(value: &mut Value, path: &[String]) {
-    let Some((last, parents)) = path.split_last() else {
+    if read_noting::<T>(value, &mut unknown).is_err() {
         return;
-    };
-    let mut at = Some(value);
-    for key in parents {
-        at = at.and_then(|value| match value {
-            Value::Object(fields) => fields.get_mut(key),
-            Value::Array(items) => items.get_mut(key.parse::<usize>().ok()?),
-            _ => None,
+    }
+    let parts: Vec<_> = unknown
+        .iter()
+        .filter_map(|path| path.steps().split_last())
+        .collect();
+    // All of a mapping at once: each removal moves those after it.
+    for group in parts.chunk_by(|(_, left), (_, right)| left == right) {
+        let keys = group.iter().filter_map(|(last, _)| match last {
+            Step::Key(name) => Some(name),
+            Step::Index(_) => None,
         });
+        let names: HashSet<&String> = keys.collect();
+        let around = group.first().and_then(|(_, around)| at(value, around));
+        if let Some(Value::Object(fields)) = around {
+            fields.retain(|name, _| !names.contains(name));
+        }
     }
-    if let Some(Value::Object(fields)) = at {
-        fields.shift_remove(last);
+}
+
+/// Takes a field away, or what an element of a list is. Whether there was something.
+fn remove(value: &mut Value, path: &Path) -> bool {
+    let Some((last, around)) = path.steps().split_last() else {
+        return false;
+    };
+    let Some(around) = at(value, around) else {
+        return false;
+    };
+    match last {
+        Step::Key(name) => around
+            .as_object_mut()
+            .is_some_and(|fields| fields.shift_remove(name).is_some()),
+        Step::Index(index) => around
+            .get_mut(index)
+            .is_some_and(|element| !element.take().is_null()),
     }
+}
+
+fn at<'v>(value: &'v mut Value, path: &[Step]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |at, step| match step {
+        Step::Key(key) => at.get_mut(key),
+        Step::Index(index) => at.get_mut(index),
+    })
 }
 
 #[cfg(test)]
@@ -162,13 +162,40 @@ mod tests {
             ]
         );
         assert_eq!(misfits(&sound), []);
-        let mut wrong = odd.clone();
+        let mut wrong = sound.clone();
         wrong["replicas"] = json!([]);
+        wrong["template"]["spec"]["containers"][0]["args"] = json!([1, "two", 3]);
+        wrong["template"]["spec"]["containers"][0]["resources"]["limits"] =
+            json!({"cpu": "much", "any": "lots"});
+        wrong["install"] = json!({"a": 1});
         let found = misfits(&wrong);
-        assert!(
-            matches!(found.as_slice(), [Misfit::Wrong(why)] if why.starts_with("replicas: ")),
-            "{found:?}"
-        );
+        let places = [
+            "replicas: ",
+            "template.spec.containers[0].args[0]: ",
+            "template.spec.containers[0].args[2]: ",
+            "template.spec.containers[0].resources.limits.cpu: \"much\" is no quantity",
+            "template.spec.containers[0].resources.limits.any: ",
+        ];
+        let (last, faults) = found.split_last().unwrap();
+        assert_eq!(*last, unknown("install"));
+        for begins in places {
+            let is_it = |misfit: &Misfit| matches!(misfit, Misfit::Wrong(why) if why.starts_with(begins));
+            assert_eq!(
+                faults.iter().filter(|fault| is_it(fault)).count(),
+                1,
+                "{begins} {found:?}"
+            );
+        }
+        assert_eq!(faults.len(), places.len(), "{found:?}");
+        let mut many = sound.clone();
+        many["template"]["spec"]["containers"][0]["args"] = vec![1; 1000].into();
+        assert_eq!(misfits(&many).len(), 21);
+        let strange: serde_json::Map<String, Value> = (0..100_000)
+            .map(|at| (format!("strange{at}"), json!({"a": at})))
+            .collect();
+        let mut many = sound.clone();
+        many.as_object_mut().unwrap().extend(strange);
+        check(&many, &sound);
         check(&wrong, &wrong);
         check(&Value::Null, &Value::Null);
     }
