@@ -15,7 +15,7 @@ mod validate;
 use clap::{Subcommand, ValueEnum};
 use olm_fbc::{Catalog, write};
 
-pub(crate) use render::{MigrateArguments, image_of};
+pub(crate) use render::{MigrateArguments, image_of, image_template};
 pub(crate) use serve::named_source;
 
 use crate::output::Outcome;

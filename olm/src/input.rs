@@ -1,5 +1,6 @@
 //! Catalogs and bundles on disk.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind as Io, Read as _};
 use std::ops::ControlFlow;
@@ -81,8 +82,8 @@ impl CatalogFiles {
             let text = read(&file.path, MAX_IGNORE_FILE)?;
             ignored.add(&file.name, &String::from_utf8_lossy(&text));
         }
-        if let Some(fault) = unreadable.iter().find(|fault| !ignored.is_ignored(&fault.name)) {
-            let error = anyhow!(fault.message.clone());
+        let faults = unreadable.iter().filter(|fault| !ignored.is_ignored(&fault.name));
+        if let Some(error) = refusal(faults) {
             return Err(error.context(Hint(
                 "a line in the file .indexignore leaves out what is no part of the catalog".to_owned(),
             )));
@@ -269,9 +270,29 @@ pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
 /// Every file below `root`, in the order in which catalogs are read. Links to files are followed.
 pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
     let (found, unreadable) = survey(root)?;
-    match unreadable.into_iter().next() {
+    match refusal(unreadable.iter()) {
         None => Ok(found),
-        Some(fault) => bail!(fault.message),
+        Some(error) => Err(error),
+    }
+}
+
+/// How many things that cannot be read are named.
+const MOST_NAMED: usize = 10;
+
+/// That these cannot be read, a line each.
+fn refusal<'u>(unreadable: impl Iterator<Item = &'u Unreadable>) -> Option<anyhow::Error> {
+    let mut seen = BTreeSet::new();
+    let mut lines: Vec<&str> = unreadable
+        .filter(|fault| seen.insert(&fault.name))
+        .map(|fault| fault.message.as_str())
+        .collect();
+    let more = lines.len().saturating_sub(MOST_NAMED);
+    lines.truncate(MOST_NAMED);
+    let text = lines.join("\n");
+    match (lines.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(anyhow!(text)),
+        (false, more) => Some(anyhow!("{text}\nand {more} more")),
     }
 }
 

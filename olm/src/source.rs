@@ -47,6 +47,15 @@ pub(crate) struct BundleSource {
 }
 
 impl BundleSource {
+    /// Gives a bundle without an image the reference that is made for it.
+    pub(crate) fn name_image(&mut self, reference: impl Fn(&Entry) -> String) -> anyhow::Result<()> {
+        if self.image.is_empty() {
+            // Its warnings are told with the entry that is kept.
+            self.image = reference(&entry(&self.files, &self.labels, "")?);
+        }
+        Ok(())
+    }
+
     /// The bundle as a catalog shows it.
     pub(crate) fn entry(&self) -> anyhow::Result<Entry> {
         let entry = entry(&self.files, &self.labels, &self.image)?;

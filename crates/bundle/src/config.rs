@@ -122,7 +122,7 @@ fn watch_namespace(modes: &InstallModes) -> Option<Value> {
     Some(name)
 }
 
-/// What may be meant, or done, where [`check`] finds a field that the bundle does not have.
+/// What may be meant, or done, where [`check`] finds a field that the bundle does not have, or misses the namespace.
 #[must_use]
 pub fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     advice::advice(schema, config, modes)

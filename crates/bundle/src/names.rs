@@ -3,6 +3,7 @@
 //! They are part of the contract: a cluster that moves over from the reference implementation must find its
 //! objects again under the very same names, off-by-one included.
 
+use olm_fbc::check::label::is_label;
 use sha2::{Digest as _, Sha224};
 
 use crate::csv::{PolicyRule, StrategyPermissions};
@@ -122,7 +123,7 @@ pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
     if text.len() > 253 {
         faults.push("must be no more than 253 characters");
     }
-    if !is_subdomain(text) {
+    if !text.split('.').all(is_label) {
         faults.push(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -130,15 +131,6 @@ pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
         );
     }
     faults
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(|label| {
-        let inner = label
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        inner && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
-    })
 }
 
 #[cfg(test)]

@@ -127,9 +127,8 @@ pub fn prepare(
     let config = if request.scopes == Scopes::Any || request.config.is_some() {
         let schema = config::schema(&modes, request.deployment_configuration);
         config::check(Some(&schema), request.config, request.install_namespace).map_err(|error| {
-            let advice = request
-                .config
-                .and_then(|given| config::advice(&schema, given, &modes));
+            let given = request.config.unwrap_or(&Value::Null);
+            let advice = config::advice(&schema, given, &modes);
             let separator = if error.to_string().contains('\n') {
                 "\n"
             } else {

@@ -1,7 +1,10 @@
 //! What keeps the manifests of a bundle from being installed as their author meant them, each with its place.
 
+mod values;
+
 use std::collections::BTreeSet;
 
+use olm_fbc::base64_text;
 use olm_fbc::similar::nearest;
 use serde_json::{Map, Value};
 
@@ -39,14 +42,23 @@ pub fn remarks(files: &BundleFiles) -> Vec<Remark> {
             };
             match text(&value, "/kind") {
                 "ClusterServiceVersion" => notes.of_csv(&value),
-                "ConfigMap" => notes.of_texts(&value, "ConfigMap", ["data", "binaryData"]),
-                "Secret" => notes.of_texts(&value, "Secret", ["data", "stringData"]),
+                "ConfigMap" => {
+                    notes.of_texts(&value, "ConfigMap", ["data", "binaryData"]);
+                    notes.of_base64(&value, "ConfigMap", "binaryData");
+                }
+                "Secret" => {
+                    notes.of_texts(&value, "Secret", ["data", "stringData"]);
+                    notes.of_base64(&value, "Secret", "data");
+                }
                 _ => {}
             }
         }
     }
     found
 }
+
+/// So many entries of one kind are told of an object.
+const MOST: usize = 50;
 
 /// How the place of a Deployment's specification begins.
 const DEPLOYMENTS: &str = "spec.install.spec.deployments[";
@@ -118,7 +130,8 @@ impl Notes<'_> {
         let name = text(deployment, "/name");
         let empty = Value::Null;
         let spec = deployment.get("spec").unwrap_or(&empty);
-        for misfit in misfits(spec) {
+        let misfits = misfits(spec);
+        for misfit in &misfits {
             if let Misfit::Unknown(field) = misfit {
                 let message =
                     format!("Deployment {name:?} has no field {field}, which is left out: is it misspelled?");
@@ -126,6 +139,17 @@ impl Notes<'_> {
                     Severity::Warning,
                     message,
                     "correct its name or its place, or remove it",
+                );
+            }
+        }
+        // What has another type is told as that.
+        if spec.is_object() && !misfits.iter().any(|misfit| matches!(misfit, Misfit::Wrong(_))) {
+            for fault in values::refused(spec) {
+                let message = format!("Deployment {name:?}: the API server refuses {fault}");
+                self.add(
+                    Severity::Error,
+                    message,
+                    "correct it: the bundle cannot be installed as it is",
                 );
             }
         }
@@ -162,13 +186,33 @@ impl Notes<'_> {
                 continue;
             };
             let is_wrong = |value: &Value| !value.is_string() && !value.is_null();
-            for (key, value) in entries.iter().filter(|(_, value)| is_wrong(value)) {
+            for (key, value) in entries.iter().filter(|(_, value)| is_wrong(value)).take(MOST) {
                 let given = shape::given(value);
                 let message = format!(
                     "{kind} {name:?}: the API server refuses {field}.{key}, which must be a text, not {given}"
                 );
                 self.add(Severity::Error, message, "put the value into quotes");
             }
+        }
+    }
+
+    /// Data that have to be base64 and are not.
+    fn of_base64(&mut self, object: &Value, kind: &str, field: &str) {
+        let name = object_name(object);
+        let entries = object.get(field).and_then(Value::as_object).into_iter().flatten();
+        let is_wrong = |value: &Value| {
+            value
+                .as_str()
+                .is_some_and(|text| base64_text::decode(text).is_err())
+        };
+        for (key, _) in entries.filter(|(_, value)| is_wrong(value)).take(MOST) {
+            let message =
+                format!("{kind} {name:?}: the API server refuses {field}.{key}, which is no base64");
+            let hint = match kind {
+                "Secret" => "encode it, or write it as it is into stringData",
+                _ => "encode it, or write it as it is into data",
+            };
+            self.add(Severity::Error, message, hint);
         }
     }
 }

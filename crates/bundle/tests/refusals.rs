@@ -427,6 +427,20 @@ fn configurations_that_do_not_fit_are_explained() {
         "invalid ClusterExtension configuration: invalid configuration: unknown field \"watchNamespace\". The bundle \
          supports AllNamespaces: there is no namespace to choose, remove the field",
     );
+    let nowhere_else = with(
+        fixture("kettle"),
+        CSV,
+        "AllNamespaces, supported: true",
+        "AllNamespaces, supported: false",
+    );
+    check_request(
+        &nowhere_else,
+        &Request::new("kitchen"),
+        "config",
+        "invalid ClusterExtension configuration: invalid configuration: required field \"watchNamespace\" is missing. The \
+         bundle supports OwnNamespace SingleNamespace: name the namespace to watch as watchNamespace, for a \
+         ClusterExtension in spec.config.inline",
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Base64 as the values of catalogs carry it.
+//! Base64 as the values of catalogs, and of Secrets, carry it.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -11,7 +11,7 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The bytes behind `text`.
-pub(crate) fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+pub fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     if text.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
         let text: String = text
             .chars()

@@ -10,7 +10,7 @@ mod catalog;
 mod deprecation;
 mod doubt;
 pub mod image_reference;
-mod label;
+pub mod label;
 mod rule;
 
 use std::collections::{HashMap, HashSet};

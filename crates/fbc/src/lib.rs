@@ -16,6 +16,7 @@
 //!
 //! The crate does no input or output by itself, and no code path recurses over its input.
 
+pub mod base64_text;
 pub mod blob;
 pub mod bundle;
 pub mod canonical;
@@ -36,7 +37,6 @@ pub mod similar;
 pub mod template;
 pub mod write;
 
-mod base64_text;
 mod fold;
 mod versions;
 mod walk;

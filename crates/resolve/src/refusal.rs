@@ -253,6 +253,12 @@ impl Refusal {
         });
     }
 
+    /// Takes away what could be done: nothing has to be.
+    pub fn clear_hints(&mut self) {
+        self.hints.clear();
+        self.unknown = None;
+    }
+
     /// The reason.
     pub fn reason(&self) -> &Reason {
         &self.reason

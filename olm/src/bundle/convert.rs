@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use olm_bundle::catalog::{Entry, assemble, entry};
+use olm_bundle::catalog::{Entry, assemble};
 use olm_bundle::package_manifest;
 use olm_fbc::Catalog;
 
 use super::faults_shown;
-use crate::catalog::{Form, MigrateArguments, image_of};
+use crate::catalog::{Form, MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
 use crate::output::{Outcome, Verdict, note, print};
 use crate::registry::RegistryArguments;
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
-    #[arg(long, value_name = "REFERENCE", default_value = "")]
+    #[arg(long, value_name = "REFERENCE", default_value = "", value_parser = image_template)]
     image_ref_template: String,
     /// Form of the catalog
     #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut entries: Vec<Entry> = Vec::new();
     let mut catalog = Catalog::default();
+    let image = |entry: &Entry| image_of(&arguments.image_ref_template, entry);
     for source in &arguments.sources {
         let path = Path::new(source);
         let is_bundle = path.join("manifests").is_dir();
         if path.is_dir() && !is_bundle && !path.join("oci-layout").is_file() {
-            let image = |entry: &Entry| image_of(&arguments.image_ref_template, entry);
             match package_manifest::convert(&all_files(path)?, &image) {
                 Ok(converted) => {
                     converted
@@ -61,12 +61,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         let converted = || -> anyhow::Result<Entry> {
             let mut bundle = open_bundle(source, &arguments.registry)?;
-            if bundle.image.is_empty() {
-                // Its warnings are told below.
-                let entry = entry(&bundle.files, &bundle.labels, "").with_context(|| faults_shown(source))?;
-                bundle.image = image_of(&arguments.image_ref_template, &entry);
-            }
-            bundle.entry().with_context(|| faults_shown(source))
+            let named = bundle.name_image(image).and_then(|()| bundle.entry());
+            named.with_context(|| faults_shown(source))
         };
         entries.push(converted().with_context(|| format!("cannot convert {source:?}"))?);
     }

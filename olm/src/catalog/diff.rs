@@ -53,6 +53,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Report::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
         Report::Text => {
             tell(&text(&diff))?;
+            if diff.is_empty() {
+                note("no differences in what was read");
+            }
             for line in &breaking {
                 note(&format!("breaking: {line}"));
             }

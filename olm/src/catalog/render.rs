@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     migrate: MigrateArguments,
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
-    #[arg(long, value_name = "REFERENCE")]
+    #[arg(long, value_name = "REFERENCE", value_parser = image_template)]
     image_ref_template: Option<String>,
     #[command(flatten)]
     registry: RegistryArguments,
@@ -57,23 +57,36 @@ impl MigrateArguments {
     }
 }
 
-/// The reference of a bundle's image. The words of the Go template that tools before this one took are understood too.
+/// What stands in a template for a part of a bundle: the word, and the field of the Go template that tools before this one took.
+const WORDS: [(&str, &str); 3] = [("package", "Package"), ("name", "Name"), ("version", "Version")];
+
+/// A template with words that there are: braces are in no reference.
+pub(crate) fn image_template(text: &str) -> Result<String, String> {
+    let rest = fill(text, [""; 3]);
+    if rest.contains(['{', '}']) {
+        return Err("{package}, {name} and {version} are all that may stand in braces".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn fill(template: &str, values: [&str; 3]) -> String {
+    WORDS
+        .iter()
+        .zip(values)
+        .fold(template.to_owned(), |text, ((word, field), value)| {
+            text.replace(&format!("{{{{.{field}}}}}"), value)
+                .replace(&format!("{{{word}}}"), value)
+        })
+}
+
+/// The reference of a bundle's image.
 pub(crate) fn image_of(template: &str, entry: &Entry) -> String {
     let version = entry
         .bundle
         .version_release()
         .map(|version| version.version.to_string());
-    let values = [
-        ("package", "Package", entry.bundle.package.clone()),
-        ("name", "Name", entry.bundle.name.clone()),
-        ("version", "Version", version.unwrap_or_default()),
-    ];
-    values
-        .iter()
-        .fold(template.to_owned(), |text, (word, field, value)| {
-            text.replace(&format!("{{{{.{field}}}}}"), value)
-                .replace(&format!("{{{word}}}"), value)
-        })
+    let version = version.unwrap_or_default();
+    fill(template, [&entry.bundle.package, &entry.bundle.name, &version])
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -83,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Some(template) if std::path::Path::new(source).is_dir() => {
                 match open(source, &arguments.registry)? {
                     Source::Bundle(mut bundle) => {
-                        bundle.image = image_of(template, &bundle.entry()?);
+                        bundle.name_image(|entry| image_of(template, entry))?;
                         catalog.bundles.push(bundle.entry()?.bundle);
                     }
                     Source::Catalog(_) => load(source, &arguments.registry, &mut catalog)?,

@@ -11,7 +11,7 @@ use olm_fbc::template::{Bundles, Kind, Template, TemplateError, convert as to_te
 use olm_fbc::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use super::Form;
-use super::render::{MigrateArguments, image_of};
+use super::render::{MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{Outcome, Verdict, note, print};
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     migrate: MigrateArguments,
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
-    #[arg(long, value_name = "REFERENCE", default_value = "")]
+    #[arg(long, value_name = "REFERENCE", default_value = "", value_parser = image_template)]
     image_ref_template: String,
     #[command(flatten)]
     registry: RegistryArguments,
@@ -151,11 +151,7 @@ fn bundles(template: &Template, arguments: &Arguments) -> anyhow::Result<Bundles
     let mut faults = Vec::new();
     for image in template.images() {
         let found = open_bundle(image, &arguments.registry).and_then(|mut bundle| {
-            let entry = bundle.entry()?;
-            if !bundle.image.is_empty() || arguments.image_ref_template.is_empty() {
-                return Ok(vec![entry.bundle]);
-            }
-            bundle.image = image_of(&arguments.image_ref_template, &entry);
+            bundle.name_image(|entry| image_of(&arguments.image_ref_template, entry))?;
             Ok(vec![bundle.entry()?.bundle])
         });
         if let Err(error) = &found {

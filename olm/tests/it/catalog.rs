@@ -378,7 +378,9 @@ fn a_path_of_the_wrong_kind_says_what_to_name() {
         ("bundle/metadata/annotations.yaml", ANNOTATIONS),
         ("links/c.json", CATALOG),
     ]);
-    std::os::unix::fs::symlink("nowhere", files.path("links/broken")).expect("a link can be made");
+    for (target, link) in [("nowhere", "links/broken"), (".", "links/round")] {
+        std::os::unix::fs::symlink(target, files.path(link)).expect("a link can be made");
+    }
     for (arguments, expected) in [
         (
             &["catalog", "push", "file", "r.example/c"][..],
@@ -432,7 +434,7 @@ fn a_path_of_the_wrong_kind_says_what_to_name() {
         ),
         (
             &["catalog", "validate", "links"],
-            "error: links/broken is a link that leads nowhere\n",
+            "error: links/broken is a link that leads nowhere\nlinks/round is a link to a directory\n",
         ),
     ] {
         let run = olm(&files.path(""), arguments);

@@ -7,6 +7,7 @@
 )]
 
 mod bundle;
+mod bundle_validate;
 mod catalog;
 mod crd;
 mod docs;

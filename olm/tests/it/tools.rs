@@ -106,7 +106,7 @@ fn a_diff_says_what_users_win_and_lose() {
         &["catalog", "diff", "old.json", "old.json", "--fail-on", "any"],
         0,
         "",
-        "",
+        "no differences in what was read\n",
     );
     let run = olm(
         &files.path(""),

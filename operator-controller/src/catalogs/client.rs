@@ -74,7 +74,6 @@ fn place(error: &reqwest::Error) -> String {
     host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
 }
 
-/// What the innermost cause says: those around it only say that it was about a connection.
 /// What the trouble is, and where to look.
 fn trouble(cause: &str) -> String {
     if cause.starts_with("invalid peer certificate") {
@@ -87,6 +86,7 @@ fn trouble(cause: &str) -> String {
     }
 }
 
+/// What the innermost cause says: those around it only say that it was about a connection.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

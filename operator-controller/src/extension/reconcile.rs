@@ -24,7 +24,7 @@ use super::failure::{Failure, Severity, StageError as _};
 use super::pack::Parcel;
 use super::plan::Plan;
 use super::resolve::{Origin, Target, resolve};
-use super::revisions::{Revisions, disturbed, is_being_replaced};
+use super::revisions::{Revisions, disturbed, is_being_replaced, vanishing};
 use super::status::{Facts, Progress, Started, status};
 use super::wishes::Wishes;
 use super::write::Written;
@@ -100,6 +100,9 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
     if let Some(held) = &work.held {
         tell(&mut next, held, |why| why == reason::SUCCEEDED);
     }
+    if let Some(vanishing) = vanishing(&revisions) {
+        tell(&mut next, &vanishing, |_| true);
+    }
     if let Some(warnings) = warned(&revisions) {
         tell(&mut next, &format!("Warnings: {warnings}"), |_| true);
     }
@@ -126,7 +129,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
 }
 
 /// Adds to what `Progressing` says, where it is for one of the given reasons: which newer bundle is held back although
-/// all is well with the installed one, or what that one lacks.
+/// all is well with the installed one, what that one lacks, or that somebody deletes it.
 fn tell(status: &mut ClusterExtensionStatus, more: &str, tells: impl Fn(&str) -> bool) {
     let mut conditions = status.conditions.iter_mut();
     let progressing = conditions.find(|c| c.type_ == PROGRESSING && tells(&c.reason));
@@ -273,7 +276,7 @@ async fn pause(context: &Context, extension: &ClusterExtension, revisions: &Revi
         severity: Severity::Terminal,
         reason: reason::BLOCKED,
         message: format!(
-            "paused by the annotation {}: nothing is changed; to go on: `{}`",
+            "paused by the annotation {}: nothing is applied; to go on: `{}`",
             user::PAUSED,
             annotate(Annotated::Extension(extension.name()), user::PAUSED, None)
         ),

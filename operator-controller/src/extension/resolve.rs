@@ -16,15 +16,15 @@ use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::hindrance::listed;
 use olm_resolve::keep::{Kept, while_unresolved};
 use olm_resolve::{
-    Availability, Candidate, Catalog, Content, Hindrance, Installed, Package, Reason, Refusal, Request,
-    Selector, SelectorRequirement,
+    Availability, Candidate, Catalog, Content, Facts, Hindrance, Installed, Package, Reason, Refusal,
+    Request, Selector, SelectorRequirement,
 };
 use serde_json::Value;
 
 use super::context::{Context, Gates};
 use super::failure::{Failure, Severity, StageError};
 use super::proposals::{Companion, Together};
-use super::revisions::{BundleIdentity, Revisions};
+use super::revisions::{BundleIdentity, Revisions, is_well};
 use super::{facts, proposals};
 use crate::catalogs::Place;
 
@@ -180,7 +180,15 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 refusal.hint(who);
             }
             let deprecations = all_messages(&asked, &filter.channels, present_name);
-            proposals::propose(context, extension, &mut refusal, &gathered).await;
+            let follows = follows(revisions, &catalogs, &request, &facts);
+            if follows.is_some() && revisions.on_its_way().is_some_and(is_well) {
+                refusal.clear_hints();
+            } else {
+                proposals::propose(context, extension, &mut refusal, &gathered).await;
+            }
+            if let Some(follows) = follows {
+                refusal.hint(follows);
+            }
             if revisions.newest_active().is_none() {
                 suggest(context, &asked, &request, &mut refusal).await;
             }
@@ -215,6 +223,26 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
             }
         }
     }
+}
+
+/// Where what is asked for is an update of what is on its way: that it is.
+fn follows(
+    revisions: &Revisions,
+    catalogs: &[Catalog<'_>],
+    request: &Request<'_>,
+    facts: &Facts<'_>,
+) -> Option<String> {
+    let set = revisions.on_its_way()?;
+    let bundle = BundleIdentity::of(set).metadata;
+    let found = olm_resolve::resolve_in(catalogs, request, Some(&as_installed(&bundle)), facts).ok()?;
+    (found.bundle.name != bundle.name).then(|| {
+        format!(
+            "{} is on its way as {}, and {} is an update of it: that is tried once {0} is complete",
+            bundle.name,
+            set.name(),
+            found.bundle.name
+        )
+    })
 }
 
 /// What follows from a choice.

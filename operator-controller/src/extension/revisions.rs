@@ -56,6 +56,12 @@ impl Revisions {
         self.active().filter(|set| !succeeded(set))
     }
 
+    /// The newest that is wanted, when it is not complete yet and takes the place of something that is.
+    pub fn on_its_way(&self) -> Option<&ClusterObjectSet> {
+        self.installed()?;
+        self.newest_active().filter(|set| !succeeded(set))
+    }
+
     /// The newest that is wanted, complete or not: what the extension is on its way to, or at.
     pub fn newest_active(&self) -> Option<&ClusterObjectSet> {
         self.active().last()
@@ -94,6 +100,12 @@ pub fn disturbed(set: &ClusterObjectSet) -> bool {
         .is_some_and(|condition| matches!(condition.reason.as_str(), reason::RETRYING | reason::BLOCKED))
 }
 
+/// Whether a revision is neither disturbed nor given up for taking too long.
+pub fn is_well(set: &ClusterObjectSet) -> bool {
+    !disturbed(set)
+        && conditions::find(set.conditions(), PROGRESSING).is_none_or(|condition| condition.status == "True")
+}
+
 /// Whether a revision says of its deletion that it is not done yet, for whatever reason.
 pub fn removing(set: &ClusterObjectSet) -> bool {
     set.is_deleting()
@@ -109,6 +121,24 @@ pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
         && latest.spec.lifecycle_state == LifecycleState::Active
         && !has_finalizer(latest, ORPHAN)
         && !has_finalizer(latest, FOREGROUND)
+}
+
+/// Which revisions are being deleted although they are wanted, and what stands in the way of that.
+pub fn vanishing(revisions: &Revisions) -> Option<String> {
+    let wanted = |set: &&Arc<ClusterObjectSet>| set.spec.lifecycle_state == LifecycleState::Active;
+    let deleted = revisions
+        .all()
+        .iter()
+        .filter(|set| set.is_deleting())
+        .filter(wanted);
+    let lines: Vec<String> = deleted
+        .map(|set| {
+            let trouble = conditions::find(set.conditions(), PROGRESSING).filter(|_| disturbed(set));
+            let trouble = trouble.map_or(String::new(), |found| format!(": {}", found.message));
+            format!("the ClusterObjectSet {} is being deleted{trouble}", set.name())
+        })
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn succeeded(set: &ClusterObjectSet) -> bool {
@@ -257,7 +287,34 @@ pub(super) mod tests {
             ["ext-3"]
         );
         assert_eq!(revisions.latest().unwrap().name(), "ext-4");
+        assert_eq!(revisions.on_its_way().unwrap().name(), "ext-3");
+        let overtaken = Revisions::new(vec![revision(1, &[]), revision(2, &done)]);
+        assert!(overtaken.on_its_way().is_none());
+        let first = Revisions::new(vec![revision(1, &[])]);
+        assert!(first.on_its_way().is_none());
         assert!(Revisions::default().installed().is_none());
+    }
+
+    #[test]
+    fn a_wanted_revision_that_is_deleted_is_told_with_its_trouble() {
+        let deleted = |number, reports: &[_], state| {
+            let mut set = (*revision(number, reports)).clone();
+            set.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+            set.spec.lifecycle_state = state;
+            Arc::new(set)
+        };
+        let stuck = [(PROGRESSING, Status::True, "no right")];
+        let revisions = Revisions::new(vec![
+            deleted(1, &stuck, LifecycleState::Archived),
+            deleted(2, &stuck, LifecycleState::Active),
+            deleted(3, &[], LifecycleState::Active),
+            revision(4, &stuck),
+        ]);
+        assert_eq!(
+            vanishing(&revisions).unwrap(),
+            "the ClusterObjectSet ext-2 is being deleted: no right\nthe ClusterObjectSet ext-3 is being deleted"
+        );
+        assert_eq!(vanishing(&Revisions::new(vec![revision(4, &stuck)])), None);
     }
 
     #[test]

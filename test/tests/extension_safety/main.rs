@@ -197,6 +197,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
     let monitor = [("manifests/monitor.yaml", rights::monitor())];
     blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
     blobs.push_str(&publish_with(&world, "vase", &["1.0.0", "2.0.0"], stuck::vase, &monitor).await?);
+    blobs.push_str(&publish(&world, "tub", &["1.0.0", "1.1.0", "2.0.0"], stuck::tub).await?);
     let settings = [("manifests/settings.yaml", rollback::settings())];
     blobs.push_str(&publish_with(&world, "tin", &["1.0.0", "1.0.1"], rollback::tin, &settings).await?);
     let maps = many::maps();
@@ -226,6 +227,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         many::phases_are_split_and_five_archived_revisions_are_kept(&world),
         stuck::a_stuck_rollout_gives_way_to_another_configuration_channel_and_version(&world),
         uninstall::a_revision_deleted_by_hand_hears_what_is_to_stay(&world),
+        stuck::what_is_an_update_of_what_rolls_out_follows_by_itself(&world),
     );
     let outcomes = [
         ("definitions", done.0),
@@ -246,6 +248,7 @@ async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Re
         ("many objects and revisions", done.15),
         ("stuck rollouts", done.16),
         ("deleted by hand before the extension", done.17),
+        ("the update of what rolls out", done.18),
     ];
     let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
         let error = outcome.err()?;

@@ -113,6 +113,9 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         })
         .await?;
     ensure!(uids()? == before, "what users have stored is gone");
+    let told = "the ClusterObjectSet jar-1 is being deleted";
+    await_progressing(world, "jar", reason::BLOCKED, told).await?;
+    await_event(world, "jar", reason::BLOCKED, told).await?;
     annotate(world, "jar", user::PAUSED, None).await?;
     await_event(
         world,

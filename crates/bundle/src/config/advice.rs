@@ -1,22 +1,38 @@
-//! What somebody may have meant whose configuration has a field that there is not.
+//! What somebody may have meant whose configuration has a field that there is not, or lacks one.
 
 use olm_fbc::similar::nearest;
 use serde_json::{Map, Value};
 
-use crate::install_modes::InstallModes;
+use crate::install_modes::{InstallMode, InstallModes};
 
-/// What to say after the fault, of the first field that the schema does not have.
+/// What to say after the fault, of the first field that the schema does not have, else of the namespace that is to be chosen.
 pub(super) fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     let inner = |value: &Value| value.get("deploymentConfig").cloned().unwrap_or_default();
     let below = schema.pointer("/properties/deploymentConfig").cloned();
     let places = [(Some(schema.clone()), config.clone()), (below, inner(config))];
-    places.iter().find_map(|(schema, given)| {
+    let strange = places.iter().find_map(|(schema, given)| {
         let known = schema.as_ref()?.get("properties")?.as_object()?;
         let strange = given
             .as_object()?
             .keys()
             .find(|name| !known.contains_key(*name))?;
         Some(meant(strange, known, modes))
+    });
+    strange.or_else(|| missing(schema, config, modes))
+}
+
+fn missing(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
+    let required = schema.get("required")?.as_array()?;
+    let is_missing =
+        required.iter().any(|name| name == "watchNamespace") && config.get("watchNamespace").is_none();
+    let is_readable = config.is_object() || config.is_null();
+    let which = if modes.contains(InstallMode::SingleNamespace) {
+        "the namespace to watch"
+    } else {
+        "the namespace that it is installed in"
+    };
+    (is_missing && is_readable).then(|| {
+        format!("The bundle supports {modes}: name {which} as watchNamespace, for a ClusterExtension in spec.config.inline")
     })
 }
 

@@ -52,9 +52,9 @@ impl FromStr for CertificateProvider {
 /// The longest common name that cert-manager takes, in bytes. A certificate needs none beside its DNS names.
 const MAX_COMMON_NAME: usize = 64;
 /// The volume from which webhooks read their certificate, and where it is mounted.
-const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
+pub(crate) const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
 /// The volume from which aggregated API servers read theirs, and where it is mounted.
-const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
+pub(crate) const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
 
 /// The name of the certificate for a deployment's webhooks, which is also that of its Secret.
 #[must_use]

@@ -18,7 +18,8 @@ pub(super) fn label_faults(name: &str) -> Vec<&'static str> {
     faults
 }
 
-fn is_label(name: &str) -> bool {
+/// Whether `name` is an RFC 1123 label, its length aside.
+pub fn is_label(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('-')
         && !name.ends_with('-')
