@@ -67,7 +67,7 @@ impl fmt::Display for Fault {
 /// # Errors
 /// When it does not fit: the field, and what is wrong.
 pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result<T, Fault> {
-    read_noting(value, &mut Vec::new())
+    read_noting(value, None)
 }
 
 /// The same; the fields that the type does not have are added to `unknown`.
@@ -76,16 +76,21 @@ pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result
 /// When it does not fit: the field, and what is wrong.
 pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     value: &'de Value,
-    unknown: &mut Vec<Path>,
+    unknown: Option<&mut Vec<Path>>,
 ) -> Result<T, Fault> {
-    let notes = Notes::default();
+    let notes = Notes {
+        fault: RefCell::default(),
+        unknown: unknown.is_some().then(RefCell::default),
+    };
     let given = Given {
         value,
         place: &Place::Root,
         notes: &notes,
     };
     let read = T::deserialize(given);
-    unknown.append(&mut notes.unknown.into_inner());
+    if let (Some(unknown), Some(found)) = (unknown, notes.unknown) {
+        unknown.append(&mut found.into_inner());
+    }
     read.map_err(|error| Fault {
         path: notes.fault.into_inner().unwrap_or_default(),
         error,
@@ -93,10 +98,10 @@ pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
 }
 
 /// What is found on the way.
-#[derive(Default)]
 struct Notes {
     fault: RefCell<Option<Path>>,
-    unknown: RefCell<Vec<Path>>,
+    /// Where it is asked for: there can be as many as the value has members.
+    unknown: Option<RefCell<Vec<Path>>>,
 }
 
 impl Notes {
@@ -374,7 +379,9 @@ impl<'de> Deserializer<'de> for Given<'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.notes.unknown.borrow_mut().push(self.place.path());
+        if let Some(unknown) = &self.notes.unknown {
+            unknown.borrow_mut().push(self.place.path());
+        }
         visitor.visit_unit()
     }
 

@@ -40,13 +40,13 @@ pub fn remarks(files: &BundleFiles) -> Vec<Remark> {
                 object: &object,
                 found: &mut found,
             };
-            match text(&value, "/kind") {
-                "ClusterServiceVersion" => notes.of_csv(&value),
-                "ConfigMap" => {
+            match (text(&value, "/apiVersion"), text(&value, "/kind")) {
+                (_, "ClusterServiceVersion") => notes.of_csv(&value),
+                ("v1", "ConfigMap") => {
                     notes.of_texts(&value, "ConfigMap", ["data", "binaryData"]);
                     notes.of_base64(&value, "ConfigMap", "binaryData");
                 }
-                "Secret" => {
+                ("v1", "Secret") => {
                     notes.of_texts(&value, "Secret", ["data", "stringData"]);
                     notes.of_base64(&value, "Secret", "data");
                 }
@@ -149,7 +149,7 @@ impl Notes<'_> {
                 self.add(
                     Severity::Error,
                     message,
-                    "correct it: the bundle cannot be installed as it is",
+                    "correct it: no API server takes the Deployment as it is",
                 );
             }
         }

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use olm_bundle::catalog::Entry;
 use olm_fbc::Catalog;
 use olm_fbc::migrate::{self, migrate};
+use olm_image::Reference;
 
 use super::Form;
 use crate::output::{Outcome, Verdict, print};
@@ -60,11 +61,15 @@ impl MigrateArguments {
 /// What stands in a template for a part of a bundle: the word, and the field of the Go template that tools before this one took.
 const WORDS: [(&str, &str); 3] = [("package", "Package"), ("name", "Name"), ("version", "Version")];
 
-/// A template with words that there are: braces are in no reference.
+/// A template with words that there are, of which references come; nothing is one, too.
 pub(crate) fn image_template(text: &str) -> Result<String, String> {
-    let rest = fill(text, [""; 3]);
-    if rest.contains(['{', '}']) {
+    let sample = fill(text, ["package", "name", "1.0.0"]);
+    if sample.contains(['{', '}']) {
         return Err("{package}, {name} and {version} are all that may stand in braces".to_owned());
+    }
+    if !sample.is_empty() {
+        Reference::parse_familiar(&sample)
+            .map_err(|fault| format!("{sample:?} is no image reference: {fault}"))?;
     }
     Ok(text.to_owned())
 }

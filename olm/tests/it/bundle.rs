@@ -273,6 +273,14 @@ fn a_misspelled_word_in_the_reference_of_an_image_is_refused() {
                 .contains("{package}, {name} and {version} are all that may stand in braces"),
             "{refused:?}"
         );
+        let none = run("reg.example/A B:{version}");
+        assert!(
+            none.status == 2
+                && none
+                    .stderr
+                    .contains("\"reg.example/A B:1.0.0\" is no image reference"),
+            "{none:?}"
+        );
         for template in [
             "reg.example/{package}:v{version}",
             "reg.example/{{.Package}}:v{{.Version}}",

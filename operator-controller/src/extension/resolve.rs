@@ -176,9 +176,6 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
             resolution
         }
         Err(mut refusal) => {
-            if let Some(who) = kept {
-                refusal.hint(who);
-            }
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             let follows = follows(revisions, &catalogs, &request, &facts);
             if follows.is_some() && revisions.on_its_way().is_some_and(is_well) {
@@ -186,8 +183,8 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
             } else {
                 proposals::propose(context, extension, &mut refusal, &gathered).await;
             }
-            if let Some(follows) = follows {
-                refusal.hint(follows);
+            for hint in kept.into_iter().chain(follows) {
+                refusal.hint(hint);
             }
             if revisions.newest_active().is_none() {
                 suggest(context, &asked, &request, &mut refusal).await;
@@ -237,7 +234,8 @@ fn follows(
     let found = olm_resolve::resolve_in(catalogs, request, Some(&as_installed(&bundle)), facts).ok()?;
     (found.bundle.name != bundle.name).then(|| {
         format!(
-            "{} is on its way as {}, and {} is an update of it: that is tried once {0} is complete",
+            "{} is on its way as {}, and {} is an update of it: that is tried once {0} is complete; to change how {0} is \
+             installed, ask for its version meanwhile",
             bundle.name,
             set.name(),
             found.bundle.name

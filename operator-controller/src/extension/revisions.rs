@@ -296,6 +296,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_revision_is_well_unless_it_is_disturbed_or_given_up() {
+        let given_up = |status| {
+            let mut set = (*revision(1, &[(PROGRESSING, status, "")])).clone();
+            for condition in &mut set.status.get_or_insert_default().conditions {
+                condition.reason = reason::PROGRESS_DEADLINE_EXCEEDED.to_owned();
+            }
+            set
+        };
+        assert!(is_well(&revision(1, &[])));
+        assert!(is_well(&revision(1, &[(PROGRESSING, Status::True, "")])));
+        assert!(!is_well(&revision(1, &[(PROGRESSING, Status::True, "no right")])));
+        assert!(!is_well(&given_up(Status::False)));
+    }
+
+    #[test]
     fn a_wanted_revision_that_is_deleted_is_told_with_its_trouble() {
         let deleted = |number, reports: &[_], state| {
             let mut set = (*revision(number, reports)).clone();

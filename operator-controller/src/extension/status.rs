@@ -81,7 +81,7 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         Progress::Applied {
             started: Some(started),
         } => {
-            let mut message = format!("Revision {} is rolling out.", started.version);
+            let mut message = rolling_out(&started.version);
             if let Some(difference) = &started.difference {
                 message.push_str(" Changes: ");
                 message.push_str(difference);
@@ -94,8 +94,21 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
             list.set(PROGRESSING, Status::True, reason::ROLLING_OUT, &message);
         }
         Progress::Applied { started: None } => {
-            if let Some(set) = rolling.or(installed) {
-                list.mirror(set, PROGRESSING);
+            let is_silent =
+                |set: &ClusterObjectSet| conditions::find(set.conditions(), PROGRESSING).is_none();
+            match (rolling, installed) {
+                // What was said before is not about it.
+                (Some(set), _) if is_silent(set) => {
+                    let version = BundleIdentity::of(set).metadata.version;
+                    list.set(
+                        PROGRESSING,
+                        Status::True,
+                        reason::ROLLING_OUT,
+                        &rolling_out(&version),
+                    );
+                }
+                (Some(set), _) | (None, Some(set)) => list.mirror(set, PROGRESSING),
+                (None, None) => {}
             }
         }
     }
@@ -116,6 +129,10 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         next.active_revisions = active_revisions(facts.revisions);
     }
     next
+}
+
+fn rolling_out(version: &str) -> String {
+    format!("Revision {version} is rolling out.")
 }
 
 /// What is said of a complete revision that counts for nothing.

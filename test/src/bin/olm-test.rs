@@ -114,9 +114,16 @@ fn main() -> ExitCode {
 
 fn write_definitions(root: &Path) -> Result<()> {
     for file in olm_api::crd::files() {
-        std::fs::write(root.join("manifests/crds").join(file.name), file.yaml)?;
+        write_changed(&root.join("manifests/crds").join(file.name), &file.yaml)?;
     }
-    std::fs::write(root.join("docs/api.md"), olm_api::crd::reference())?;
+    write_changed(&root.join("docs/api.md"), &olm_api::crd::reference())
+}
+
+/// A file that is as it has to be keeps its time.
+fn write_changed(path: &Path, text: &str) -> Result<()> {
+    if std::fs::read_to_string(path).ok().as_deref() != Some(text) {
+        std::fs::write(path, text)?;
+    }
     Ok(())
 }
 

@@ -61,10 +61,11 @@ pub(super) fn refused(spec: &Value) -> Vec<String> {
     if list(pod, "/containers").is_empty() {
         found.add(|| "spec.template.spec.containers: there is none".to_owned());
     }
-    let volumes: BTreeSet<&str> = list(pod, "/volumes")
-        .iter()
-        .map(|volume| text(volume, "/name"))
-        .collect();
+    let brought = list(pod, "/volumes").iter();
+    let volumes = Volumes {
+        brought: brought.map(|volume| text(volume, "/name")).collect(),
+        replaced: replaced(pod),
+    };
     let mut names = BTreeSet::new();
     for kind in ["initContainers", "containers"] {
         for (at, container) in list(pod, &format!("/{kind}")).iter().enumerate() {
@@ -87,12 +88,30 @@ pub(super) fn refused(spec: &Value) -> Vec<String> {
     found.0
 }
 
-fn of_container(
-    container: &Value,
-    volumes: &BTreeSet<&str>,
-    place: &dyn Fn() -> String,
-    found: &mut Refused,
-) {
+/// The volumes of a pod by name.
+struct Volumes<'v> {
+    brought: BTreeSet<&'v str>,
+    replaced: BTreeSet<&'v str>,
+}
+
+/// Those that give way to certificates, with their mounts, where the API server calls the Deployment: by name, or because they
+/// are mounted in their place.
+fn replaced(pod: &Value) -> BTreeSet<&str> {
+    let certificates = [WEBHOOK_VOLUME, APISERVER_VOLUME];
+    let containers = ["/initContainers", "/containers"]
+        .into_iter()
+        .flat_map(|kind| list(pod, kind));
+    let mounts = containers.flat_map(|container| list(container, "/volumeMounts"));
+    let in_place = |mount: &&Value| {
+        certificates
+            .iter()
+            .any(|(_, path)| text(mount, "/mountPath") == *path)
+    };
+    let names = mounts.filter(in_place).map(|mount| text(mount, "/name"));
+    names.chain(certificates.map(|(name, _)| name)).collect()
+}
+
+fn of_container(container: &Value, volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
     if text(container, "/image").is_empty() {
         found.add(|| format!("{}.image: there is none", place()));
     }
@@ -124,18 +143,14 @@ fn of_container(
     of_mounts(list(container, "/volumeMounts"), volumes, place, found);
 }
 
-fn of_mounts(mounts: &[Value], volumes: &BTreeSet<&str>, place: &dyn Fn() -> String, found: &mut Refused) {
+fn of_mounts(mounts: &[Value], volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
     let mut paths = BTreeSet::new();
     for (at, mount) in mounts.iter().enumerate() {
         let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
-        // Where the API server calls the Deployment, these are replaced by those of its certificates.
-        if [WEBHOOK_VOLUME, APISERVER_VOLUME]
-            .iter()
-            .any(|(volume, at)| name == *volume || path == *at)
-        {
+        if volumes.replaced.contains(name) {
             continue;
         }
-        if !volumes.contains(name) {
+        if !volumes.brought.contains(name) {
             found.add(|| {
                 format!(
                     "{}.volumeMounts[{at}].name: there is no volume {}",
@@ -188,6 +203,7 @@ mod tests {
                     {"name": "v", "mountPath": "/v"},
                     {"name": "webhook-cert", "mountPath": "/certs"},
                     {"name": "cert", "mountPath": "/apiserver.local.config/certificates"},
+                    {"name": "cert", "mountPath": "/elsewhere"},
                 ],
             })
         };

@@ -41,22 +41,17 @@ const MOST: usize = 20;
 
 /// Where a value does not fit a type.
 pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
-    let read = |value: &Value, unknown: &mut Vec<Path>| read_noting::<T>(value, unknown).map(drop);
+    let read = |value: &Value, unknown: Option<&mut Vec<Path>>| read_noting::<T>(value, unknown).map(drop);
     find(value, &read)
 }
 
-type Read<'r> = &'r dyn Fn(&Value, &mut Vec<Path>) -> Result<(), Fault>;
+type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), Fault>;
 
 fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
     let mut misfits = Vec::new();
     let mut value = Cow::Borrowed(value);
     // A reader stops where the first value is wrong: without it, it comes to the next.
-    loop {
-        let mut unknown = Vec::new();
-        let Err(fault) = read(&value, &mut unknown) else {
-            misfits.extend(unknown.iter().map(|path| Misfit::Unknown(path.to_string())));
-            return misfits;
-        };
+    while let Err(fault) = read(&value, None) {
         let why = fault.error.to_string();
         let why = why
             .replace("expected i32", "expected a whole number")
@@ -70,13 +65,18 @@ fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
             return misfits;
         }
     }
+    let mut unknown = Vec::new();
+    if read(&value, Some(&mut unknown)).is_ok() {
+        misfits.extend(unknown.iter().map(|path| Misfit::Unknown(path.to_string())));
+    }
+    misfits
 }
 
 /// Leaves out what a type has no field for: the reference decodes values into its own types, and the API server takes no
 /// such field in a server-side apply. One that is wrong in another way stays as it is.
 pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
     let mut unknown = Vec::new();
-    if read_noting::<T>(value, &mut unknown).is_err() {
+    if read_noting::<T>(value, Some(&mut unknown)).is_err() {
         return;
     }
     let parts: Vec<_> = unknown
