@@ -7,6 +7,5 @@
 
 pub mod definition;
 pub mod gate;
-pub mod hold;
 pub mod records;
 pub mod watch;

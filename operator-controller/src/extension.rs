@@ -10,31 +10,15 @@
 //! who can mend it. What is applied to the cluster is the matter of [`crate::object_set`]; here only our own records
 //! are written.
 
-pub mod account;
-pub mod changes;
-pub mod conflicts;
+pub mod act;
+pub mod bundle;
 pub mod context;
-mod draft;
-pub mod events;
-pub mod facts;
+pub mod delete;
 pub mod failure;
-mod fetch;
-pub mod finalizers;
-pub mod leftovers;
-pub mod losses;
-pub mod migrate;
-pub mod pack;
-pub mod phases;
+pub mod observe;
 pub mod plan;
 pub mod preflight;
-pub mod proposals;
 pub mod reconcile;
-pub mod release;
-pub mod render;
+pub mod report;
 pub mod resolve;
-pub mod revisions;
-pub mod status;
-pub mod uninstall;
 pub mod watch;
-pub mod wishes;
-pub mod write;

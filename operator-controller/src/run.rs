@@ -34,11 +34,11 @@ use crate::catalogs::trust::Authorities;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::Accounts;
 use crate::cluster::permissions::Reviews;
+use crate::extension::act::{adopt, leftovers};
 use crate::extension::context::Context;
-use crate::extension::facts::Known;
 use crate::extension::reconcile::reconcile;
+use crate::extension::resolve::inventory::Known;
 use crate::extension::watch::{Writers, watch};
-use crate::extension::{leftovers, migrate};
 use crate::object_set::fate::Fates;
 use crate::{conditions, object_set, openshift};
 
@@ -122,7 +122,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
         certificates: Mutex::default(),
-        releases: migrate::Known::default(),
+        releases: adopt::Known::default(),
         known: Known::default(),
         fates: Arc::clone(&fates),
         memory: Mutex::default(),

@@ -17,7 +17,7 @@ use super::definition;
 use crate::cluster::identity::is_name;
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::revisions::{BundleIdentity, Revisions};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
 
 /// A record could not be written.
 #[derive(Debug, thiserror::Error)]

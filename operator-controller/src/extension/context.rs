@@ -12,15 +12,17 @@ use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_platform::events::Events;
 use olm_resolve::Platform;
 
-use super::facts::{self, Known};
-use super::revisions::{Others, Revisions, is_left_behind};
-use super::{losses, migrate, preflight};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
 use crate::cluster::discover::Discovery;
 use crate::cluster::identity::{AccountName, Accounts};
 use crate::cluster::permissions::Reviews;
+use crate::extension::act::adopt;
+use crate::extension::delete::data_loss;
+use crate::extension::observe::revisions::{Others, Revisions, is_left_behind};
+use crate::extension::preflight;
+use crate::extension::resolve::inventory::{self, Known};
 use crate::object_set::fate::Fates;
 use crate::object_set::policy::Uninstall;
 
@@ -76,7 +78,7 @@ pub struct Context {
     /// Who besides ourselves could provide certificates, and when that was found out.
     pub certificates: Mutex<Option<(Instant, Providers)>>,
     /// Which releases of the Helm runtime there were.
-    pub releases: migrate::Known,
+    pub releases: adopt::Known,
     /// What was found out of the cluster itself.
     pub known: Known,
     /// What became of the objects of revisions that are gone.
@@ -103,9 +105,9 @@ pub struct Memory {
     /// What its deletion takes away besides what its bundle brought, once that was told.
     pub losses: Option<String>,
     /// What was found to hold the objects of its kinds when it was deleted.
-    pub held: Option<losses::Held>,
+    pub held: Option<data_loss::Held>,
     /// What was found in the way of its bundle on this cluster.
-    pub doubts: Option<facts::Doubts>,
+    pub doubts: Option<inventory::Doubts>,
     /// How far stored versions of one of its definitions were migrated.
     pub migration: preflight::Known,
     /// Whether a change of another extension may lead to another outcome.

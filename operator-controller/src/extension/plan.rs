@@ -1,5 +1,9 @@
 //! Which revision is to be written, given those that exist. Pure; planning again on the result writes nothing.
 
+pub mod changes;
+pub mod content;
+pub mod draft;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,11 +15,11 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
-use super::failure::{Severity, StageError};
-use super::pack::{PackError, Parcel, pack};
-use super::phases::{Group, probes};
-use super::revisions::{BundleIdentity, Others, Revisions};
 use crate::cluster::identity::AccountName;
+use crate::extension::bundle::phases::{Group, probes};
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::{BundleIdentity, Others, Revisions};
+use crate::extension::plan::content::{PackError, Parcel, pack};
 
 /// How many revisions stay when a new one is made.
 const KEPT: usize = 5;

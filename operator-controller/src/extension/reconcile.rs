@@ -16,24 +16,32 @@ use olm_platform::queue::Outcome;
 use olm_resolve::deprecation::Messages;
 use sha2::{Digest as _, Sha256};
 
-use super::conflicts::{self, Claim, ConflictError, Standing};
-use super::context::Context;
-use super::draft::{Told, Work};
-use super::events::Tone;
-use super::failure::{Failure, Severity, StageError as _};
-use super::pack::Parcel;
-use super::plan::Plan;
-use super::resolve::{Origin, Target, resolve};
-use super::revisions::{Revisions, disturbed, is_being_replaced, vanishing};
-use super::status::{Facts, Progress, Started, status};
-use super::wishes::Wishes;
-use super::write::Written;
-use super::{
-    account, draft, events, facts, fetch, finalizers, migrate, preflight, proposals, render, uninstall, write,
-};
 use crate::cluster::identity::AccountName;
-use crate::conditions::hold;
 use crate::conditions::records::{self, Kept};
+use crate::extension::act::adopt;
+use crate::extension::act::finalizers;
+use crate::extension::act::write;
+use crate::extension::act::write::Written;
+use crate::extension::bundle::fetch;
+use crate::extension::bundle::render;
+use crate::extension::context::Context;
+use crate::extension::delete;
+use crate::extension::failure::{Failure, Severity, StageError as _};
+use crate::extension::observe::account;
+use crate::extension::observe::conflicts::{self, Claim, ConflictError, Standing};
+use crate::extension::observe::options::Wishes;
+use crate::extension::observe::revisions::{Revisions, disturbed, is_being_replaced, vanishing};
+use crate::extension::plan::Plan;
+use crate::extension::plan::content::Parcel;
+use crate::extension::plan::draft;
+use crate::extension::plan::draft::{Told, Work};
+use crate::extension::preflight;
+use crate::extension::report::events;
+use crate::extension::report::events::Tone;
+use crate::extension::report::status::{Facts, Progress, Started, status};
+use crate::extension::resolve::inventory;
+use crate::extension::resolve::{Origin, Target, resolve};
+use crate::extension::resolve::{proposals, upgrade_gate};
 use crate::object_set::engine::rollout::Writes;
 
 /// The longest time until it is looked again whether somebody mended what a run waits for.
@@ -58,7 +66,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         return Outcome::Done;
     };
     if extension.is_deleting() {
-        return uninstall::uninstall(&context, &extension).await;
+        return delete::uninstall(&context, &extension).await;
     }
     // What became of former revisions is no part of what its deletion does.
     if let Some(uid) = &extension.metadata.uid {
@@ -73,13 +81,13 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         );
     }
     let begun = Instant::now();
-    let revisions = match migrate::migrate(&context, &extension, context.revisions(&name)).await {
+    let revisions = match adopt::migrate(&context, &extension, context.revisions(&name)).await {
         Ok(revisions) => revisions,
         Err(error) => {
             // What is installed is not known anew; what was said of it stays.
             let message = bounded_message(&chain(&error));
             let said = (error.reason(), message.as_str(), Tone::Fault);
-            let written = uninstall::tell(&context, &extension, said).await;
+            let written = delete::tell(&context, &extension, said).await;
             let outcome = again(&context, &name, Some(error.severity()), false, begun.elapsed());
             return told("write the status", &name, written.map(drop), outcome);
         }
@@ -107,7 +115,7 @@ pub async fn reconcile(context: Arc<Context>, name: String) -> Outcome {
         tell(&mut next, &format!("Warnings: {warnings}"), |_| true);
     }
     let doubts = match &work.progress {
-        Progress::Applied { .. } => facts::doubts(&context, &extension).await,
+        Progress::Applied { .. } => inventory::doubts(&context, &extension).await,
         Progress::Failed(_) => None,
     };
     if let Some(doubts) = &doubts {
@@ -181,7 +189,7 @@ async fn install(context: &Context, extension: &Arc<ClusterExtension>, revisions
     };
     let revisions = named.as_ref().unwrap_or(revisions);
     let resolution = resolve(context, extension, revisions).await;
-    let resolution = hold::hold(context, extension, revisions, resolution).await;
+    let resolution = upgrade_gate::hold(context, extension, revisions, resolution).await;
     if let Err(error) = records::tidy(context, extension, revisions).await {
         tracing::debug!(
             extension = extension.name(),
@@ -234,11 +242,11 @@ fn first_line(failure: &Failure) -> String {
 }
 
 /// Under whom, and how.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// The account.
-    pub(super) account: AccountName,
+    pub(crate) account: AccountName,
     /// How.
-    pub(super) wishes: Wishes,
+    pub(crate) wishes: Wishes,
 }
 
 /// What the extension asks for beside a bundle, when it makes sense.
@@ -539,7 +547,7 @@ fn rest(waits: u32, taken: Duration) -> Duration {
 
 /// Writes the status when it differs, unless the extension changed since it was read. `tone` is that of what stands in the
 /// way of success.
-pub(super) async fn write_status(
+pub(crate) async fn write_status(
     context: &Context,
     extension: &ClusterExtension,
     status: ClusterExtensionStatus,
@@ -582,8 +590,8 @@ fn told(action: &'static str, name: &str, written: Result<(), kube::Error>, outc
 mod tests {
     use olm_api::conditions::{SUCCEEDED, Status};
 
-    use super::super::revisions::tests::revision;
     use super::*;
+    use crate::extension::observe::revisions::tests::revision;
 
     #[test]
     fn what_takes_long_is_looked_at_seldom() {

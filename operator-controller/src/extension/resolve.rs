@@ -1,5 +1,9 @@
 //! Which bundle the extension gets: the catalogs are asked, [`olm_resolve`] decides.
 
+pub mod inventory;
+pub mod proposals;
+pub mod upgrade_gate;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,15 +25,14 @@ use olm_resolve::{
 };
 use serde_json::Value;
 
-use super::context::{Context, Gates};
-use super::failure::{Failure, Severity, StageError};
-use super::proposals::{Companion, Together};
-use super::revisions::{BundleIdentity, Revisions, is_well};
-use super::{facts, proposals};
 use crate::catalogs::Place;
+use crate::extension::context::{Context, Gates};
+use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions, is_well};
+use crate::extension::resolve::proposals::{Companion, Together};
 
 /// Types of properties that the bundle's own files say better than a catalog.
-pub(super) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
+pub(crate) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
 /// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
 const MOST_TOLD: usize = 16 << 10;
 
@@ -107,7 +110,7 @@ impl StageError for ResolveError {
 
 /// A catalog and what it answered.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     catalog: Arc<ClusterCatalog>,
     labels: BTreeMap<String, String>,
     availability: Availability,
@@ -136,7 +139,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
     let current = present.as_ref().map(|bundle| as_installed(&bundle.metadata));
     let asked = ask(context, &request).await;
     let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
-    let gathered = facts::gather(
+    let gathered = inventory::gather(
         context,
         extension,
         revisions,
@@ -201,7 +204,10 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
                 .is_some_and(|newest| while_unresolved(&catalogs, &request, &newest) == Kept::Yes);
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => {
-                    let declared_before = revisions.newest_active().map(facts::declared).unwrap_or_default();
+                    let declared_before = revisions
+                        .newest_active()
+                        .map(inventory::declared)
+                        .unwrap_or_default();
                     let target = Ok(Target {
                         bundle,
                         origin: Origin::Installed,
@@ -335,7 +341,7 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     let mut room = MOST_TOLD;
     let told = bundle.properties.iter().filter(|one| {
         let kind = one.kind.as_str();
-        if facts::REQUIRED.contains(&kind) {
+        if inventory::REQUIRED.contains(&kind) {
             return true;
         }
         let is_told = !OWN.contains(&kind) && one.value.len() <= room;
@@ -347,7 +353,7 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
 }
 
 /// A bundle that is recorded as installed, as resolution wants it.
-pub(super) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
+pub(crate) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
     Installed {
         name: &bundle.name,
         version: &bundle.version,
@@ -355,7 +361,7 @@ pub(super) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
     }
 }
 
-pub(super) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
+pub(crate) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
     Request {
         package: &filter.package_name,
         version: filter.version.as_deref().filter(|version| !version.is_empty()),
@@ -368,7 +374,7 @@ pub(super) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Select
     }
 }
 
-pub(super) fn selector(selector: &LabelSelector) -> Selector {
+pub(crate) fn selector(selector: &LabelSelector) -> Selector {
     let expressions = selector.match_expressions.iter().flatten();
     Selector {
         match_labels: selector.match_labels.clone().unwrap_or_default(),
@@ -383,7 +389,7 @@ pub(super) fn selector(selector: &LabelSelector) -> Selector {
 }
 
 /// Asks every selected catalog, all at once.
-pub(super) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
+pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
     let catalogs = context.cluster_catalogs.state();
     join_all(
         catalogs
@@ -427,7 +433,7 @@ async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> A
 }
 
 /// Where a catalog is served, or why it is not.
-pub(super) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
+pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
     let name = catalog.name();
     if !is_true(catalog.conditions(), SERVING) {
         return Err(format!("catalog {name:?} is not being served"));
@@ -451,14 +457,14 @@ pub(super) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
 }
 
 impl Asked {
-    pub(super) fn package(&self) -> Option<&Package> {
+    pub(crate) fn package(&self) -> Option<&Package> {
         match &self.answer {
             Answer::Package(package) => Some(package),
             _ => None,
         }
     }
 
-    pub(super) fn view(&self) -> Catalog<'_> {
+    pub(crate) fn view(&self) -> Catalog<'_> {
         Catalog {
             name: self.catalog.name(),
             priority: self.catalog.spec.priority,

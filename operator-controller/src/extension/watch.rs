@@ -18,8 +18,8 @@ use olm_platform::queue::Queue;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::context::Context;
 use crate::cluster::followed::{Followed, Told};
+use crate::extension::context::Context;
 
 /// How long changes of an extension's revisions are gathered.
 const GATHER: Duration = Duration::from_millis(100);

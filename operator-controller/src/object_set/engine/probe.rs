@@ -331,7 +331,7 @@ mod tests {
 
     #[track_caller]
     fn check_default(object: &Value, status: ProbeStatus, messages: &[&str]) {
-        let result = ask(&crate::extension::phases::probes(&[]), object);
+        let result = ask(&crate::extension::bundle::phases::probes(&[]), object);
         assert_eq!(
             (
                 result.status,

@@ -6,7 +6,7 @@ use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
 use olm_api::conditions::{self, PROGRESSING, reason};
 use olm_platform::events::Said;
 
-use super::resolve::as_installed;
+use crate::extension::resolve::as_installed;
 
 /// A bundle is installed where none was.
 const INSTALLED: &str = "Installed";

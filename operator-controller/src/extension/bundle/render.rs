@@ -10,10 +10,10 @@ use olm_bundle::media_type::labels_of;
 use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
 use serde_json::Value;
 
-use super::context::{Context, Gates};
-use super::failure::{Severity, StageError};
-use super::revisions::Revisions;
 use crate::certificates::choose::{self, Providers};
+use crate::extension::context::{Context, Gates};
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::Revisions;
 
 /// How long it counts who could make certificates.
 const KEPT: Duration = Duration::from_secs(10);

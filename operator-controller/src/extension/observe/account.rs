@@ -3,8 +3,8 @@
 use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
-use super::failure::{Severity, StageError};
 use crate::cluster::identity::AccountName;
+use crate::extension::failure::{Severity, StageError};
 
 /// Why nothing can be written for an extension.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

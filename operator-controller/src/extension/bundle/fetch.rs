@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use olm_api::ClusterExtension;
 
-use super::draft::patient;
-use super::failure::{Failure, Severity, StageError};
-use super::resolve::{Origin, Target};
 use crate::bundles::FetchError;
+use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::plan::draft::patient;
+use crate::extension::resolve::{Origin, Target};
 
 impl StageError for FetchError {
     fn severity(&self) -> Severity {
@@ -23,7 +23,7 @@ impl StageError for FetchError {
 }
 
 /// What is told of an image that cannot be had: also who names it, which need not be who can mend it.
-pub(super) fn failure(error: FetchError, target: &Target) -> Failure {
+pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
     let is_of_image = matches!(
         error,
         FetchError::Reference { .. } | FetchError::Resolve(_) | FetchError::Pull(_)
@@ -41,7 +41,7 @@ pub(super) fn failure(error: FetchError, target: &Target) -> Failure {
 }
 
 /// The image. Nothing when it cannot be fetched and is what is there, which stays as it is.
-pub(super) fn unless_installed<T>(
+pub(crate) fn unless_installed<T>(
     fetched: Result<T, FetchError>,
     extension: &ClusterExtension,
     target: &Target,
@@ -65,7 +65,7 @@ mod tests {
     use olm_image::Reference;
 
     use super::*;
-    use crate::extension::revisions::BundleIdentity;
+    use crate::extension::observe::revisions::BundleIdentity;
 
     #[test]
     fn who_names_an_image_that_cannot_be_had_is_told() {

@@ -19,11 +19,11 @@ use olm_api::names::{
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
-use super::failure::{Severity, StageError};
-use super::pack::Parcel;
-use super::plan::{self, Plan, is_made};
-use super::revisions::Revisions;
 use crate::cluster::identity::AccountName;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::Revisions;
+use crate::extension::plan::content::Parcel;
+use crate::extension::plan::{self, Plan, is_made};
 use crate::object_set::status::is_archived;
 
 /// How often a revision that somebody else changes at the same time is tried.

@@ -1,5 +1,7 @@
 //! Deletion: the revisions go first, each taking its objects down, then the extension.
 
+pub mod data_loss;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,14 +20,19 @@ use olm_api::{ClusterExtension, ClusterObjectSet, Condition};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
-use super::context::Context;
-use super::events::Tone;
-use super::failure::StageError as _;
-use super::reconcile::write_status;
-use super::revisions::{Revisions, disturbed, removing};
-use super::status::mirror;
-use super::{account, events, facts, finalizers, losses, migrate, write};
 use crate::conditions::records;
+use crate::extension::act::adopt;
+use crate::extension::act::finalizers;
+use crate::extension::act::write;
+use crate::extension::context::Context;
+use crate::extension::failure::StageError as _;
+use crate::extension::observe::account;
+use crate::extension::observe::revisions::{Revisions, disturbed, removing};
+use crate::extension::reconcile::write_status;
+use crate::extension::report::events;
+use crate::extension::report::events::Tone;
+use crate::extension::report::status::mirror;
+use crate::extension::resolve::inventory;
 use crate::object_set::engine::{ObjectId, report};
 use crate::object_set::fate::Fate;
 use crate::object_set::policy::{Policy, Uninstall};
@@ -89,7 +96,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     let since = extension.metadata.deletion_timestamp.as_ref();
     let has_begun = |set: &ClusterObjectSet| set.metadata.deletion_timestamp.as_ref() >= since;
     if !left.all().iter().any(|set| set.is_deleting() && has_begun(set)) {
-        let needed = facts::needed_by_others(context, extension, &left, policy.uninstall).await;
+        let needed = inventory::needed_by_others(context, extension, &left, policy.uninstall).await;
         let held = match needed {
             Ok(held) => held.map(|held| (reason::BLOCKED, held)),
             Err(error) => Some((error.reason(), chain(&error))),
@@ -117,7 +124,7 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     }
     if policy.uninstall != Uninstall::Delete
         && !left.all().iter().any(|set| is_untouched(set))
-        && let Err(error) = migrate::forget(context, extension).await
+        && let Err(error) = adopt::forget(context, extension).await
     {
         let why = bounded_message(&chain(&error));
         return tell_of(context, extension, &left, (reason::RETRYING, &why, Tone::Fault)).await;
@@ -138,8 +145,8 @@ async fn take_down(context: &Context, extension: &ClusterExtension) -> Result<Ou
     }
     let mut more = Vec::new();
     let told = told(&left);
-    if told.iter().any(|line| line.contains(losses::CLEANUP)) {
-        more.extend(losses::held(context, extension, &left).await);
+    if told.iter().any(|line| line.contains(data_loss::CLEANUP)) {
+        more.extend(data_loss::held(context, extension, &left).await);
     }
     if policy.uninstall == Uninstall::Delete {
         more.extend(context.remember(extension.name()).losses);
@@ -254,7 +261,7 @@ async fn announce(
     let (note, losses) = match uninstall {
         Uninstall::Delete => (
             "Removing all objects",
-            losses::count(context, extension, left).await,
+            data_loss::count(context, extension, left).await,
         ),
         Uninstall::KeepCrds => (
             "Removing all objects but custom resource definitions and custom resources",
@@ -295,7 +302,7 @@ async fn unrevised(context: &Context, extension: &ClusterExtension) -> Option<St
     if matches!(&policy, Ok(policy) if policy.uninstall == Uninstall::Delete) {
         return None;
     }
-    match migrate::newest(context, extension).await {
+    match adopt::newest(context, extension).await {
         Ok(None) => None,
         Ok(Some(_)) => Some(policy.map_or_else(|error| error.to_string(), |_| entanglement(extension))),
         Err(error) => Some(bounded_message(&chain(&error))),
@@ -438,8 +445,8 @@ mod tests {
     use olm_api::cluster_extension::{ClusterExtensionSpec, InstallStatus};
     use olm_api::conditions::SUCCEEDED;
 
-    use super::super::revisions::tests::revision;
     use super::*;
+    use crate::extension::observe::revisions::tests::revision;
 
     #[test]
     fn objects_of_a_helm_release_are_left_behind_only_when_they_are_the_revisions() {

@@ -14,14 +14,14 @@ use olm_api::names::{label, release as names};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use tokio::sync::Mutex;
 
-use super::context::Context;
-use super::failure::{Severity, StageError};
-use super::phases::{Marks, PhasesError, phases};
-use super::plan::{Plan, PlanError, Wanted, plan};
-use super::release::{self, Entry, Heir, Release, ReleaseError};
-use super::revisions::Revisions;
-use super::write::{self, WriteError};
 use crate::cluster::identity::is_name;
+use crate::extension::act::write::{self, WriteError};
+use crate::extension::bundle::phases::{Marks, PhasesError, phases};
+use crate::extension::context::Context;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::release::{self, Entry, Heir, Release, ReleaseError};
+use crate::extension::observe::revisions::Revisions;
+use crate::extension::plan::{Plan, PlanError, Wanted, plan};
 use crate::object_set::records;
 
 /// For how long releases that were listed are not listed again for extensions that never said that they have one.

@@ -13,8 +13,8 @@ use flate2::write::GzEncoder;
 use olm_api::cluster_object_set::{ObjectReference, Phase, PhaseObject};
 use sha2::{Digest as _, Sha256};
 
-use super::failure::{Severity, StageError};
-use super::phases::Group;
+use crate::extension::bundle::phases::Group;
+use crate::extension::failure::{Severity, StageError};
 use crate::object_set::canonical;
 
 /// The most bytes of content that a Secret holds.

@@ -11,10 +11,10 @@ use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use super::account;
-use super::context::Context;
-use super::revisions::Revisions;
 use crate::cluster::list::{Budget, Collection, Part};
+use crate::extension::context::Context;
+use crate::extension::observe::account;
+use crate::extension::observe::revisions::Revisions;
 use crate::object_set::engine::FailureKind;
 use crate::object_set::gather;
 

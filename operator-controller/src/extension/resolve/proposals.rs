@@ -15,11 +15,11 @@ use olm_resolve::ties::Ties;
 use olm_resolve::together::{Effort, GivenUp, Mover, options, together as solve};
 use olm_resolve::{Candidate, Catalog, Installed, Neighbour, Package, Reason, Refusal, Request, Resolution};
 
-use super::context::Context;
-use super::facts::{self, Gathered};
-use super::failure::{Severity, StageError};
-use super::resolve::{Asked, as_installed, ask, place, request, selector};
-use super::revisions::{BundleIdentity, Revisions};
+use crate::extension::context::Context;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::resolve::inventory::{self, Gathered};
+use crate::extension::resolve::{Asked, as_installed, ask, place, request, selector};
 
 /// How many missing things proposals are made for.
 const MOST_WANTED: usize = 3;
@@ -38,7 +38,7 @@ pub struct Companion {
 }
 
 /// What comes of looking for others that move along.
-pub(super) enum Together<'a> {
+pub(crate) enum Together<'a> {
     /// This bundle, when these move along.
     Goes(Box<Resolution<'a>>, Vec<Companion>),
     /// It would go, if somebody were not kept from it: who.
@@ -50,7 +50,7 @@ pub(super) enum Together<'a> {
 }
 
 /// The bundle to update to when others are updated along; each of them comes to the same answer (requirement 5.41).
-pub(super) async fn together<'a>(
+pub(crate) async fn together<'a>(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
@@ -61,7 +61,8 @@ pub(super) async fn together<'a>(
     let answers = ask_others(context, extension, request.package, asked, installed).await;
     // What the others would get asks about the cluster, too.
     let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
-    let gathered = facts::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
+    let gathered =
+        inventory::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
     let Ok(gathered) = gathered else {
         return Together::No;
     };
@@ -119,10 +120,10 @@ async fn ask_others(
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
     let mut waiting: Vec<(Arc<ClusterExtension>, Option<Neighbour>)> = others
         .into_iter()
-        .map(|other| (Arc::clone(&other), facts::installed(context, other.name())))
+        .map(|other| (Arc::clone(&other), inventory::installed(context, other.name())))
         .collect();
     let mut ties = Ties::default();
-    if let Some(own) = facts::installed(context, extension.name()) {
+    if let Some(own) = inventory::installed(context, extension.name()) {
         ties.add(&own);
     }
     for package in asked.iter().filter_map(Asked::package) {
@@ -267,7 +268,7 @@ impl StageError for NotReady {
 ///
 /// # Errors
 /// When somebody has not.
-pub(super) fn all_ready(context: &Context, companions: &[Companion]) -> Result<(), NotReady> {
+pub(crate) fn all_ready(context: &Context, companions: &[Companion]) -> Result<(), NotReady> {
     let is_ready = |companion: &Companion| {
         let revisions = context.revisions(&companion.extension);
         let newest = revisions.newest_active().map(BundleIdentity::of);
@@ -337,7 +338,7 @@ struct Found {
 }
 
 /// Adds to a refusal what would provide what is missing, and the ClusterExtension for it. Nothing is installed unasked.
-pub(super) async fn propose(
+pub(crate) async fn propose(
     context: &Context,
     extension: &ClusterExtension,
     refusal: &mut Refusal,

@@ -6,8 +6,8 @@ use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use olm_api::ObjectMeta;
 use olm_api::names::label;
 
-use super::context::Context;
-use super::write::own;
+use crate::extension::act::write::own;
+use crate::extension::context::Context;
 
 /// How old a Secret without a revision must be to count as left behind.
 const AGE: SignedDuration = SignedDuration::from_mins(10);

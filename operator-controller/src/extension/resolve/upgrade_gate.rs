@@ -6,13 +6,13 @@ use olm_api::conditions::reason;
 use olm_api::names::user;
 use serde_json::Value;
 
-use super::gate::{Word, word};
-use super::records::conditions;
+use crate::conditions::gate::{Word, word};
+use crate::conditions::records::conditions;
 use crate::extension::context::Context;
-use crate::extension::facts;
 use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::resolve::inventory;
 use crate::extension::resolve::{Origin, Resolution, Target};
-use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// Why an upgrade waits.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ pub async fn hold(
             bundle: newest.map_or(installed, BundleIdentity::of),
             origin: Origin::Installed,
             catalog: String::new(),
-            declared: newest.map(facts::declared).unwrap_or_default(),
+            declared: newest.map(inventory::declared).unwrap_or_default(),
             companions: Vec::new(),
         });
         resolution.problem = Some(Failure::from(error));

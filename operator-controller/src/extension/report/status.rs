@@ -11,8 +11,8 @@ use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_resolve::deprecation::Messages;
 
-use super::failure::Failure;
-use super::revisions::{BundleIdentity, Revisions};
+use crate::extension::failure::Failure;
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
 
 /// What the last steps came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -282,9 +282,9 @@ mod tests {
 
     use olm_api::conditions::SUCCEEDED;
 
-    use super::super::failure::Severity;
-    use super::super::revisions::tests::revision;
     use super::*;
+    use crate::extension::failure::Severity;
+    use crate::extension::observe::revisions::tests::revision;
 
     const APPLIED: Progress = Progress::Applied { started: None };
 

@@ -9,7 +9,7 @@ use olm_api::cluster_object_set::{
 use olm_api::names::{CLUSTER_EXTENSION, annotation, cert_manager, label};
 use serde_json::{Map, Value, json};
 
-use super::failure::{Severity, StageError};
+use crate::extension::failure::{Severity, StageError};
 use crate::object_set::engine::ObjectId;
 
 /// The most objects that a phase may hold.

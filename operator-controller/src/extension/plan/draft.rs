@@ -8,49 +8,52 @@ use olm_bundle::CertificateProvider;
 use olm_platform::events::Said;
 use serde_json::Value;
 
-use super::changes::{self, Changes};
-use super::context::Context;
-use super::failure::{Failure, Severity};
-use super::phases::{Group, Marks, phases};
-use super::plan::{Plan, Wanted, plan};
-use super::reconcile::Asked;
-use super::resolve::{Origin, Target};
-use super::revisions::{BundleIdentity, Revisions};
-use super::{events, facts, preflight, render};
 use crate::certificates::layout;
 use crate::conditions::records;
+use crate::extension::bundle::phases::{Group, Marks, phases};
+use crate::extension::bundle::render;
+use crate::extension::context::Context;
+use crate::extension::failure::{Failure, Severity};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::plan::changes::{self, Changes};
+use crate::extension::plan::{Plan, Wanted, plan};
+use crate::extension::preflight;
+use crate::extension::reconcile::Asked;
+use crate::extension::report::events;
+use crate::extension::resolve::inventory;
+use crate::extension::resolve::{Origin, Target};
 use crate::object_set::gather;
 
 /// What a revision is made for.
 #[derive(Clone, Copy)]
-pub(super) struct Work<'a> {
+pub(crate) struct Work<'a> {
     /// Whose it is.
-    pub(super) extension: &'a Arc<ClusterExtension>,
+    pub(crate) extension: &'a Arc<ClusterExtension>,
     /// Those that there are.
-    pub(super) revisions: &'a Revisions,
+    pub(crate) revisions: &'a Revisions,
     /// What the extension asks for beside a bundle.
-    pub(super) asked: &'a Asked,
+    pub(crate) asked: &'a Asked,
     /// The bundle.
-    pub(super) target: &'a Target,
+    pub(crate) target: &'a Target,
 }
 
 /// What is to be written, as far as nothing stands in the way.
-pub(super) struct Draft {
+pub(crate) struct Draft {
     /// The accounts of its operator.
-    pub(super) accounts: BTreeSet<String>,
+    pub(crate) accounts: BTreeSet<String>,
     /// Who provides its certificates, when it needs any.
     certificates: Option<CertificateProvider>,
     /// Its objects.
     groups: Vec<Group>,
     /// What is to be done.
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     /// Fields of the configuration that count for nothing.
     ignored: Vec<String>,
 }
 
 /// From a bundle's image, who provides certificates, and the name of the OperatorCondition that the operator is told, to
 /// what is to be written.
-pub(super) async fn draft(
+pub(crate) async fn draft(
     context: &Context,
     work: Work<'_>,
     image: &Arc<olm_image::Bundle>,
@@ -66,10 +69,10 @@ pub(super) async fn draft(
     let prepared = render::render(context.gates, wishes, Arc::clone(extension), Arc::clone(image))
         .await
         .map_err(|error| patient(error.into(), target))?;
-    let platform = facts::platform(&prepared.bundle).map(Arc::new);
+    let platform = inventory::platform(&prepared.bundle).map(Arc::new);
     context.memorise(extension.name(), |memory| memory.platform = platform);
     if target.origin == Origin::Catalog {
-        facts::admit(context, extension, revisions, target, &prepared.bundle).await?;
+        inventory::admit(context, extension, revisions, target, &prepared.bundle).await?;
     }
     let certificates = prepared.bundle.csv().needs_certificates().then_some(certificates);
     let properties = prepared.bundle.recorded_properties(&target.declared);
@@ -124,7 +127,7 @@ impl Draft {
 }
 
 /// What is wrong with a bundle that is named by tag may be mended under the same tag, without any event.
-pub(super) fn patient(mut failure: Failure, target: &Target) -> Failure {
+pub(crate) fn patient(mut failure: Failure, target: &Target) -> Failure {
     if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
         failure.severity = Severity::Waiting;
     }
@@ -133,17 +136,17 @@ pub(super) fn patient(mut failure: Failure, target: &Target) -> Failure {
 
 /// What is to be told of a revision before it is made.
 #[derive(Default)]
-pub(super) struct Told {
+pub(crate) struct Told {
     /// What stands not in the way, but should be known.
-    pub(super) warnings: Option<String>,
+    pub(crate) warnings: Option<String>,
     /// What it changes of what is installed.
-    pub(super) difference: Option<String>,
+    pub(crate) difference: Option<String>,
     /// The same as an event.
     upcoming: Option<Said>,
 }
 
 /// Finds out whether a revision may be made, and tells what it changes.
-pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) -> Result<Told, Failure> {
+pub(crate) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) -> Result<Told, Failure> {
     let Work {
         extension,
         revisions,
@@ -180,7 +183,7 @@ pub(super) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
 
 impl Told {
     /// The same as events.
-    pub(super) fn said(&self) -> Vec<Said> {
+    pub(crate) fn said(&self) -> Vec<Said> {
         let warned = self.warnings.iter();
         let warned = warned.map(|text| events::said(events::WARNED, text));
         self.upcoming.iter().cloned().chain(warned).collect()

@@ -188,7 +188,7 @@ impl BundleIdentity {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use olm_api::cluster_object_set::{ClusterObjectSetSpec, ClusterObjectSetStatus};

@@ -26,11 +26,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
-use super::context::Context;
-use super::failure::{Severity, StageError};
-use super::proposals;
-use super::resolve::{OWN, Target};
-use super::revisions::{BundleIdentity, Revisions};
+use crate::extension::context::Context;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::resolve::proposals;
+use crate::extension::resolve::{OWN, Target};
 use crate::object_set::policy::Uninstall;
 
 /// For how long what is known of the cluster itself is not asked again.
@@ -42,7 +42,7 @@ const MOST_APIS: usize = 200;
 /// How many nodes one answer tells of.
 const NODES: u32 = 500;
 /// Types of properties that require something.
-pub(super) const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
+pub(crate) const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
 /// The label that says a node's architecture.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
@@ -261,7 +261,7 @@ fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour>
 }
 
 /// What is there of another extension.
-pub(super) fn installed(context: &Context, extension: &str) -> Option<Neighbour> {
+pub(crate) fn installed(context: &Context, extension: &str) -> Option<Neighbour> {
     present(&context.revisions(extension)).map(|set| neighbour(extension, set))
 }
 

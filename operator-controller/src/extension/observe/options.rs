@@ -5,7 +5,7 @@ use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::names::user;
 use olm_preflight::crd_upgrade;
 
-use super::failure::{Severity, StageError};
+use crate::extension::failure::{Severity, StageError};
 use crate::object_set::engine::rollout::Writes;
 use crate::object_set::policy::{Policy, PolicyError, value};
 
@@ -84,8 +84,8 @@ impl Wishes {
 mod tests {
     use olm_api::cluster_extension::ClusterExtensionSpec;
 
-    use super::super::failure::Failure;
     use super::*;
+    use crate::extension::failure::Failure;
 
     fn extension(annotations: &[(&str, &str)]) -> ClusterExtension {
         let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());

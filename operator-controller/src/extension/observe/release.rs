@@ -12,8 +12,8 @@ use olm_api::names::{annotation, release};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::failure::{Severity, StageError};
-use super::revisions::BundleIdentity;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::revisions::BundleIdentity;
 use crate::object_set::content::MAX_TOTAL;
 
 /// The most Secrets that a release lies in.

@@ -6,7 +6,7 @@ use olm_api::ClusterExtension;
 use olm_api::names::{CLUSTER_EXTENSION, label};
 use serde_json::Value;
 
-use super::failure::{Severity, StageError};
+use crate::extension::failure::{Severity, StageError};
 
 /// Another extension was first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
