@@ -12,4 +12,5 @@ pub mod realdata;
 pub mod registry;
 pub mod run;
 pub mod samples;
+pub mod shared;
 pub mod world;

@@ -134,7 +134,7 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
     ])
 }
 
-/// The bundle of [`bundle`] as another operator's, of another kind, so that both can be installed.
+/// The bundle of [`bundle`] as another operator's, of another API group, so that both can be installed.
 pub fn renamed_bundle(package: &str, version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
     bundle(version, operator_image)
         .into_iter()
@@ -145,14 +145,13 @@ pub fn renamed_bundle(package: &str, version: &str, operator_image: &str) -> BTr
         .collect()
 }
 
-/// A text about the sample operator as one about another: its package is `package`, its kind Tiding.
+/// A text about the sample operator as one about another: its package is `package`, its API group `PACKAGE.olm.example`.
 pub fn renamed(package: &str, text: &str) -> String {
     if package == "greeter" {
         return text.to_owned();
     }
-    text.replace("greeting", "tiding")
-        .replace("Greeting", "Tiding")
-        .replace("greeter", package)
+    text.replace("greeter", package)
+        .replace("samples.olm.example", &format!("{package}.olm.example"))
 }
 
 /// An update graph: channel → entries (version, the version it replaces, the versions it skips).

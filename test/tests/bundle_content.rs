@@ -14,11 +14,14 @@ use olm_image::Digest;
 use olm_test::extensions::{
     SOON, await_gone, await_progressing, await_version, catalog, extensions, installed_version, patch_source,
 };
+use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
-/// What the custom object of T-10-01 waits for before it goes.
-const FINALIZER: &str = "finalizer.stable.example.com";
+/// Where everything is installed.
+const NAMESPACE: &str = "bundle-content";
+/// What the custom object waits for before it goes.
+const FINALIZER: &str = "example.com/wait";
 
 /// The content of a bundle by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -53,22 +56,32 @@ fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> Fil
     files
 }
 
-/// A bundle without a workload: the definition and roles of T-10-01 and T-10-03, and these other objects.
-fn larder(version: &str, definition: &str, others: &[Value]) -> Files {
-    providing("larder", version, definition, &[&roles(), others].concat())
+/// The name of the definition that a package brings.
+fn definition(package: &str) -> String {
+    format!("{package}s.{package}.example.com")
 }
 
-/// A bundle of the definition of T-10-01 and these other objects.
-fn providing(package: &str, version: &str, definition: &str, others: &[Value]) -> Files {
-    let owned = json!({"owned": [{"name": definition, "version": "v1", "kind": "CronTab"}]});
+/// The kind that a package brings.
+fn kind(package: &str) -> String {
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    };
+    package.split('-').map(word).collect()
+}
+
+/// A bundle without a workload: a definition of this name for the kind of package `of`, and other objects.
+fn providing(package: &str, version: &str, of: &str, definition: &str, others: &[Value]) -> Files {
+    let kind = kind(of);
+    let owned = json!({"owned": [{"name": definition, "version": "v1", "kind": kind}]});
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": definition},
         "spec": {
-            "group": "stable.example.com", "scope": "Namespaced",
-            "names": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "shortNames": ["ct"]},
+            "group": format!("{of}.example.com"), "scope": "Namespaced",
+            "names": {"plural": format!("{of}s"), "singular": of, "kind": kind, "shortNames": [format!("{of}-short")]},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                 "type": "object", "properties": {"spec": {"type": "object", "properties": {
-                    "cronSpec": {"type": "string"}, "image": {"type": "string"},
+                    "schedule": {"type": "string"}, "image": {"type": "string"},
                 }}},
             }}}],
         },
@@ -77,8 +90,8 @@ fn providing(package: &str, version: &str, definition: &str, others: &[Value]) -
     files(package, version, &more, &[&[crd], others].concat())
 }
 
-/// The ClusterRoles of T-10-03.
-fn roles() -> [Value; 2] {
+/// ClusterRoles for the kind of a package that the default roles gather.
+fn roles(package: &str) -> [Value; 2] {
     let role = |name: &str, roles: [&str; 2], verbs: &[&str]| {
         let labels: BTreeMap<String, &str> = roles
             .iter()
@@ -86,8 +99,10 @@ fn roles() -> [Value; 2] {
             .collect();
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels},
-            "rules": [{"apiGroups": ["stable.example.com"], "resources": ["crontabs"], "verbs": verbs}],
+            "metadata": {"name": format!("{package}-{name}"), "labels": labels},
+            "rules": [{
+                "apiGroups": [format!("{package}.example.com")], "resources": [format!("{package}s")], "verbs": verbs,
+            }],
         })
     };
     let read = ["get", "list", "watch"];
@@ -97,8 +112,8 @@ fn roles() -> [Value; 2] {
     ]
     .concat();
     [
-        role("aggregate-cron-tabs-admin-edit", ["admin", "edit"], &all),
-        role("aggregate-cron-tabs-view", ["view", "cluster-reader"], &read),
+        role("edit", ["admin", "edit"], &all),
+        role("view", ["view", "cluster-reader"], &read),
     ]
 }
 
@@ -111,7 +126,7 @@ fn secret(name: &str) -> Value {
 }
 
 /// What a bundle of more objects than a few holds.
-fn crowd(count: usize) -> Vec<Value> {
+fn config_maps(count: usize) -> Vec<Value> {
     (0..count)
         .map(|number| config_map(&format!("one-of-many-{number}"), "1"))
         .collect()
@@ -127,49 +142,88 @@ fn foreign() -> Value {
 
 /// Package, version and files of every bundle.
 fn bundles() -> Vec<(&'static str, &'static str, Files)> {
-    let good = "crontabs.stable.example.com";
     let more = json!({});
     let large: Vec<Value> = ["a", "b", "c"]
         .iter()
         .map(|name| config_map(&format!("large-{name}"), &name.repeat(600_000)))
         .collect();
     let plain = json!({"mediaType": "plain+v0"});
-    vec![
+    let kinds: [(&str, &str, &[Value]); 7] = [
+        ("served-kind", "1.0.0", &[config_map("served-kind", "1")]),
+        ("gathered-role", "1.0.0", &roles("gathered-role")),
+        ("installed-once", "1.0.0", &[]),
+        ("provided-once", "1.0.0", &[]),
         (
-            "larder",
+            "updated-objects",
             "1.0.0",
-            larder("1.0.0", good, &[config_map("cfg", "1"), secret("s1")]),
+            &[config_map("cfg", "1"), secret("s1")],
         ),
         (
-            "larder",
+            "updated-objects",
             "2.0.0",
-            larder("2.0.0", good, &[config_map("cfg", "2"), secret("s2")]),
+            &[config_map("cfg", "2"), secret("s2")],
         ),
-        ("larder", "3.0.0", larder("3.0.0", "tabs.stable.example.com", &[])),
+        ("misnamed", "1.0.0", &[]),
+    ];
+    let with_kinds = kinds.map(|(package, version, others)| {
+        let definition = definition(package);
         (
-            "pantry",
+            package,
+            version,
+            providing(package, version, package, &definition, others),
+        )
+    });
+    let taken = definition("provided-once");
+    let rival = providing(
+        "rival",
+        "1.0.0",
+        "provided-once",
+        &taken,
+        &[config_map("rival", "1")],
+    );
+    let misnamed = providing("misnamed", "2.0.0", "misnamed", "other.misnamed.example.com", &[]);
+    let mut bundles = vec![
+        ("rival", "1.0.0", rival),
+        ("misnamed", "2.0.0", misnamed),
+        ("large", "1.0.0", files("large", "1.0.0", &more, &large)),
+        (
+            "thousand",
             "1.0.0",
-            providing("pantry", "1.0.0", good, &[config_map("pantry", "1")]),
+            files("thousand", "1.0.0", &more, &config_maps(1000)),
         ),
-        ("burden", "1.0.0", files("burden", "1.0.0", &more, &large)),
-        ("crowd", "1.0.0", files("crowd", "1.0.0", &more, &crowd(1000))),
-        ("crowd", "2.0.0", files("crowd", "2.0.0", &more, &crowd(1001))),
+        (
+            "thousand",
+            "2.0.0",
+            files("thousand", "2.0.0", &more, &config_maps(1001)),
+        ),
         (
             "plain",
             "1.0.0",
             files("plain", "1.0.0", &plain, &[config_map("p", "1")]),
         ),
         (
-            "guest",
+            "second-choice",
             "1.0.0",
-            files("guest", "1.0.0", &more, &[config_map("guest", "1")]),
+            files(
+                "second-choice",
+                "1.0.0",
+                &more,
+                &[config_map("second-choice", "1")],
+            ),
         ),
         (
-            "guest",
+            "second-choice",
             "2.0.0",
-            files("guest", "2.0.0", &foreign(), &[config_map("guest", "2")]),
+            files(
+                "second-choice",
+                "2.0.0",
+                &foreign(),
+                &[config_map("second-choice", "2")],
+            ),
         ),
-    ]
+    ];
+    bundles.extend(with_kinds);
+    bundles
 }
 
 /// Pushes a chart as Helm does: an artifact without labels, whose one layer is the chart. Returns its reference.
@@ -224,13 +278,13 @@ fn extension(package: &str, version: Option<&str>) -> Value {
     json!({
         "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": {"name": package},
         "spec": {
-            "namespace": "larder", "serviceAccount": {"name": "installer"},
+            "namespace": NAMESPACE, "serviceAccount": {"name": "installer"},
             "source": {"sourceType": "Catalog", "catalog": catalog},
         },
     })
 }
 
-/// The catalog of all packages, an account that may do everything, and the first extension.
+/// The catalog of all packages, and an account that may do everything.
 async fn publish(world: &World) -> Result<()> {
     let mut images = Vec::new();
     for (package, version, files) in bundles() {
@@ -246,7 +300,7 @@ async fn publish(world: &World) -> Result<()> {
         let name = format!("{package}.v{version}");
         let mut properties =
             vec![json!({"type": "olm.package", "value": {"packageName": package, "version": version}})];
-        if name == "guest.v2.0.0" {
+        if name == "second-choice.v2.0.0" {
             let foreign = foreign();
             let value = json!({"labels": foreign["labels"], "nativeAPIs": foreign["spec"]["nativeAPIs"]});
             properties.push(json!({"type": "olm.csv.metadata", "value": value}));
@@ -264,131 +318,138 @@ async fn publish(world: &World) -> Result<()> {
     }
     let lines: Vec<String> = blobs.iter().map(|blob| format!("{blob}\n")).collect();
     let reference = world
-        .push_catalog("larder-catalog:latest", &lines.concat())
+        .push_catalog("bundle-content:latest", &lines.concat())
         .await?;
     world.apply(&[
-        catalog("larder", &reference),
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "larder"}}),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer", "namespace": "larder"}}),
+        catalog("bundle-content", &reference),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer", "namespace": NAMESPACE}}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "larder-installer"},
+            "metadata": {"name": "bundle-content-installer"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": "larder"}],
+            "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": NAMESPACE}],
         }),
-        extension("larder", Some("1.0.0")),
     ])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn objects_and_kinds_of_a_bundle_live_as_long_as_it_does() -> Result<()> {
+/// Both managers and the packages of all tests.
+static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
+
+async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
     publish(&world).await?;
-    await_version(&world, "larder", "1.0.0").await?;
-    t_10_01_a_brought_kind_is_served_under_all_its_names(&world)?;
-    t_10_03_brought_roles_are_gathered_by_the_default_roles(&world).await?;
-    requirement_5_04_a_package_is_not_installed_twice(&world).await?;
-    requirement_7_51_a_kind_is_not_provided_twice(&world).await?;
-    t_3a_02_objects_are_updated_in_place_renamed_and_removed(&world).await?;
-    t_10_02_a_definition_with_another_name_is_refused(&world).await?;
-
-    large_bundles_lie_in_several_immutable_secrets(&world).await?;
-    other_formats_are_refused_by_name(&world).await?;
-    what_the_cluster_lacks_makes_a_second_choice_and_is_told(&world).await?;
-    a_thousand_objects_are_installed_and_more_are_refused(&world).await?;
-
-    extensions(&world)
-        .delete("larder", &DeleteParams::default())
-        .await?;
-    requirement_10_07_what_holds_an_object_is_waited_for(&world).await?;
-    await_gone(&world, "larder").await?;
-    let left = world.kubectl(&[
-        "get",
-        "configmap/cfg",
-        "secret/s2",
-        "-n",
-        "larder",
-        "--ignore-not-found",
-    ])?;
-    ensure!(left.is_empty(), "left: {left}");
-    Ok(())
+    Ok(world)
 }
 
-fn t_10_01_a_brought_kind_is_served_under_all_its_names(world: &World) -> Result<()> {
-    let spec = json!({"cronSpec": "* * * * /5", "image": "my-awesome-cron-image"});
-    world.apply(&[json!({
-        "apiVersion": "stable.example.com/v1", "kind": "CronTab",
-        "metadata": {"name": "my-new-cron-object", "namespace": "larder", "finalizers": [FINALIZER]},
-        "spec": spec,
-    })])?;
-    for name in [
-        "crontabs",
-        "crontab",
-        "ct",
-        "CronTab",
-        "CronTab.v1.stable.example.com",
-    ] {
-        let found = world.kubectl(&["get", name, "-n", "larder", "-o", "name"])?;
-        ensure!(
-            found.trim() == "crontab.stable.example.com/my-new-cron-object",
-            "{name}: {found}"
-        );
-    }
-    let get = |path: &str| -> Result<Value> {
-        let path = format!("/apis/stable.example.com/v1/{path}");
-        Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", &path])?)?)
-    };
-    let found = get("namespaces/larder/crontabs/my-new-cron-object")?;
-    assert_eq!((&found["kind"], &found["spec"]), (&json!("CronTab"), &spec));
-    assert_eq!(found["metadata"]["finalizers"], json!([FINALIZER]));
-    for list in ["namespaces/larder/crontabs", "crontabs"] {
-        let found = get(list)?;
-        assert_eq!(found["items"][0]["spec"], spec, "{list}");
-    }
-    Ok(())
+async fn install(world: &World, package: &str, version: &str) -> Result<()> {
+    world.apply(&[extension(package, Some(version))])?;
+    await_version(world, package, version).await.map(drop)
 }
 
-/// Requirement 10.07. The extension is being deleted.
-async fn requirement_10_07_what_holds_an_object_is_waited_for(world: &World) -> Result<()> {
-    let held = format!("larder/my-new-cron-object ({FINALIZER})");
-    await_progressing(world, "larder", reason::RETRYING, &held).await?;
-    let free = r#"{"metadata": {"finalizers": null}}"#;
-    let object = "crontab/my-new-cron-object";
-    world
-        .kubectl(&["patch", object, "-n", "larder", "--type=merge", "-p", free])
-        .map(drop)
+#[test]
+fn a_kind_of_a_bundle_is_served_under_all_its_names_and_removed_once_nothing_holds_its_objects() -> Result<()>
+{
+    CLUSTER.with(async |world| {
+        install(world, "served-kind", "1.0.0").await?;
+        let spec = json!({"schedule": "* * * * /5", "image": "example"});
+        world.apply(&[json!({
+            "apiVersion": "served-kind.example.com/v1", "kind": "ServedKind",
+            "metadata": {"name": "held", "namespace": NAMESPACE, "finalizers": [FINALIZER]},
+            "spec": spec,
+        })])?;
+        for name in [
+            "served-kinds",
+            "served-kind",
+            "served-kind-short",
+            "ServedKind",
+            "ServedKind.v1.served-kind.example.com",
+        ] {
+            let found = world.kubectl(&["get", name, "-n", NAMESPACE, "-o", "name"])?;
+            ensure!(
+                found.trim() == "servedkind.served-kind.example.com/held",
+                "{name}: {found}"
+            );
+        }
+        let get = |path: &str| -> Result<Value> {
+            let path = format!("/apis/served-kind.example.com/v1/{path}");
+            Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", &path])?)?)
+        };
+        let found = get(&format!("namespaces/{NAMESPACE}/served-kinds/held"))?;
+        assert_eq!((&found["kind"], &found["spec"]), (&json!("ServedKind"), &spec));
+        assert_eq!(found["metadata"]["finalizers"], json!([FINALIZER]));
+        for list in [&format!("namespaces/{NAMESPACE}/served-kinds"), "served-kinds"] {
+            let found = get(list)?;
+            assert_eq!(found["items"][0]["spec"], spec, "{list}");
+        }
+
+        extensions(world)
+            .delete("served-kind", &DeleteParams::default())
+            .await?;
+        let held = format!("{NAMESPACE}/held ({FINALIZER})");
+        await_progressing(world, "served-kind", reason::RETRYING, &held).await?;
+        let free = r#"{"metadata": {"finalizers": null}}"#;
+        world.kubectl(&[
+            "patch",
+            "served-kind/held",
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            free,
+        ])?;
+        await_gone(world, "served-kind").await?;
+        let left = world.kubectl(&[
+            "get",
+            "configmap/served-kind",
+            "-n",
+            NAMESPACE,
+            "--ignore-not-found",
+        ])?;
+        ensure!(left.is_empty(), "left: {left}");
+        Ok(())
+    })
 }
 
-async fn requirement_5_04_a_package_is_not_installed_twice(world: &World) -> Result<()> {
-    let mut second = extension("larder", None);
-    second["metadata"]["name"] = json!("larder-again");
-    world.apply(&[second])?;
-    let taken =
-        "package \"larder\" belongs to ClusterExtension \"larder\": a package is installed once on a cluster";
-    await_progressing(world, "larder-again", reason::BLOCKED, taken).await?;
-    leaves_without_a_trace(world, "larder-again").await
+#[test]
+fn a_package_is_not_installed_twice() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "installed-once", "1.0.0").await?;
+        let mut second = extension("installed-once", None);
+        second["metadata"]["name"] = json!("second");
+        world.apply(&[second])?;
+        let taken = "package \"installed-once\" belongs to ClusterExtension \"installed-once\": a package is installed \
+                     once on a cluster";
+        await_progressing(world, "second", reason::BLOCKED, taken).await?;
+        leaves_without_a_trace(world, "second").await
+    })
 }
 
-async fn requirement_7_51_a_kind_is_not_provided_twice(world: &World) -> Result<()> {
-    let definition = || {
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.stable.example.com";
-        let found: Value = serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?;
-        anyhow::Ok((
-            found["metadata"]["uid"].clone(),
-            found["metadata"]["labels"].clone(),
-        ))
-    };
-    let before = definition()?;
-    world.apply(&[extension("pantry", None)])?;
-    let taken =
-        "CustomResourceDefinition \"crontabs.stable.example.com\" belongs to ClusterExtension \"larder\"";
-    await_progressing(world, "pantry", reason::BLOCKED, taken).await?;
-    // Nor is anything else of the bundle there, and what is there stays when the second one goes.
-    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), "larder");
-    ensure!(maps.get_opt("pantry").await?.is_none(), "something was applied");
-    leaves_without_a_trace(world, "pantry").await?;
-    assert_eq!(definition()?, before);
-    Ok(())
+#[test]
+fn a_kind_is_not_provided_twice() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "provided-once", "1.0.0").await?;
+        let name = definition("provided-once");
+        let live = || {
+            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+            let found: Value = serde_json::from_str(&world.kubectl(&["get", "--raw", &path])?)?;
+            anyhow::Ok((
+                found["metadata"]["uid"].clone(),
+                found["metadata"]["labels"].clone(),
+            ))
+        };
+        let before = live()?;
+        world.apply(&[extension("rival", None)])?;
+        let taken =
+            format!("CustomResourceDefinition \"{name}\" belongs to ClusterExtension \"provided-once\"");
+        await_progressing(world, "rival", reason::BLOCKED, &taken).await?;
+        // Nor is anything else of the bundle there, and what is there stays when the second one goes.
+        let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
+        ensure!(maps.get_opt("rival").await?.is_none(), "something was applied");
+        leaves_without_a_trace(world, "rival").await?;
+        assert_eq!(live()?, before);
+        Ok(())
+    })
 }
 
 /// Deletes an extension that has nothing installed.
@@ -399,133 +460,165 @@ async fn leaves_without_a_trace(world: &World, name: &str) -> Result<()> {
     await_gone(world, name).await
 }
 
-/// Those for our own kinds as well (requirement 10.09).
-async fn t_10_03_brought_roles_are_gathered_by_the_default_roles(world: &World) -> Result<()> {
-    let kinds = ["crontabs", "clusterextensions", "clustercatalogs"];
-    world
-        .eventually("the default roles hold the rules", SOON, async || {
-            for (role, verb, expected) in [
-                ("admin", "deletecollection", true),
-                ("edit", "create", true),
-                ("view", "get", true),
-                ("view", "create", false),
-            ] {
-                let rules = world.kubectl(&["get", "clusterrole", role, "-o", "json"])?;
-                let rules: Value = serde_json::from_str(&rules)?;
-                let texts = |rule: &Value, field: &str, text: &str| {
-                    rule.get(field)
-                        .and_then(Value::as_array)
-                        .is_some_and(|list| list.iter().any(|item| item == text))
-                };
-                let list = rules.get("rules").and_then(Value::as_array).cloned();
-                let list = list.unwrap_or_default();
-                for kind in kinds {
-                    let held = list
-                        .iter()
-                        .any(|rule| texts(rule, "resources", kind) && texts(rule, "verbs", verb));
-                    ensure!(held == expected, "{role} {verb} {kind}: {held}");
+/// Those for our own kinds as well.
+#[test]
+fn roles_of_a_bundle_are_gathered_by_the_default_roles() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "gathered-role", "1.0.0").await?;
+        let kinds = ["gathered-roles", "clusterextensions", "clustercatalogs"];
+        world
+            .eventually("the default roles hold the rules", SOON, async || {
+                for (role, verb, expected) in [
+                    ("admin", "deletecollection", true),
+                    ("edit", "create", true),
+                    ("view", "get", true),
+                    ("view", "create", false),
+                ] {
+                    let rules = world.kubectl(&["get", "clusterrole", role, "-o", "json"])?;
+                    let rules: Value = serde_json::from_str(&rules)?;
+                    let texts = |rule: &Value, field: &str, text: &str| {
+                        rule.get(field)
+                            .and_then(Value::as_array)
+                            .is_some_and(|list| list.iter().any(|item| item == text))
+                    };
+                    let list = rules.get("rules").and_then(Value::as_array).cloned();
+                    let list = list.unwrap_or_default();
+                    for kind in kinds {
+                        let held = list
+                            .iter()
+                            .any(|rule| texts(rule, "resources", kind) && texts(rule, "verbs", verb));
+                        ensure!(held == expected, "{role} {verb} {kind}: {held}");
+                    }
                 }
-            }
-            Ok(Some(()))
-        })
-        .await
+                Ok(Some(()))
+            })
+            .await
+    })
 }
 
-async fn t_3a_02_objects_are_updated_in_place_renamed_and_removed(world: &World) -> Result<()> {
-    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), "larder");
-    let secrets = Api::<Secret>::namespaced(world.client.clone(), "larder");
-    let before = maps.get("cfg").await?;
-    ensure!(secrets.get_opt("s1").await?.is_some(), "there is no s1");
-    patch_source(world, "larder", json!({"version": "2.0.0"})).await?;
-    await_version(world, "larder", "2.0.0").await?;
-    let after = maps.get("cfg").await?;
-    assert_eq!(before.metadata.uid, after.metadata.uid, "the same object");
-    let version = after.data.and_then(|data| data.get("version").cloned());
-    assert_eq!(version.as_deref(), Some("2"));
-    ensure!(secrets.get_opt("s2").await?.is_some(), "there is no s2");
-    world
-        .eventually("s1 is gone", SOON, async || {
-            Ok(secrets.get_opt("s1").await?.is_none().then_some(()))
-        })
-        .await
+#[test]
+fn objects_are_updated_in_place_and_removed() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "updated-objects", "1.0.0").await?;
+        let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
+        let secrets = Api::<Secret>::namespaced(world.client.clone(), NAMESPACE);
+        let before = maps.get("cfg").await?;
+        ensure!(secrets.get_opt("s1").await?.is_some(), "there is no s1");
+        patch_source(world, "updated-objects", json!({"version": "2.0.0"})).await?;
+        await_version(world, "updated-objects", "2.0.0").await?;
+        let after = maps.get("cfg").await?;
+        assert_eq!(before.metadata.uid, after.metadata.uid, "the same object");
+        let version = after.data.and_then(|data| data.get("version").cloned());
+        assert_eq!(version.as_deref(), Some("2"));
+        ensure!(secrets.get_opt("s2").await?.is_some(), "there is no s2");
+        world
+            .eventually("s1 is gone", SOON, async || {
+                Ok(secrets.get_opt("s1").await?.is_none().then_some(()))
+            })
+            .await
+    })
 }
 
-async fn t_10_02_a_definition_with_another_name_is_refused(world: &World) -> Result<()> {
-    patch_source(world, "larder", json!({"version": "3.0.0"})).await?;
-    await_progressing(world, "larder", reason::RETRYING, "spec.names.plural").await?;
-    patch_source(
-        world,
-        "larder",
-        json!({"version": "2.0.0", "upgradeConstraintPolicy": "SelfCertified"}),
-    )
-    .await?;
-    await_version(world, "larder", "2.0.0").await.map(drop)
+#[test]
+fn a_definition_with_another_name_is_refused() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "misnamed", "1.0.0").await?;
+        patch_source(world, "misnamed", json!({"version": "2.0.0"})).await?;
+        await_progressing(world, "misnamed", reason::RETRYING, "spec.names.plural").await?;
+        patch_source(
+            world,
+            "misnamed",
+            json!({"version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified"}),
+        )
+        .await?;
+        await_version(world, "misnamed", "1.0.0").await.map(drop)
+    })
 }
 
-async fn large_bundles_lie_in_several_immutable_secrets(world: &World) -> Result<()> {
-    world.apply(&[extension("burden", None)])?;
-    await_version(world, "burden", "1.0.0").await?;
-    let secrets = Api::<Secret>::namespaced(world.client.clone(), names::SYSTEM_NAMESPACE);
-    let secrets = secrets.list(&ListParams::default()).await?.items;
-    let content = |secret: &&Secret| {
-        let name = secret.metadata.name.as_deref().unwrap_or_default();
-        name.starts_with("burden-1")
-    };
-    let secrets: Vec<&Secret> = secrets.iter().filter(content).collect();
-    ensure!(secrets.len() > 1, "there are {} Secrets", secrets.len());
-    ensure!(
-        secrets.iter().all(|secret| secret.immutable == Some(true)),
-        "a Secret can be changed"
-    );
-    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), "larder");
-    let data = maps.get("large-c").await?.data.unwrap_or_default();
-    ensure!(
-        data.get("version")
-            .is_some_and(|text| *text == "c".repeat(600_000)),
-        "the content is another"
-    );
-    Ok(())
+#[test]
+fn large_bundles_lie_in_several_immutable_secrets() -> Result<()> {
+    CLUSTER.with(async |world| {
+        world.apply(&[extension("large", None)])?;
+        await_version(world, "large", "1.0.0").await?;
+        let secrets = Api::<Secret>::namespaced(world.client.clone(), names::SYSTEM_NAMESPACE);
+        let secrets = secrets.list(&ListParams::default()).await?.items;
+        let content = |secret: &&Secret| {
+            let name = secret.metadata.name.as_deref().unwrap_or_default();
+            name.starts_with("large-1")
+        };
+        let secrets: Vec<&Secret> = secrets.iter().filter(content).collect();
+        ensure!(secrets.len() > 1, "there are {} Secrets", secrets.len());
+        ensure!(
+            secrets.iter().all(|secret| secret.immutable == Some(true)),
+            "a Secret can be changed"
+        );
+        let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
+        let data = maps.get("large-c").await?.data.unwrap_or_default();
+        ensure!(
+            data.get("version")
+                .is_some_and(|text| *text == "c".repeat(600_000)),
+            "the content is another"
+        );
+        Ok(())
+    })
 }
 
-async fn other_formats_are_refused_by_name(world: &World) -> Result<()> {
-    world.apply(&[extension("chart", None), extension("plain", None)])?;
-    for (package, format) in [("chart", "Helm charts"), ("plain", "bundles of plain manifests")] {
-        let message = format!("{format} are not supported, only bundles of media type \"registry+v1\" are");
-        await_progressing(world, package, reason::BLOCKED, &message).await?;
-    }
-    Ok(())
+#[test]
+fn other_formats_are_refused_by_name() -> Result<()> {
+    CLUSTER.with(async |world| {
+        world.apply(&[extension("chart", None), extension("plain", None)])?;
+        for (package, format) in [("chart", "Helm charts"), ("plain", "bundles of plain manifests")] {
+            let message =
+                format!("{format} are not supported, only bundles of media type \"registry+v1\" are");
+            await_progressing(world, package, reason::BLOCKED, &message).await?;
+        }
+        Ok(())
+    })
 }
 
-async fn what_the_cluster_lacks_makes_a_second_choice_and_is_told(world: &World) -> Result<()> {
-    let lacks = "it runs on s390x only, and the cluster's nodes are of ";
-    let api = "it needs the API \"platform.example.com/v1 Native\" of the cluster, which does not serve it";
-    world.apply(&[extension("guest", None)])?;
-    await_version(world, "guest", "1.0.0").await?;
-    let held = await_progressing(world, "guest", reason::SUCCEEDED, "guest.v2.0.0 is held back: ").await?;
-    ensure!(held.contains(lacks) && held.contains(api), "it says {held}");
-    // Whoever asks for it gets it.
-    patch_source(world, "guest", json!({"version": "2.0.0"})).await?;
-    await_version(world, "guest", "2.0.0").await?;
-    let doubt = "The bundle may not work on this cluster: ";
-    let told = await_progressing(world, "guest", reason::SUCCEEDED, doubt).await?;
-    ensure!(told.contains(lacks) && told.contains(api), "it says {told}");
-    Ok(())
+#[test]
+fn a_bundle_that_the_cluster_cannot_run_is_a_second_choice() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let lacks = "it runs on s390x only, and the cluster's nodes are of ";
+        let api =
+            "it needs the API \"platform.example.com/v1 Native\" of the cluster, which does not serve it";
+        world.apply(&[extension("second-choice", None)])?;
+        await_version(world, "second-choice", "1.0.0").await?;
+        let held = await_progressing(
+            world,
+            "second-choice",
+            reason::SUCCEEDED,
+            "second-choice.v2.0.0 is held back: ",
+        )
+        .await?;
+        ensure!(held.contains(lacks) && held.contains(api), "it says {held}");
+        // Whoever asks for it gets it.
+        patch_source(world, "second-choice", json!({"version": "2.0.0"})).await?;
+        await_version(world, "second-choice", "2.0.0").await?;
+        let doubt = "The bundle may not work on this cluster: ";
+        let told = await_progressing(world, "second-choice", reason::SUCCEEDED, doubt).await?;
+        ensure!(told.contains(lacks) && told.contains(api), "it says {told}");
+        Ok(())
+    })
 }
 
-async fn a_thousand_objects_are_installed_and_more_are_refused(world: &World) -> Result<()> {
-    world.apply(&[extension("crowd", Some("1.0.0"))])?;
-    await_version(world, "crowd", "1.0.0").await?;
-    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), "larder");
-    let maps = maps.list_metadata(&ListParams::default()).await?.items;
-    let many = maps
-        .iter()
-        .filter_map(|map| map.metadata.name.as_deref())
-        .filter(|name| name.starts_with("one-of-many-"));
-    assert_eq!(many.count(), 1000);
-    patch_source(world, "crowd", json!({"version": "2.0.0"})).await?;
-    let message =
-        "the bundle's 1001 objects need 21 phases, more than the 20 that a ClusterObjectSet can hold";
-    await_progressing(world, "crowd", reason::BLOCKED, message)
-        .await
-        .map(drop)
+#[test]
+fn a_thousand_objects_are_installed_and_more_are_refused() -> Result<()> {
+    CLUSTER.with(async |world| {
+        world.apply(&[extension("thousand", Some("1.0.0"))])?;
+        await_version(world, "thousand", "1.0.0").await?;
+        let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
+        let maps = maps.list_metadata(&ListParams::default()).await?.items;
+        let many = maps
+            .iter()
+            .filter_map(|map| map.metadata.name.as_deref())
+            .filter(|name| name.starts_with("one-of-many-"));
+        assert_eq!(many.count(), 1000);
+        patch_source(world, "thousand", json!({"version": "2.0.0"})).await?;
+        let message =
+            "the bundle's 1001 objects need 21 phases, more than the 20 that a ClusterObjectSet can hold";
+        await_progressing(world, "thousand", reason::BLOCKED, message)
+            .await
+            .map(drop)
+    })
 }

@@ -15,6 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
+use olm_test::shared::Shared;
 use olm_test::world::{Lab, Manager, Passage, eventually, free_address};
 use serde_json::{Value, json};
 
@@ -182,20 +183,18 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
     .await
 }
 
-/// One cluster for all of it; each part takes its catalog away again.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_served_survives_crashes_upgrades_and_a_full_disk() -> Result<()> {
-    let parts = async {
-        let lab = Lab::with_manifests("manifests/base").await?;
-        killed_at_any_point(&lab).await?;
-        followed_slowly(&lab).await?;
-        replaced_under_load(&lab).await?;
-        full_disk(&lab).await
-    };
-    // A wait without an end of its own is an error to be found, not a test that never ends.
-    tokio::time::timeout(Duration::from_mins(15), Box::pin(parts))
-        .await
-        .context("it hangs")?
+/// A cluster whose catalogd each test starts itself. All use the same catalog, one after the other.
+static CLUSTER: Shared<Lab> = Shared::new(|| Box::pin(Lab::with_manifests("manifests/base")));
+
+/// Takes away what a test that failed has left.
+async fn clean(lab: &Lab) -> Result<()> {
+    let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
+    if catalogs.get_opt("cat").await?.is_some() {
+        catalogs.delete("cat", &DeleteParams::default()).await?;
+        let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        catalogs.patch("cat", &PatchParams::default(), &free).await?;
+    }
+    Ok(())
 }
 
 /// Takes the catalog away; a replica that leads has to run.
@@ -206,6 +205,14 @@ async fn remove(lab: &Lab) -> Result<()> {
         Ok(catalogs.get_opt("cat").await?.is_none().then_some(()))
     })
     .await
+}
+
+#[test]
+fn a_replica_killed_at_any_point_serves_whole_content_and_leaves_nothing_behind() -> Result<()> {
+    CLUSTER.alone(async |lab| {
+        clean(lab).await?;
+        killed_at_any_point(lab).await
+    })
 }
 
 /// Killed at any point, it serves something whole and leaves nothing behind.
@@ -359,6 +366,14 @@ fn note(seen: &Mutex<(usize, Vec<String>)>, answer: String) {
     }
 }
 
+#[test]
+fn a_follower_serves_what_it_has_while_its_registry_is_slow() -> Result<()> {
+    CLUSTER.alone(async |lab| {
+        clean(lab).await?;
+        followed_slowly(lab).await
+    })
+}
+
 /// A replica that does not lead serves what it has while its registry is slow, fetches what the leader reports and not what
 /// the tag has come to mean since, and changes over between two answers.
 async fn followed_slowly(lab: &Lab) -> Result<()> {
@@ -486,6 +501,14 @@ impl Load {
     }
 }
 
+#[test]
+fn no_request_is_lost_while_replicas_are_replaced() -> Result<()> {
+    CLUSTER.alone(async |lab| {
+        clean(lab).await?;
+        replaced_under_load(lab).await
+    })
+}
+
 /// No request is lost when the leader dies, nor while replicas are replaced.
 async fn replaced_under_load(lab: &Lab) -> Result<()> {
     let elected = ["--leader-elect"];
@@ -545,6 +568,14 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     last.manager.stop().await.map(drop)
 }
 
+#[test]
+fn a_full_disk_costs_the_new_content_and_nothing_else() -> Result<()> {
+    CLUSTER.alone(async |lab| {
+        clean(lab).await?;
+        full_disk(lab).await
+    })
+}
+
 /// A full disk costs the new content and nothing else.
 async fn full_disk(lab: &Lab) -> Result<()> {
     let disk = lab.folder().join("small");
@@ -580,5 +611,6 @@ async fn full_disk(lab: &Lab) -> Result<()> {
     let now = served(&client, &replica.content, "cat").await?;
     ensure!(now.is_some_and(|(round, _)| round == "round-3"));
     tidy(&replica.manager.sees(&disk)?, "cat").await?;
+    remove(lab).await?;
     replica.manager.stop().await.map(drop)
 }

@@ -9,14 +9,17 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use olm_api::conditions;
 use olm_api::names::{annotation, cert_manager, field_manager, user};
-use olm_test::e2e::everything;
+use olm_test::e2e::{everything, everything_before};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, catalog, extensions, merge, patch_source, revisions,
+    SOON, await_gone, await_progressing, await_version, catalog, extensions, merge, patch_source, revisions,
 };
 use olm_test::samples;
+use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
+/// What switches cert-manager off as a provider.
+const WITHOUT_CERT_MANAGER: &str = "--feature-gates=WebhookProviderCertManager=false";
 const SECRET: &str = "greeter-operator-service-cert";
 const CONFIGURATION: &str = "greetings.samples.olm.example";
 
@@ -59,53 +62,113 @@ fn condition(status: &str) -> Value {
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn operators_get_certificates_and_hold_their_upgrade_back() -> Result<()> {
-    let mut world = World::start(Options::default()).await?;
+/// Both managers and the sample operator. Every test installs it and removes it again.
+static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
+
+async fn start() -> Result<World> {
+    let world = World::start(Options::default()).await?;
     let versions = ["1.1.0", samples::WITH_WEBHOOK];
     let reference = world.publish_greeter(&versions, samples::OPERATOR_IMAGE).await?;
     world.apply(&[catalog("samples", &reference)])?;
-    let path = world.folder().join("greeter.yaml");
+    world.apply_without_extension("manifests/samples/greeter.yaml")?;
+    Ok(world)
+}
+
+/// Applies the extension with this version.
+fn apply(world: &World, version: &str) -> Result<()> {
     let text = std::fs::read_to_string(olm_test::world::repository().join("manifests/samples/greeter.yaml"))?;
-    let (rights, extension) = text.split_at(
-        text.find("apiVersion: olm.operatorframework.io/v1")
-            .context("extension")?,
-    );
-    std::fs::write(&path, rights)?;
-    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    let before = everything(&world)?;
-    std::fs::write(
-        &path,
-        extension
-            .replace("[stable]", "[checked]")
-            .replace("1.0.x", "1.1.0"),
-    )?;
-    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    await_version(&world, "greeter", "1.1.0").await?;
+    let start = text.rfind("apiVersion: olm.operatorframework.io/v1");
+    let extension = start
+        .and_then(|start| text.get(start..))
+        .context("the extension")?;
+    let extension = extension
+        .replace("[stable]", "[checked]")
+        .replace("1.0.x", version);
+    let path = world.folder().join("greeter.yaml");
+    std::fs::write(&path, extension)?;
+    world
+        .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])
+        .map(drop)
+}
 
-    t_8_01_an_upgrade_waits_for_the_operator(&world).await?;
-    certificates_are_kept(&mut world).await?;
-    the_provider_stays_with_the_extension(&mut world).await?;
-
-    extensions(&world)
+async fn uninstall(world: &World) -> Result<()> {
+    extensions(world)
         .delete("greeter", &DeleteParams::default())
         .await?;
-    world
-        .eventually("nothing is left", SOON, async || {
-            let mut after = everything(&world)?;
-            after.retain(|name| !name.ends_with(".cert-manager.io"));
-            let left: Vec<_> = after.difference(&before).collect();
-            let lost: Vec<_> = before.difference(&after).collect();
-            ensure!(left.is_empty() && lost.is_empty(), "left {left:?}, lost {lost:?}");
-            Ok(Some(()))
-        })
-        .await?;
-    others_provide_certificates_where_they_are(&mut world, extension).await?;
-    ours_take_the_place_of_others(&world).await
+    await_gone(world, "greeter").await
+}
+
+/// Has definitions come or go while operator-controller does not run; it looks for providers when it starts.
+async fn restarted(world: &mut World, verb: &str, definitions: &str) -> Result<()> {
+    world.operator_controller.kill();
+    let path = format!("test/samples/definitions/{definitions}.yaml");
+    let path = olm_test::world::repository().join(path).display().to_string();
+    let more: &[&str] = if verb == "apply" {
+        &["--server-side"]
+    } else {
+        &["--ignore-not-found"]
+    };
+    world.kubectl(&[&[verb, "-f", &path], more].concat())?;
+    world.start_operator_controller()?;
+    world.operator_controller.ready().await
+}
+
+#[test]
+fn an_upgrade_waits_for_the_operator() -> Result<()> {
+    CLUSTER.alone(async |world| {
+        apply(world, "1.1.0")?;
+        await_version(world, "greeter", "1.1.0").await?;
+        the_operator_holds_its_upgrade_back(world).await?;
+        uninstall(world).await
+    })
+}
+
+#[test]
+fn certificates_are_kept_and_so_is_their_provider() -> Result<()> {
+    CLUSTER.alone(async |world| {
+        let before = everything_before(world).await?;
+        apply(world, samples::WITH_WEBHOOK)?;
+        await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
+        certificates_are_kept(world).await?;
+        the_provider_stays_with_the_extension(world).await?;
+        uninstall(world).await?;
+        restarted(world, "delete", "cert-manager").await?;
+        world
+            .eventually("nothing is left", SOON, async || {
+                let after = everything(world)?;
+                let left: Vec<_> = after.difference(&before).collect();
+                let lost: Vec<_> = before.difference(&after).collect();
+                ensure!(left.is_empty() && lost.is_empty(), "left {left:?}, lost {lost:?}");
+                Ok(Some(()))
+            })
+            .await
+    })
+}
+
+#[test]
+fn other_providers_are_used_where_they_are_and_replaced_when_they_go() -> Result<()> {
+    CLUSTER.alone(async |world| {
+        let name = "greeter-installer-may-do-all";
+        let account = "--serviceaccount=greeter:greeter-installer";
+        world.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            name,
+            "--clusterrole=cluster-admin",
+            account,
+        ])?;
+        restarted(world, "apply", "cert-manager").await?;
+        others_provide_certificates_where_they_are(world).await?;
+        ours_take_the_place_of_others(world).await?;
+        uninstall(world).await?;
+        world.operator_controller.remove_argument(WITHOUT_CERT_MANAGER);
+        restarted(world, "delete", "cert-manager").await?;
+        world.kubectl(&["delete", "clusterrolebinding", name]).map(drop)
+    })
 }
 
 /// The operator's part is played by hand.
-async fn t_8_01_an_upgrade_waits_for_the_operator(world: &World) -> Result<()> {
+async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
     let deployment = Api::<Deployment>::namespaced(world.client.clone(), "greeter")
         .get("greeter-operator")
         .await?;
@@ -255,9 +318,7 @@ async fn provider(world: &World) -> Result<String> {
 
 /// Another provider comes, and the next revision still has the one of the last.
 async fn the_provider_stays_with_the_extension(world: &mut World) -> Result<()> {
-    world.operator_controller.kill();
-    world.apply_file("test/samples/definitions/cert-manager.yaml")?;
-    world.start_operator_controller()?;
+    restarted(world, "apply", "cert-manager").await?;
     let before = revisions(world).list(&ListParams::default()).await?.items;
     let highest = before.iter().map(|set| set.spec.revision).max();
     let config = json!({"configType": "Inline", "inline": {"watchNamespace": "greeter"}});
@@ -294,17 +355,8 @@ fn made_by_cert_manager() -> Value {
 }
 
 /// cert-manager where it is installed; where it may not be used, the service CA of OpenShift.
-async fn others_provide_certificates_where_they_are(world: &mut World, extension: &str) -> Result<()> {
-    world.apply(&[json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "greeter-installer-may-do-all"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "greeter-installer", "namespace": "greeter"}],
-    })])?;
-    let path = world.folder().join("again.yaml");
-    let version = extension.replace("[stable]", "[checked]");
-    std::fs::write(&path, version.replace("1.0.x", samples::WITH_WEBHOOK))?;
-    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+async fn others_provide_certificates_where_they_are(world: &mut World) -> Result<()> {
+    apply(world, samples::WITH_WEBHOOK)?;
     let issuer = format!("{SECRET}-selfsigned-issuer");
     for object in [format!("issuer/{issuer}"), format!("certificate/{SECRET}")] {
         is_ready(world, &object).await?;
@@ -348,11 +400,10 @@ async fn others_provide_certificates_where_they_are(world: &mut World, extension
     ensure!(secrets.get_opt(SECRET).await?.is_none(), "we made a certificate");
     world.apply(&[made_by_cert_manager()])?;
 
-    world.operator_controller.kill();
-    world.apply_file("test/samples/definitions/openshift.yaml")?;
-    let gate = "--feature-gates=WebhookProviderCertManager=false".to_owned();
-    world.operator_controller.add_argument(gate);
-    world.start_operator_controller()?;
+    world
+        .operator_controller
+        .add_argument(WITHOUT_CERT_MANAGER.to_owned());
+    restarted(world, "apply", "openshift").await?;
     let world = &*world;
     world
         .eventually("the service CA provides", SOON, async || {

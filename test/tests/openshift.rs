@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use olm_api::{ClusterExtension, conditions};
 use olm_test::samples;
-use olm_test::world::{Options, World, repository};
+use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(90);
@@ -68,14 +68,13 @@ impl Gate {
 
     /// Installs the first version, with an account of its own.
     async fn install(&self, package: &str) -> Result<()> {
-        let sample = std::fs::read_to_string(repository().join("manifests/samples/greeter.yaml"))?;
-        let sample = samples::renamed(package, &sample)
-            .replace("channels: [stable]", "channels: [stable, candidate]")
-            .replace("version: 1.0.x", "version: 1.0.0");
-        let path = self.world.folder().join(format!("{package}.yaml"));
-        std::fs::write(&path, sample)?;
-        self.world
-            .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+        let path = self
+            .world
+            .sample_file("manifests/samples/greeter.yaml", package, |text| {
+                text.replace("channels: [stable]", "channels: [stable, candidate]")
+                    .replace("version: 1.0.x", "version: 1.0.0")
+            })?;
+        self.world.kubectl(&["apply", "--server-side", "-f", &path])?;
         self.installed(package, "1.0.0").await
     }
 

@@ -10,6 +10,7 @@ use olm_api::names;
 use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Pinned, Platform, Reference};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{apply_manifests, kubectl, repository};
 use crate::cluster::{Cluster, Mode};
@@ -36,7 +37,11 @@ pub struct Lab {
     pub client: Client,
     images: Images,
     folder: TempDir,
+    _place: Option<SemaphorePermit<'static>>,
 }
+
+/// Tests that start clusters of their own wait for each other: more than two at once starve on a small machine.
+static PLACES: Semaphore = Semaphore::const_new(2);
 
 impl Lab {
     /// Starts a cluster that has everything in a folder of the repository that processes need: definitions, accounts, rights.
@@ -46,7 +51,7 @@ impl Lab {
     pub async fn with_manifests(folder: &str) -> Result<Self> {
         // Whichever test is first installs it.
         olm_platform::crypto::install();
-        let lab = Self::over(Cluster::start(Mode::Simulated).await?).await?;
+        let lab = Self::alone().await?;
         apply_manifests(&lab.cluster, folder)?;
         Ok(lab)
     }
@@ -58,11 +63,17 @@ impl Lab {
     pub async fn with_definitions() -> Result<Self> {
         // Whichever test is first installs it.
         olm_platform::crypto::install();
-        let lab = Self::over(Cluster::start(Mode::Simulated).await?).await?;
+        let lab = Self::alone().await?;
         let crds = repository().join("manifests/crds").display().to_string();
         lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
         lab.kubectl(&["create", "namespace", names::SYSTEM_NAMESPACE])?;
         Ok(lab)
+    }
+
+    /// Starts a cluster, as one of few.
+    async fn alone() -> Result<Self> {
+        let place = PLACES.acquire().await?;
+        Self::assemble(Cluster::start(Mode::Simulated).await?, Some(place)).await
     }
 
     /// Puts a cluster to use.
@@ -70,8 +81,13 @@ impl Lab {
     /// # Errors
     /// When it has no registry or cannot be reached.
     pub async fn over(cluster: Cluster) -> Result<Self> {
+        Self::assemble(cluster, None).await
+    }
+
+    async fn assemble(cluster: Cluster, place: Option<SemaphorePermit<'static>>) -> Result<Self> {
         let client = cluster.client().await?;
-        let folder = TempDir::with_prefix("olm-lab-")?;
+        // The cluster's guard removes it, too, when nobody is left to drop this.
+        let folder = TempDir::with_prefix_in("lab-", &cluster.info().state)?;
         let authorities = folder.path().join("registry-ca");
         std::fs::create_dir(&authorities)?;
         std::fs::copy(
@@ -87,6 +103,7 @@ impl Lab {
             client,
             images,
             folder,
+            _place: place,
         })
     }
 
@@ -156,19 +173,44 @@ impl Lab {
     /// # Errors
     /// When the registry does not take them.
     pub async fn publish_greeter(&self, versions: &[&str], operator: &str) -> Result<String> {
+        self.publish("greeter", versions, operator).await
+    }
+
+    /// Pushes the sample operator in these versions as another package, whose catalog is `PACKAGE-catalog:latest`;
+    /// `operator` is the image that its Deployment runs.
+    ///
+    /// # Errors
+    /// When the registry does not take them.
+    pub async fn publish(&self, package: &str, versions: &[&str], operator: &str) -> Result<String> {
         let mut bundles = BTreeMap::new();
         for version in versions {
-            let files = samples::bundle(version, operator);
-            bundles.insert(
-                (*version).to_owned(),
-                self.push_bundle(&format!("greeter-bundle:v{version}"), &files)
-                    .await?,
-            );
+            let files = samples::renamed_bundle(package, version, operator);
+            let name = format!("{package}-bundle:v{version}");
+            bundles.insert((*version).to_owned(), self.push_bundle(&name, &files).await?);
         }
         let catalog = samples::catalog(versions, |version| {
             bundles.get(version).cloned().unwrap_or_default()
         });
-        self.push_catalog("greeter-catalog:latest", &catalog).await
+        let catalog = samples::renamed(package, &catalog);
+        self.push_catalog(&format!("{package}-catalog:latest"), &catalog)
+            .await
+    }
+
+    /// Writes a file of the repository for another package, changed, and returns its path.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn sample_file(
+        &self,
+        path: &str,
+        package: &str,
+        change: impl FnOnce(String) -> String,
+    ) -> Result<String> {
+        let text = std::fs::read_to_string(repository().join(path))?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let copy = self.folder().join(format!("{package}-{name}"));
+        std::fs::write(&copy, change(samples::renamed(package, &text)))?;
+        Ok(copy.display().to_string())
     }
 
     /// Applies objects as an administrator, in the order given.

@@ -150,6 +150,11 @@ impl Manager {
         self.arguments.push(argument);
     }
 
+    /// Takes an argument away for the next start.
+    pub fn remove_argument(&mut self, argument: &str) {
+        self.arguments.retain(|found| found != argument);
+    }
+
     /// Asks the process to end and waits for it; returns how long that took.
     ///
     /// # Errors

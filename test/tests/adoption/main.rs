@@ -24,6 +24,7 @@ use olm_test::extensions::{
 };
 use olm_test::objects::api;
 use olm_test::samples;
+use olm_test::shared::Shared;
 use olm_test::world::{Options, World, repository};
 use reference::{Installed, SYSTEM, name};
 use rollback::a_rollback_says_what_is_lost_before_it_goes_back;
@@ -244,34 +245,61 @@ async fn uninstall(world: &World, objects: &[Value]) -> Result<()> {
         .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_reference_installed_and_what_was_made_by_hand_is_taken_over_where_it_is() -> Result<()> {
-    let mut world = World::start(Options::default()).await?;
-    let mut images = BTreeMap::new();
-    for version in VERSIONS {
-        let image = world
-            .push_bundle(&format!("greeter-bundle:v{version}"), &files(version))
-            .await?;
-        images.insert(version, image);
+/// Both managers, the catalog, and the image of the first version and of the last. Every test installs the same
+/// extension and removes it again.
+static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+
+struct Stage {
+    world: World,
+    first: String,
+    last: String,
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        let world = World::start(Options::default()).await?;
+        let mut images = BTreeMap::new();
+        for version in VERSIONS {
+            let image = world
+                .push_bundle(&format!("greeter-bundle:v{version}"), &files(version))
+                .await?;
+            images.insert(version, image);
+        }
+        let blobs = samples::catalog(&VERSIONS, |version| {
+            images.get(version).cloned().unwrap_or_default()
+        });
+        let reference = world.push_catalog("greeter-catalog:latest", &blobs).await?;
+        world.apply(&[catalog("samples", &reference)])?;
+        let mut image = |version: &str| images.remove(version).context("the version is published");
+        Ok(Self {
+            first: image("1.0.0")?,
+            last: image("1.1.0")?,
+            world,
+        })
     }
-    let blobs = samples::catalog(&VERSIONS, |version| {
-        images.get(version).cloned().unwrap_or_default()
-    });
-    let reference = world.push_catalog("greeter-catalog:latest", &blobs).await?;
-    world.apply(&[catalog("samples", &reference)])?;
-    let image = &images["1.0.0"];
-    revisions_of_the_reference_go_on(&mut world, image)
-        .await
-        .context("Boxcutter")?;
-    an_upgrade_that_the_reference_began_is_finished(&mut world, [image, &images["1.1.0"]])
-        .await
-        .context("Boxcutter, in the middle of an upgrade")?;
-    releases_of_helm_become_revisions(&mut world, image)
-        .await
-        .context("Helm")?;
-    objects_made_by_hand_are_taken_over_when_the_user_says_so(&world)
-        .await
-        .context("by hand")
+}
+
+#[test]
+fn revisions_of_the_reference_go_on_where_they_are() -> Result<()> {
+    CLUSTER.alone(async |stage| revisions_of_the_reference_go_on(&mut stage.world, &stage.first).await)
+}
+
+#[test]
+fn an_upgrade_that_the_reference_began_is_completed() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let images = [stage.first.as_str(), stage.last.as_str()];
+        an_upgrade_that_the_reference_began_is_finished(&mut stage.world, images).await
+    })
+}
+
+#[test]
+fn releases_of_helm_become_revisions_without_a_restart() -> Result<()> {
+    CLUSTER.alone(async |stage| releases_of_helm_become_revisions(&mut stage.world, &stage.first).await)
+}
+
+#[test]
+fn objects_made_by_hand_are_taken_over_and_a_rollback_says_what_is_lost() -> Result<()> {
+    CLUSTER.alone(async |stage| objects_made_by_hand_are_taken_over_when_the_user_says_so(&stage.world).await)
 }
 
 async fn objects_made_by_hand_are_taken_over_when_the_user_says_so(world: &World) -> Result<()> {

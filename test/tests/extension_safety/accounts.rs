@@ -6,6 +6,8 @@ use olm_test::extensions::{SOON, extensions};
 use olm_test::world::World;
 use serde_json::{Value, json};
 
+use super::CLUSTER;
+
 /// A ClusterExtension and a ClusterObjectSet as somebody writes them.
 fn written(extension: &str, account: Option<&str>, owner: Option<Value>) -> [Value; 2] {
     let mut one = json!({
@@ -190,103 +192,106 @@ async fn what_is_to_stay_is_not_deleted_in_the_foreground(world: &World) -> Resu
     Ok(())
 }
 
-pub(crate) async fn an_account_is_named_only_by_those_who_may_impersonate_it(world: &World) -> Result<()> {
-    let owner = stage(world).await?;
-    let creations = |account| written("hers", account, None);
-    world
-        .eventually("the policy is in force", SOON, async || {
-            let [extension, _] = creations(Some("strong"));
-            Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
-        })
-        .await?;
-    let check = |what: &str, arguments: &[&str], object: Option<&Value>, allowed: bool| -> Result<()> {
-        match alice(world, arguments, object) {
-            Ok(found) if found == allowed => Ok(()),
-            Ok(found) => bail!("{what}: allowed is {found}"),
-            Err(error) => Err(error.context(what.to_owned())),
+#[test]
+fn only_users_who_may_impersonate_an_account_may_name_it() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let owner = stage(world).await?;
+        let creations = |account| written("hers", account, None);
+        world
+            .eventually("the policy is in force", SOON, async || {
+                let [extension, _] = creations(Some("strong"));
+                Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
+            })
+            .await?;
+        let check = |what: &str, arguments: &[&str], object: Option<&Value>, allowed: bool| -> Result<()> {
+            match alice(world, arguments, object) {
+                Ok(found) if found == allowed => Ok(()),
+                Ok(found) => bail!("{what}: allowed is {found}"),
+                Err(error) => Err(error.context(what.to_owned())),
+            }
+        };
+        let [_, set] = creations(Some("strong"));
+        check("a set names the account", &["create"], Some(&set), false)?;
+        let mut malformed = set.clone();
+        malformed["metadata"]["annotations"] = json!({ names::annotation::SERVICE_ACCOUNT: "strong" });
+        check(
+            "a set names half an account",
+            &["create"],
+            Some(&malformed),
+            false,
+        )?;
+        for object in creations(None) {
+            check("no account is named", &["create"], Some(&object), true)?;
         }
-    };
-    let [_, set] = creations(Some("strong"));
-    check("a set names the account", &["create"], Some(&set), false)?;
-    let mut malformed = set.clone();
-    malformed["metadata"]["annotations"] = json!({ names::annotation::SERVICE_ACCOUNT: "strong" });
-    check(
-        "a set names half an account",
-        &["create"],
-        Some(&malformed),
-        false,
-    )?;
-    for object in creations(None) {
-        check("no account is named", &["create"], Some(&object), true)?;
-    }
-    let [_, revision] = written("victim", None, Some(owner.clone()));
-    check("a revision is slipped in", &["create"], Some(&revision), false)?;
-    owner_and_account_of_a_revision_stay(world, owner.clone()).await?;
-    what_is_to_stay_is_not_deleted_in_the_foreground(world).await?;
-    for (what, set) in impostors(&owner) {
-        check(what, &["create"], Some(&set), false)?;
-    }
-    let spec = r#"{"spec":{"source":{"catalog":{"version":"1.0.0"}}}}"#;
-    let account = r#"{"spec":{"serviceAccount":null}}"#;
-    let orphan = format!(
-        r#"{{"metadata":{{"annotations":{{"{}":"orphan"}}}}}}"#,
-        user::UNINSTALL
-    );
-    let label = r#"{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
-    let change = ["patch", "clusterextension", "victim", "--type=merge", "-p"];
-    let with = |patch| -> Vec<&str> { change.iter().copied().chain([patch]).collect() };
-    check("the spec is changed", &with(spec), None, false)?;
-    check("the account is taken away", &with(account), None, false)?;
-    check("an annotation is set", &with(&orphan), None, false)?;
-    check("other metadata is changed", &with(label), None, true)?;
-    let ours = format!(
-        r#"{{"metadata":{{"labels":{{"{}":"other"}}}}}}"#,
-        names::label::OWNER_NAME
-    );
-    check("a label of ours is set", &with(&ours), None, false)?;
+        let [_, revision] = written("victim", None, Some(owner.clone()));
+        check("a revision is slipped in", &["create"], Some(&revision), false)?;
+        owner_and_account_of_a_revision_stay(world, owner.clone()).await?;
+        what_is_to_stay_is_not_deleted_in_the_foreground(world).await?;
+        for (what, set) in impostors(&owner) {
+            check(what, &["create"], Some(&set), false)?;
+        }
+        let spec = r#"{"spec":{"source":{"catalog":{"version":"1.0.0"}}}}"#;
+        let account = r#"{"spec":{"serviceAccount":null}}"#;
+        let orphan = format!(
+            r#"{{"metadata":{{"annotations":{{"{}":"orphan"}}}}}}"#,
+            user::UNINSTALL
+        );
+        let label = r#"{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
+        let change = ["patch", "clusterextension", "victim", "--type=merge", "-p"];
+        let with = |patch| -> Vec<&str> { change.iter().copied().chain([patch]).collect() };
+        check("the spec is changed", &with(spec), None, false)?;
+        check("the account is taken away", &with(account), None, false)?;
+        check("an annotation is set", &with(&orphan), None, false)?;
+        check("other metadata is changed", &with(label), None, true)?;
+        let ours = format!(
+            r#"{{"metadata":{{"labels":{{"{}":"other"}}}}}}"#,
+            names::label::OWNER_NAME
+        );
+        check("a label of ours is set", &with(&ours), None, false)?;
 
-    world.kubectl(&[
-        "create",
-        "role",
-        "strong-user",
-        "-n",
-        "attack",
-        "--verb=impersonate",
-        "--resource=serviceaccounts",
-        "--resource-name=strong",
-    ])?;
-    world.kubectl(&[
-        "create",
-        "rolebinding",
-        "strong-user",
-        "-n",
-        "attack",
-        "--role=strong-user",
-        "--user=alice",
-    ])?;
-    world
-        .eventually("the right counts", SOON, async || {
-            let [extension, _] = creations(Some("strong"));
-            Ok(alice(world, &["create"], Some(&extension))?.then_some(()))
-        })
-        .await?;
-    check("a set names the account", &["create"], Some(&set), true)?;
-    check("the spec is changed", &with(spec), None, true)?;
-    check("a revision is slipped in", &["create"], Some(&revision), false)?;
-    let [other, _] = creations(Some("stronger"));
-    check("another account is named", &["create"], Some(&other), false)?;
+        world.kubectl(&[
+            "create",
+            "role",
+            "strong-user",
+            "-n",
+            "attack",
+            "--verb=impersonate",
+            "--resource=serviceaccounts",
+            "--resource-name=strong",
+        ])?;
+        world.kubectl(&[
+            "create",
+            "rolebinding",
+            "strong-user",
+            "-n",
+            "attack",
+            "--role=strong-user",
+            "--user=alice",
+        ])?;
+        world
+            .eventually("the right counts", SOON, async || {
+                let [extension, _] = creations(Some("strong"));
+                Ok(alice(world, &["create"], Some(&extension))?.then_some(()))
+            })
+            .await?;
+        check("a set names the account", &["create"], Some(&set), true)?;
+        check("the spec is changed", &with(spec), None, true)?;
+        check("a revision is slipped in", &["create"], Some(&revision), false)?;
+        let [other, _] = creations(Some("stronger"));
+        check("another account is named", &["create"], Some(&other), false)?;
 
-    // Where there is a default account, naming none is naming it.
-    world.apply_file("manifests/overlays/default-account/policy.yaml")?;
-    world
-        .eventually("the policy of the overlay is in force", SOON, async || {
-            let [extension, _] = creations(None);
-            Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
-        })
-        .await?;
-    let [_, none] = creations(None);
-    check("a set names no account", &["create"], Some(&none), false)?;
-    check("the account is taken away", &with(account), None, false)?;
-    check("a set names the account", &["create"], Some(&set), true)?;
-    check("the spec is changed", &with(spec), None, true)
+        // Where there is a default account, naming none is naming it.
+        world.apply_file("manifests/overlays/default-account/policy.yaml")?;
+        world
+            .eventually("the policy of the overlay is in force", SOON, async || {
+                let [extension, _] = creations(None);
+                Ok((!alice(world, &["create"], Some(&extension))?).then_some(()))
+            })
+            .await?;
+        let [_, none] = creations(None);
+        check("a set names no account", &["create"], Some(&none), false)?;
+        check("the account is taken away", &with(account), None, false)?;
+        check("a set names the account", &["create"], Some(&set), true)?;
+        check("the spec is changed", &with(spec), None, true)
+    })
 }

@@ -7,18 +7,17 @@ use olm_test::extensions::{
     SOON, administrator, await_progressing, await_version, extensions, patch_source, revisions,
 };
 use olm_test::samples;
-use olm_test::world::World;
 use serde_json::json;
 
-use super::{definition, file, renamed};
+use super::{CLUSTER, definition, file};
 
-pub(crate) async fn a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_and_replaced(
-    world: &World,
-) -> Result<()> {
-    world.apply(&administrator("bowl", "bowl-installer"))?;
-    world.kubectl(&["apply", "--server-side", "-f", &file(world, "bowl", "9.9.9")?])?;
+#[test]
+fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<()> {
+    CLUSTER.with(async |world| {
+    world.apply(&administrator("handmade", "handmade-installer"))?;
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, "handmade", "9.9.9")?])?;
     let uid = extensions(world)
-        .get("bowl")
+        .get("handmade")
         .await?
         .metadata
         .uid
@@ -26,30 +25,30 @@ pub(crate) async fn a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_
     world.apply(&[json!({
         "apiVersion": names::API_VERSION, "kind": "ClusterObjectSet",
         "metadata": {
-            "name": "bowl-1",
-            "labels": { label::OWNER_KIND: names::CLUSTER_EXTENSION, label::OWNER_NAME: "bowl" },
-            "annotations": { annotation::SERVICE_ACCOUNT: "bowl/bowl-installer" },
+            "name": "handmade-1",
+            "labels": { label::OWNER_KIND: names::CLUSTER_EXTENSION, label::OWNER_NAME: "handmade" },
+            "annotations": { annotation::SERVICE_ACCOUNT: "handmade/handmade-installer" },
             "ownerReferences": [{
-                "apiVersion": names::API_VERSION, "kind": names::CLUSTER_EXTENSION, "name": "bowl", "uid": uid,
+                "apiVersion": names::API_VERSION, "kind": names::CLUSTER_EXTENSION, "name": "handmade", "uid": uid,
                 "controller": true,
             }],
         },
         "spec": {
             "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent",
             "phases": [{ "name": "deploy", "objects": [{ "object": {
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "by-hand", "namespace": "bowl" },
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "by-hand", "namespace": "handmade" },
             } }] }],
         },
     })])?;
     // A status with its empty name would be refused: nothing would ever be told again.
     world
         .eventually("what is complete but no bundle is told", SOON, async || {
-            let extension = extensions(world).get("bowl").await?;
+            let extension = extensions(world).get("handmade").await?;
             let installed = conditions::find(extension.conditions(), conditions::INSTALLED);
             let message = installed.map(|found| found.message.as_str()).unwrap_or_default();
             let status = serde_json::to_string(&extension.status)?;
             ensure!(
-                message.starts_with("No bundle installed; bowl-1 is complete, but its annotations "),
+                message.starts_with("No bundle installed; handmade-1 is complete, but its annotations "),
                 "{status}"
             );
             ensure!(!conditions::is_true(
@@ -64,24 +63,24 @@ pub(crate) async fn a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_
     let files = samples::bundle("1.1.0", samples::OPERATOR_IMAGE);
     let definition_file = files.iter().find(|(path, _)| path.ends_with("greetings.yaml"));
     let (_, content) = definition_file.context("the definition")?;
-    let path = world.folder().join("bowl-definition.yaml");
-    std::fs::write(&path, renamed(&String::from_utf8_lossy(content), "bowl"))?;
+    let path = world.folder().join("handmade-definition.yaml");
+    std::fs::write(&path, samples::renamed("handmade", &String::from_utf8_lossy(content)))?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    patch_source(world, "bowl", json!({ "version": "1.0.0" })).await?;
+    patch_source(world, "handmade", json!({ "version": "1.0.0" })).await?;
     let told = "compared with what the bundle brings was the definition on the cluster, which nobody controls (written by \
-                kubectl): greetings.bowl.olm.example";
-    let message = await_progressing(world, "bowl", reason::RETRYING, told).await?;
+                kubectl): greetings.handmade.olm.example";
+    let message = await_progressing(world, "handmade", reason::RETRYING, told).await?;
     ensure!(
         message.contains("existingFieldRemoval: removed field"),
         "{message}"
     );
-    world.kubectl(&["delete", "crd", "greetings.bowl.olm.example"])?;
+    world.kubectl(&["delete", "crd", "greetings.handmade.olm.example"])?;
 
-    await_version(world, "bowl", "1.0.0").await?;
-    ensure!(definition(world, "bowl")?.is_some());
+    await_version(world, "handmade", "1.0.0").await?;
+    ensure!(definition(world, "handmade")?.is_some());
     world
         .eventually("the next revision takes its place", SOON, async || {
-            let set = revisions(world).get("bowl-1").await?;
+            let set = revisions(world).get("handmade-1").await?;
             let told = conditions::find(set.conditions(), conditions::PROGRESSING);
             ensure!(
                 told.is_some_and(|told| told.reason == reason::ARCHIVED),
@@ -91,7 +90,8 @@ pub(crate) async fn a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_
             Ok(Some(()))
         })
         .await?;
-    let left = world.kubectl(&["get", "configmap", "by-hand", "-n", "bowl", "--ignore-not-found"])?;
+    let left = world.kubectl(&["get", "configmap", "by-hand", "-n", "handmade", "--ignore-not-found"])?;
     ensure!(left.trim().is_empty(), "{left}");
     Ok(())
+    })
 }

@@ -1,5 +1,5 @@
-//! Changes that are not safe, on real parts: refused before anything is written, told, and possible when the user says so.
-//! One cluster for all.
+//! Changes that are not safe, on real parts: refused and reported before anything is written, and possible when the user
+//! asks for them. All tests share one cluster; each has a package and a namespace of its own.
 
 mod accounts;
 mod authors;
@@ -19,14 +19,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::{SOON, await_version, catalog, merge};
 use olm_test::samples;
-use olm_test::world::{Options, World, repository};
+use olm_test::shared::Shared;
+use olm_test::world::{Options, World};
 use serde_json::{Value, json};
-
-/// The sample operator under another name, with kinds of its own.
-fn renamed(text: &str, name: &str) -> String {
-    text.replace("greeter", name)
-        .replace("samples.olm.example", &format!("{name}.olm.example"))
-}
 
 /// Publishes versions of the sample operator under another name, each file changed; gives the catalog's blobs.
 async fn publish(
@@ -48,13 +43,10 @@ async fn publish_with(
 ) -> Result<String> {
     let mut images = BTreeMap::new();
     for version in versions {
-        let mut files: BTreeMap<String, Vec<u8>> = samples::bundle(version, "sample-operator:v1")
-            .into_iter()
-            .map(|(path, content)| {
-                let text = change(version, renamed(&String::from_utf8_lossy(&content), name));
-                (path, text.into_bytes())
-            })
-            .collect();
+        let mut files = samples::renamed_bundle(name, version, "sample-operator:v1");
+        for content in files.values_mut() {
+            *content = change(version, String::from_utf8_lossy(content).into_owned()).into_bytes();
+        }
         for (path, object) in more {
             let text = change(version, object.to_string());
             files.insert((*path).to_owned(), text.into_bytes());
@@ -67,15 +59,14 @@ async fn publish_with(
     let blobs = samples::catalog(versions, |version| {
         images.get(version).cloned().unwrap_or_default()
     });
-    Ok(renamed(&blobs, name))
+    Ok(samples::renamed(name, &blobs))
 }
 
 /// The extension's file, with its namespace, account and rights.
 fn file(world: &World, name: &str, version: &str) -> Result<String> {
-    let text = std::fs::read_to_string(repository().join("manifests/samples/greeter.yaml"))?;
-    let path = world.folder().join(format!("{name}.yaml"));
-    std::fs::write(&path, renamed(&text, name).replace("1.0.x", version))?;
-    Ok(path.display().to_string())
+    world.sample_file("manifests/samples/greeter.yaml", name, |text| {
+        text.replace("1.0.x", version)
+    })
 }
 
 /// The same without the extension.
@@ -163,100 +154,63 @@ fn definition(world: &World, name: &str) -> Result<Option<Value>> {
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_safe_is_refused_told_and_done_when_the_user_says_so() -> Result<()> {
-    let mut world = World::start(Options {
+/// Both managers, with the packages of all tests in one catalog.
+static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
+
+async fn start() -> Result<World> {
+    let world = World::start(Options {
         operator_controller: migration::one_page_a_run(),
         ..Options::default()
     })
     .await?;
-    // Before the others: for a moment its catalog is not served, for which every extension without selector waits.
-    authors::an_extension_of_ones_own_is_made_as_the_readme_says(&world)
-        .await
-        .context("an extension of one's own")?;
     let same = |_: &str, text: String| text;
-    let mut blobs = publish(
-        &world,
-        "kettle",
-        &["1.0.0", "1.0.1", "1.1.0"],
-        definitions::kettle,
-    )
-    .await?;
-    for name in ["pot", "pan", "bowl", "jar", "dish"] {
+    let mut blobs = String::new();
+    for name in [
+        "deleted-revision",
+        "handmade",
+        "held-deletion",
+        "lost-account",
+        "restored-account",
+        "traceless",
+    ] {
         blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
     }
-    for name in ["cup", "lid"] {
+    for name in ["lost-content", "uneventful"] {
         blobs.push_str(&publish(&world, name, &["1.0.0", "1.0.1"], same).await?);
     }
-    blobs.push_str(&publish(&world, "urn", &["1.0.0", "1.0.1", "1.1.0"], definitions::urn).await?);
-    for name in ["jug", "keg"] {
-        blobs.push_str(&publish(&world, name, &["1.0.0", "1.0.1", "1.1.0"], definitions::jug).await?);
+    let three = ["1.0.0", "1.0.1", "1.1.0"];
+    let change = definitions::without_v1_or_with_a_required_field;
+    blobs.push_str(&publish(&world, "breaking-crd", &three, change).await?);
+    let change = definitions::with_another_selector_or_type;
+    blobs.push_str(&publish(&world, "refused-objects", &three, change).await?);
+    for name in ["stored-versions", "interrupted-migration"] {
+        blobs.push_str(&publish(&world, name, &three, definitions::with_v2).await?);
     }
-    blobs.push_str(&publish(&world, "vat", &["1.1.0"], definitions::jug).await?);
-    blobs.push_str(&publish(&world, "ladle", &["1.0.0"], same).await?);
+    blobs.push_str(&publish(&world, "unowned-crd", &["1.1.0"], definitions::with_v2).await?);
+    let versions = ["1.0.0", "1.1.0", "2.0.0"];
+    blobs.push_str(&publish(&world, "follow-up", &versions, stuck::with_node_selector).await?);
     let monitor = [("manifests/monitor.yaml", rights::monitor())];
-    blobs.push_str(&publish_with(&world, "mug", &["1.0.0"], same, &monitor).await?);
-    blobs.push_str(&publish_with(&world, "vase", &["1.0.0", "2.0.0"], stuck::vase, &monitor).await?);
-    blobs.push_str(&publish(&world, "tub", &["1.0.0", "1.1.0", "2.0.0"], stuck::tub).await?);
+    blobs.push_str(&publish_with(&world, "lost-rights", &["1.0.0"], same, &monitor).await?);
+    let change = stuck::with_monitor_at_first;
+    blobs.push_str(&publish_with(&world, "stuck-rollout", &["1.0.0", "2.0.0"], change, &monitor).await?);
+    let two = ["1.0.0", "1.0.1"];
+    let change = rollback::with_immutable_settings;
     let settings = [("manifests/settings.yaml", rollback::settings())];
-    blobs.push_str(&publish_with(&world, "tin", &["1.0.0", "1.0.1"], rollback::tin, &settings).await?);
+    blobs.push_str(&publish_with(&world, "immutable-settings", &two, change, &settings).await?);
     let maps = many::maps();
     let maps: Vec<(&str, Value)> = maps
         .iter()
         .map(|(path, map)| (path.as_str(), map.clone()))
         .collect();
-    blobs.push_str(&publish_with(&world, "rack", &["1.0.0", "1.0.1"], same, &maps).await?);
+    blobs.push_str(&publish_with(&world, "many-objects", &two, same, &maps).await?);
     let reference = world.push_catalog("safety-catalog:latest", &blobs).await?;
     world.apply(&[catalog("samples", &reference)])?;
-    let done = tokio::join!(
-        definitions::definitions_that_break_what_is_stored(&world),
-        definitions::t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade(&world),
-        definitions::t_5c_06_stored_versions_are_migrated_when_their_definition_goes(&world),
-        definitions::stored_versions_of_a_definition_of_somebody_else_are_not_migrated_unasked(&world),
-        uninstall::a_deletion_without_account_is_explained_and_orphaning_ends_it(&world),
-        uninstall::a_deletion_goes_on_when_the_account_is_back(&world),
-        uninstall::what_goes_is_counted_before_and_nothing_of_ours_is_left(&world),
-        content::lost_content_is_made_again_and_annotations_are_obeyed(&world),
-        accounts::an_account_is_named_only_by_those_who_may_impersonate_it(&world),
-        rights::what_is_lost_or_left_out_is_told_with_what_mends_it(&world),
-        migration::a_migration_that_stops_half_way_is_recorded(&world),
-        rollback::a_field_that_never_changes_stops_a_rollback_before_and_after_it_is_pinned(&world),
-        by_hand::a_revision_of_no_bundle_and_a_definition_of_nobody_are_told_and_replaced(&world),
-        events::a_life_without_trouble_is_told_without_warnings(&world),
-        uninstall::what_was_gone_before_the_rest_was_left_is_told(&world),
-        many::phases_are_split_and_five_archived_revisions_are_kept(&world),
-        stuck::a_stuck_rollout_gives_way_to_another_configuration_channel_and_version(&world),
-        uninstall::a_revision_deleted_by_hand_hears_what_is_to_stay(&world),
-        stuck::what_is_an_update_of_what_rolls_out_follows_by_itself(&world),
-    );
-    let outcomes = [
-        ("definitions", done.0),
-        ("existing objects", done.1),
-        ("stored versions", done.2),
-        ("definitions of others", done.3),
-        ("orphaning", done.4),
-        ("the account is back", done.5),
-        ("nothing is left", done.6),
-        ("content and annotations", done.7),
-        ("accounts", done.8),
-        ("rights", done.9),
-        ("a migration that stops", done.10),
-        ("rollback", done.11),
-        ("by hand", done.12),
-        ("events", done.13),
-        ("gone before the rest was left", done.14),
-        ("many objects and revisions", done.15),
-        ("stuck rollouts", done.16),
-        ("deleted by hand before the extension", done.17),
-        ("the update of what rolls out", done.18),
+    let serving = [
+        "wait",
+        "--for=condition=Serving",
+        "--timeout=120s",
+        "clustercatalog/samples",
     ];
-    let failed = outcomes.into_iter().filter_map(|(name, outcome)| {
-        let error = outcome.err()?;
-        Some(format!("{name}: {error:#}"))
-    });
-    let failed: Vec<String> = failed.collect();
-    ensure!(failed.is_empty(), "{}", failed.join("\n"));
-    migration::the_next_leader_goes_on_where_the_last_one_stopped(&mut world)
-        .await
-        .context("another leader")
+    world.kubectl(&serving)?;
+    Ok(world)
 }

@@ -10,7 +10,7 @@ use olm_test::world::{Manager, World};
 use serde_json::{Value, json};
 
 use super::definitions::{Frozen, NOT_TODAY, freeze, thaw};
-use super::{await_event, definition, greeting, install};
+use super::{CLUSTER, await_event, definition, greeting, install};
 
 /// Has a run end with the page of objects that it has written.
 pub(crate) fn one_page_a_run() -> Vec<String> {
@@ -24,13 +24,13 @@ const LAST: &str = "guest-100";
 
 /// Nobody may write what is on the second page.
 const REST: Frozen = Frozen {
-    group: "keg.olm.example",
+    group: "interrupted-migration.olm.example",
     resource: "greetings",
     operations: &["UPDATE"],
     expression: "object.metadata.name < 'guest-100'",
     probe: &[
         "annotate",
-        "greetings.keg.olm.example",
+        "greetings.interrupted-migration.olm.example",
         LAST,
         "--overwrite",
         "a=b",
@@ -41,7 +41,7 @@ const FIRST: Frozen = Frozen {
     expression: "object.metadata.name >= 'guest-100'",
     probe: &[
         "annotate",
-        "greetings.keg.olm.example",
+        "greetings.interrupted-migration.olm.example",
         "guest-000",
         "--overwrite",
         "a=b",
@@ -50,14 +50,14 @@ const FIRST: Frozen = Frozen {
 };
 
 fn stored(world: &World) -> Result<Value> {
-    let definition = definition(world, "keg")?.context("the definition")?;
+    let definition = definition(world, "interrupted-migration")?.context("the definition")?;
     let stored = definition.pointer("/status/storedVersions").cloned();
     stored.context("stored versions")
 }
 
 /// What the extension says of how far the migration came.
 async fn recorded(world: &World) -> Result<Option<Value>> {
-    let extension = extensions(world).get("keg").await?;
+    let extension = extensions(world).get("interrupted-migration").await?;
     let text = extension.annotation(annotation::STORAGE_MIGRATION);
     Ok(text.map(serde_json::from_str).transpose()?)
 }
@@ -71,7 +71,8 @@ fn writes(world: &World, name: &str) -> Result<usize> {
     let path = format!("/greetings/{name}?");
     let of_account = entries.filter(|entry| {
         entry["verb"] == "patch"
-            && entry["user"]["username"] == "system:serviceaccount:keg:keg-installer"
+            && entry["user"]["username"]
+                == "system:serviceaccount:interrupted-migration:interrupted-migration-installer"
             && entry["requestURI"]
                 .as_str()
                 .is_some_and(|uri| uri.contains(&path))
@@ -79,32 +80,47 @@ fn writes(world: &World, name: &str) -> Result<usize> {
     Ok(of_account.count())
 }
 
+#[test]
+fn an_interrupted_migration_is_recorded_and_continued_by_the_next_leader() -> Result<()> {
+    CLUSTER.with(a_migration_that_stops_half_way_is_recorded)?;
+    CLUSTER.alone(the_next_leader_goes_on_where_the_last_one_stopped)
+}
+
 /// All objects but the last are written again: the first run ends for want of time, and the second goes on after what the
 /// first has written.
-pub(crate) async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()> {
-    world.apply(&administrator("keg", "keg-installer"))?;
-    install(world, "keg", "1.0.0").await?;
+async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()> {
+    world.apply(&administrator(
+        "interrupted-migration",
+        "interrupted-migration-installer",
+    ))?;
+    install(world, "interrupted-migration", "1.0.0").await?;
     for number in 0..OBJECTS {
-        let guest = greeting("keg", "v1", &format!("guest-{number:03}"), json!({ "name": "a" }));
+        let guest = greeting(
+            "interrupted-migration",
+            "v1",
+            &format!("guest-{number:03}"),
+            json!({ "name": "a" }),
+        );
         let guests = api(&world.client, &guest);
         guests
             .create(&PostParams::default(), &serde_json::from_value(guest)?)
             .await?;
     }
-    patch_source(world, "keg", json!({ "version": "1.0.1" })).await?;
-    await_version(world, "keg", "1.0.1").await?;
-    freeze(world, "keg", &REST).await?;
-    patch_source(world, "keg", json!({ "version": "1.1.0" })).await?;
-    let unfinished = "the objects of CRD \"greetings.keg.olm.example\" are being written again";
-    await_event(world, "keg", "Migrating", unfinished).await?;
-    let refused = format!("its objects cannot be written again: keg/{LAST}: ");
-    let message = await_progressing(world, "keg", reason::RETRYING, &refused).await?;
+    patch_source(world, "interrupted-migration", json!({ "version": "1.0.1" })).await?;
+    await_version(world, "interrupted-migration", "1.0.1").await?;
+    freeze(world, "interrupted-migration", &REST).await?;
+    patch_source(world, "interrupted-migration", json!({ "version": "1.1.0" })).await?;
+    let unfinished =
+        "the objects of CRD \"greetings.interrupted-migration.olm.example\" are being written again";
+    await_event(world, "interrupted-migration", "Migrating", unfinished).await?;
+    let refused = format!("its objects cannot be written again: interrupted-migration/{LAST}: ");
+    let message = await_progressing(world, "interrupted-migration", reason::RETRYING, &refused).await?;
     ensure!(message.contains(NOT_TODAY), "{message}");
     world
         .eventually("how far it came is recorded", SOON, async || {
             let found = recorded(world).await?.context("nothing is recorded")?;
             ensure!(
-                found["last"] == "keg/guest-099" && found["written"] == 100,
+                found["last"] == "interrupted-migration/guest-099" && found["written"] == 100,
                 "{found}"
             );
             Ok(Some(()))
@@ -121,14 +137,14 @@ pub(crate) async fn a_migration_that_stops_half_way_is_recorded(world: &World) -
 }
 
 /// What was written need not, and cannot, be written once more.
-pub(crate) async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -> Result<()> {
+async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -> Result<()> {
     world.operator_controller.stop().await?;
     ensure!(
         recorded(world).await?.is_some(),
         "the record goes with its writer"
     );
-    let frozen = freeze(world, "keg", &FIRST).await?;
-    let last = ["-n", "keg", "--dry-run=server"];
+    let frozen = freeze(world, "interrupted-migration", &FIRST).await?;
+    let last = ["-n", "interrupted-migration", "--dry-run=server"];
     world
         .eventually("what is left may be written", SOON, async || {
             world.kubectl(&[REST.probe, &last].concat()).map(|_| Some(()))
@@ -137,7 +153,7 @@ pub(crate) async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &m
     let mut next = Manager::operator_controller(world, "operator-controller-next", Vec::new()).await?;
     next.start(&world.cluster)?;
     next.ready().await?;
-    await_version(world, "keg", "1.1.0")
+    await_version(world, "interrupted-migration", "1.1.0")
         .await
         .with_context(|| next.log_end())?;
     ensure!(stored(world)? == json!(["v2"]), "{}", stored(world)?);
@@ -147,5 +163,7 @@ pub(crate) async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &m
         })
         .await?;
     thaw(world, &frozen)?;
-    next.stop().await.map(drop)
+    next.stop().await?;
+    world.start_operator_controller()?;
+    world.operator_controller.ready().await
 }

@@ -11,12 +11,12 @@ use olm_test::objects::silent_webhook;
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{account_file, annotate, await_event, file};
+use super::{CLUSTER, account_file, annotate, await_event, file};
 
 /// An object of a kind that the cluster lacks.
 pub(crate) fn monitor() -> Value {
     json!({
-        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "mug"},
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "lost-rights"},
         "spec": {"endpoints": [], "selector": {}},
     })
 }
@@ -38,36 +38,38 @@ async fn hinder_dry_runs(world: &World, namespace: &str) -> Result<()> {
         .await
 }
 
-pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &World) -> Result<()> {
-    world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "mug")?])?;
-    hinder_dry_runs(world, "mug").await?;
-    world.kubectl(&["apply", "--server-side", "-f", &file(world, "mug", "1.0.0")?])?;
+#[test]
+fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
+    CLUSTER.with(async |world| {
+    world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "lost-rights")?])?;
+    hinder_dry_runs(world, "lost-rights").await?;
+    world.kubectl(&["apply", "--server-side", "-f", &file(world, "lost-rights", "1.0.0")?])?;
     // A first installation is rehearsed, too; what cannot be is no missing right, and does not hold it.
     let unchecked = "not checked by a dry run, which cannot be made for them yet: \
-                     Deployment mug/mug-operator, ServiceMonitor mug/mug";
-    await_event(world, "mug", "Warned", unchecked).await?;
+                     Deployment lost-rights/lost-rights-operator, ServiceMonitor lost-rights/lost-rights";
+    await_event(world, "lost-rights", "Warned", unchecked).await?;
     let lacks = "the cluster has no kind ServiceMonitor in version v1 of group monitoring.coreos.com;";
-    let message = await_progressing(world, "mug", reason::RETRYING, lacks).await?;
+    let message = await_progressing(world, "lost-rights", reason::RETRYING, lacks).await?;
     ensure!(
         message.contains("(publish) error: ") && message.contains(user::MISSING_KINDS),
         "{message}"
     );
-    annotate(world, "mug", user::MISSING_KINDS, Some("skip")).await?;
-    await_version(world, "mug", "1.0.0").await?;
-    let left_out = "since the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 mug/mug";
-    await_progressing(world, "mug", reason::SUCCEEDED, left_out).await?;
+    annotate(world, "lost-rights", user::MISSING_KINDS, Some("skip")).await?;
+    await_version(world, "lost-rights", "1.0.0").await?;
+    let left_out = "since the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 lost-rights/lost-rights";
+    await_progressing(world, "lost-rights", reason::SUCCEEDED, left_out).await?;
 
     // Rights go while it is installed: drift is not repaired until they are back.
-    world.kubectl(&["delete", "clusterrolebinding", "mug-installer"])?;
-    until_powerless(world, "mug").await?;
-    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "mug");
+    world.kubectl(&["delete", "clusterrolebinding", "lost-rights-installer"])?;
+    until_powerless(world, "lost-rights").await?;
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), "lost-rights");
     deployments
-        .delete("mug-operator", &DeleteParams::default())
+        .delete("lost-rights-operator", &DeleteParams::default())
         .await?;
     let given = given_until(world, "nothing is applied", async || {
-        let present = deployments.get_opt("mug-operator").await?;
+        let present = deployments.get_opt("lost-rights-operator").await?;
         let is_there = present.is_some_and(|found| found.metadata.deletion_timestamp.is_none());
-        Ok(is_there && is_settled(&extensions(world).get("mug").await?))
+        Ok(is_there && is_settled(&extensions(world).get("lost-rights").await?))
     })
     .await?;
 
@@ -75,19 +77,20 @@ pub(crate) async fn what_is_lost_or_left_out_is_told_with_what_mends_it(world: &
     for path in given {
         world.kubectl(&["delete", "--ignore-not-found", "-f", &path])?;
     }
-    until_powerless(world, "mug").await?;
-    extensions(world).delete("mug", &DeleteParams::default()).await?;
-    await_progressing(world, "mug", reason::RETRYING, "object(s) may be left: ").await?;
-    let extension = extensions(world).get("mug").await?;
+    until_powerless(world, "lost-rights").await?;
+    extensions(world).delete("lost-rights", &DeleteParams::default()).await?;
+    await_progressing(world, "lost-rights", reason::RETRYING, "object(s) may be left: ").await?;
+    let extension = extensions(world).get("lost-rights").await?;
     ensure!(
         !conditions::is_true(extension.conditions(), conditions::AVAILABLE),
         "nobody knows whether what is being removed is available"
     );
     given_until(world, "nothing more is removed", async || {
-        Ok(extensions(world).get_opt("mug").await?.is_none())
+        Ok(extensions(world).get_opt("lost-rights").await?.is_none())
     })
     .await
     .map(drop)
+    })
 }
 
 /// Waits until the API server knows that the account of an extension has no rights to Deployments any more.
@@ -118,7 +121,7 @@ async fn given_until(
             ensure!(!given.is_empty(), "no roles were told");
             return Ok(given.into_iter().map(|(path, _)| path).collect());
         }
-        let extension = extensions(world).get_opt("mug").await?;
+        let extension = extensions(world).get_opt("lost-rights").await?;
         let message = extension
             .as_ref()
             .and_then(|found| conditions::find(found.conditions(), conditions::PROGRESSING))
@@ -127,7 +130,9 @@ async fn given_until(
         if let Some((_, roles)) = message.split_once(&told)
             && given.iter().all(|(_, known)| known != roles)
         {
-            let path = world.folder().join(format!("mug-roles-{}.yaml", given.len()));
+            let path = world
+                .folder()
+                .join(format!("lost-rights-roles-{}.yaml", given.len()));
             std::fs::write(&path, roles)?;
             let path = path.display().to_string();
             world.kubectl(&["apply", "--server-side", "-f", &path])?;

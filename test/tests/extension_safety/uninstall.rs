@@ -11,7 +11,7 @@ use olm_test::extensions::{SOON, await_gone, await_progressing, await_version, e
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{account_file, annotate, await_event, definition, file, greeting, install};
+use super::{CLUSTER, account_file, annotate, await_event, definition, file, greeting, install};
 
 /// Takes the rights, the account, its namespace and the extension away. Gives what the condition says.
 async fn remove_with_account(world: &World, name: &str) -> Result<String> {
@@ -57,55 +57,59 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
 /// What stands before the roles that an account needs which is gone.
 const ALL_AT_ONCE: &str = "If its roles and bindings are gone, too, apply with it:\n";
 
-pub(crate) async fn a_deletion_without_account_is_explained_and_orphaning_ends_it(
-    world: &World,
-) -> Result<()> {
-    install(world, "pot", "1.0.0").await?;
-    remove_with_account(world, "pot").await?;
-    annotate(world, "pot", user::UNINSTALL, Some("leave")).await?;
-    await_progressing(world, "pot", reason::BLOCKED, "unknown value \"leave\"").await?;
-    annotate(world, "pot", user::UNINSTALL, Some("orphan")).await?;
-    await_gone(world, "pot").await?;
-    let left = definition(world, "pot")?.context("the definition is left")?;
-    ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
-    ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
-    ensure!(revisions(world).get_opt("pot-1").await?.is_none());
-    // What was in the namespace went with it, which the controller may have seen.
-    await_event(world, "pot", "Uninstalled", " on the cluster").await
+#[test]
+fn a_deletion_without_account_is_explained_and_orphaning_ends_it() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "lost-account", "1.0.0").await?;
+        remove_with_account(world, "lost-account").await?;
+        annotate(world, "lost-account", user::UNINSTALL, Some("leave")).await?;
+        await_progressing(world, "lost-account", reason::BLOCKED, "unknown value \"leave\"").await?;
+        annotate(world, "lost-account", user::UNINSTALL, Some("orphan")).await?;
+        await_gone(world, "lost-account").await?;
+        let left = definition(world, "lost-account")?.context("the definition is left")?;
+        ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
+        ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
+        ensure!(revisions(world).get_opt("lost-account-1").await?.is_none());
+        // What was in the namespace went with it, which the controller may have seen.
+        await_event(world, "lost-account", "Uninstalled", " on the cluster").await
+    })
 }
 
 /// As somebody does who wants a revision made anew: what users have stored stays, even while no other can be made.
 async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
-    world.apply(&[greeting("jar", "v1", "stored", json!({ "name": "x" }))])?;
+    world.apply(&[greeting("held-deletion", "v1", "stored", json!({ "name": "x" }))])?;
     let uids = || -> Result<[String; 2]> {
-        let definition = definition(world, "jar")?.context("the definition is gone")?;
+        let definition = definition(world, "held-deletion")?.context("the definition is gone")?;
         let uid = definition.pointer("/metadata/uid").and_then(Value::as_str);
         let stored = [
             "get",
-            "greetings.jar.olm.example/stored",
+            "greetings.held-deletion.olm.example/stored",
             "-n",
-            "jar",
+            "held-deletion",
             "-o",
             "jsonpath={.metadata.uid}",
         ];
         Ok([uid.unwrap_or_default().to_owned(), world.kubectl(&stored)?])
     };
     let before = uids()?;
-    annotate(world, "jar", user::PAUSED, Some("yes")).await?;
+    annotate(world, "held-deletion", user::PAUSED, Some("yes")).await?;
     let message = await_progressing(
         world,
-        "jar",
+        "held-deletion",
         reason::BLOCKED,
         "it is not paused: what is installed is kept",
     )
     .await?;
     ensure!(message.contains("unknown value \"yes\""), "{message}");
-    revisions(world).delete("jar-1", &DeleteParams::default()).await?;
-    let stays = "until the next revision of ClusterExtension jar has taken them over";
-    let left = "left are CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.jar.olm.example";
+    revisions(world)
+        .delete("held-deletion-1", &DeleteParams::default())
+        .await?;
+    let stays = "until the next revision of ClusterExtension held-deletion has taken them over";
+    let left =
+        "left are CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
     world
         .eventually("the revision says what stays", SOON, async || {
-            let set = revisions(world).get("jar-1").await?;
+            let set = revisions(world).get("held-deletion-1").await?;
             let told = conditions::find(set.conditions(), conditions::PROGRESSING);
             let message = told.map(|told| told.message.as_str()).unwrap_or_default();
             ensure!(message.contains(stays) && message.contains(left), "{message}");
@@ -113,140 +117,185 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         })
         .await?;
     ensure!(uids()? == before, "what users have stored is gone");
-    let told = "the ClusterObjectSet jar-1 is being deleted";
-    await_progressing(world, "jar", reason::BLOCKED, told).await?;
-    await_event(world, "jar", reason::BLOCKED, told).await?;
-    annotate(world, "jar", user::PAUSED, None).await?;
+    let told = "the ClusterObjectSet held-deletion-1 is being deleted";
+    await_progressing(world, "held-deletion", reason::BLOCKED, told).await?;
+    await_event(world, "held-deletion", reason::BLOCKED, told).await?;
+    annotate(world, "held-deletion", user::PAUSED, None).await?;
     await_event(
         world,
-        "jar",
+        "held-deletion",
         "Changing",
-        "jar-1 is being deleted, jar-2 takes its place",
+        "held-deletion-1 is being deleted, held-deletion-2 takes its place",
     )
     .await?;
-    await_version(world, "jar", "1.0.0").await?;
+    await_version(world, "held-deletion", "1.0.0").await?;
     world
         .eventually("the deleted revision is gone", SOON, async || {
-            Ok(revisions(world).get_opt("jar-1").await?.is_none().then_some(()))
+            Ok(revisions(world)
+                .get_opt("held-deletion-1")
+                .await?
+                .is_none()
+                .then_some(()))
         })
         .await?;
     ensure!(uids()? == before, "what users have stored is gone");
-    let stored = ["delete", "greetings.jar.olm.example/stored", "-n", "jar"];
+    let stored = [
+        "delete",
+        "greetings.held-deletion.olm.example/stored",
+        "-n",
+        "held-deletion",
+    ];
     world.kubectl(&stored).map(drop)
 }
 
 /// A revision that was deleted before its extension waits for what the extension says of the deletion.
-pub(crate) async fn a_revision_deleted_by_hand_hears_what_is_to_stay(world: &World) -> Result<()> {
-    install(world, "dish", "1.0.0").await?;
-    world.apply(&[greeting("dish", "v1", "stored", json!({ "name": "x" }))])?;
-    // No other revision can be made.
-    annotate(world, "dish", user::PAUSED, Some("yes")).await?;
-    await_progressing(world, "dish", reason::BLOCKED, "it is not paused").await?;
-    revisions(world)
-        .delete("dish-1", &DeleteParams::default())
-        .await?;
-    annotate(world, "dish", user::UNINSTALL, Some("keep-crd")).await?;
-    extensions(world).delete("dish", &DeleteParams::default()).await?;
-    await_progressing(world, "dish", reason::BLOCKED, "unknown value").await?;
-    world
-        .eventually("the revision waits for its extension", SOON, async || {
-            let set = revisions(world).get("dish-1").await?;
-            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
-            let message = told.map(|told| told.message.as_str()).unwrap_or_default();
-            ensure!(message.contains("dish is being deleted, too"), "{message}");
-            Ok(Some(()))
-        })
-        .await?;
-    annotate(world, "dish", user::PAUSED, None).await?;
-    annotate(world, "dish", user::UNINSTALL, Some("keep-crds")).await?;
-    await_gone(world, "dish").await?;
-    world.kubectl(&["get", "greetings.dish.olm.example/stored", "-n", "dish"])?;
-    world.kubectl(&["delete", "greetings.dish.olm.example/stored", "-n", "dish"])?;
-    world
-        .kubectl(&["delete", "crd", "greetings.dish.olm.example"])
-        .map(drop)
+#[test]
+fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> Result<()> {
+    CLUSTER.with(async |world| {
+        install(world, "deleted-revision", "1.0.0").await?;
+        world.apply(&[greeting(
+            "deleted-revision",
+            "v1",
+            "stored",
+            json!({ "name": "x" }),
+        )])?;
+        // No other revision can be made.
+        annotate(world, "deleted-revision", user::PAUSED, Some("yes")).await?;
+        await_progressing(world, "deleted-revision", reason::BLOCKED, "it is not paused").await?;
+        revisions(world)
+            .delete("deleted-revision-1", &DeleteParams::default())
+            .await?;
+        annotate(world, "deleted-revision", user::UNINSTALL, Some("keep-crd")).await?;
+        extensions(world)
+            .delete("deleted-revision", &DeleteParams::default())
+            .await?;
+        await_progressing(world, "deleted-revision", reason::BLOCKED, "unknown value").await?;
+        world
+            .eventually("the revision waits for its extension", SOON, async || {
+                let set = revisions(world).get("deleted-revision-1").await?;
+                let told = conditions::find(set.conditions(), conditions::PROGRESSING);
+                let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+                ensure!(
+                    message.contains("deleted-revision is being deleted, too"),
+                    "{message}"
+                );
+                Ok(Some(()))
+            })
+            .await?;
+        annotate(world, "deleted-revision", user::PAUSED, None).await?;
+        annotate(world, "deleted-revision", user::UNINSTALL, Some("keep-crds")).await?;
+        await_gone(world, "deleted-revision").await?;
+        world.kubectl(&[
+            "get",
+            "greetings.deleted-revision.olm.example/stored",
+            "-n",
+            "deleted-revision",
+        ])?;
+        world.kubectl(&[
+            "delete",
+            "greetings.deleted-revision.olm.example/stored",
+            "-n",
+            "deleted-revision",
+        ])?;
+        world
+            .kubectl(&["delete", "crd", "greetings.deleted-revision.olm.example"])
+            .map(drop)
+    })
 }
 
 /// The message's own commands have it taken over.
 async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
-    annotate(world, "jar", user::UNINSTALL, Some("orphan")).await?;
-    extensions(world).delete("jar", &DeleteParams::default()).await?;
-    await_gone(world, "jar").await?;
-    world.kubectl(&["apply", "--server-side", "-f", &file(world, "jar", "1.0.0")?])?;
+    annotate(world, "held-deletion", user::UNINSTALL, Some("orphan")).await?;
+    extensions(world)
+        .delete("held-deletion", &DeleteParams::default())
+        .await?;
+    await_gone(world, "held-deletion").await?;
+    world.kubectl(&[
+        "apply",
+        "--server-side",
+        "-f",
+        &file(world, "held-deletion", "1.0.0")?,
+    ])?;
     let everything = "To have everything taken over that nobody controls: ";
-    let message = await_progressing(world, "jar", reason::RETRYING, everything).await?;
+    let message = await_progressing(world, "held-deletion", reason::RETRYING, everything).await?;
     let (_, commands) = message.split_once(everything).context("the commands")?;
     for command in commands.lines().next().unwrap_or_default().split(" && ") {
         let words = command.strip_prefix("kubectl ").context("the command")?;
         world.kubectl(&words.split(' ').collect::<Vec<_>>())?;
     }
-    await_version(world, "jar", "1.0.0").await.map(drop)
+    await_version(world, "held-deletion", "1.0.0").await.map(drop)
 }
 
 /// The message's own command ends a deletion that somebody's finalizer holds.
-pub(crate) async fn what_was_gone_before_the_rest_was_left_is_told(world: &World) -> Result<()> {
-    install(world, "jar", "1.0.0").await?;
+#[test]
+fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
+    CLUSTER.with(async |world| {
+    install(world, "held-deletion", "1.0.0").await?;
     a_revision_is_deleted_by_hand(world).await.context("by hand")?;
     what_was_left_is_taken_over(world).await.context("taken over")?;
-    let mut held = greeting("jar", "v1", "held", json!({ "name": "x" }));
-    held["metadata"]["finalizers"] = json!(["jar.olm.example/wait"]);
+    let mut held = greeting("held-deletion", "v1", "held", json!({ "name": "x" }));
+    held["metadata"]["finalizers"] = json!(["held-deletion.olm.example/wait"]);
     world.apply(&[held])?;
-    extensions(world).delete("jar", &DeleteParams::default()).await?;
-    let message = await_progressing(world, "jar", reason::RETRYING, "held by finalizers, which").await?;
+    extensions(world).delete("held-deletion", &DeleteParams::default()).await?;
+    let message = await_progressing(world, "held-deletion", reason::RETRYING, "held by finalizers, which").await?;
     let (_, command) = message
         .split_once("To leave what remains on the cluster: kubectl ")
         .with_context(|| format!("the way out in {message}"))?;
     let command = command.lines().next().unwrap_or_default();
     world.kubectl(&command.split(' ').collect::<Vec<_>>())?;
-    await_gone(world, "jar").await?;
+    await_gone(world, "held-deletion").await?;
     let going = "being deleted already and gone once nothing holds them, 1 object(s): CustomResourceDefinition \
-                 greetings.jar.olm.example. Gone before that ";
-    await_event(world, "jar", "Uninstalled", going).await?;
+                 greetings.held-deletion.olm.example. Gone before that ";
+    await_event(world, "held-deletion", "Uninstalled", going).await?;
     world.kubectl(&[
         "patch",
-        "greetings.jar.olm.example/held",
+        "greetings.held-deletion.olm.example/held",
         "-n",
-        "jar",
+        "held-deletion",
         "--type=merge",
         "-p",
         r#"{"metadata":{"finalizers":null}}"#,
     ])?;
     world
         .eventually("the definition is gone", SOON, async || {
-            Ok(definition(world, "jar")?.is_none().then_some(()))
+            Ok(definition(world, "held-deletion")?.is_none().then_some(()))
         })
         .await
+    })
 }
 
-pub(crate) async fn a_deletion_goes_on_when_the_account_is_back(world: &World) -> Result<()> {
-    install(world, "pan", "1.0.0").await?;
+#[test]
+fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
+    CLUSTER.with(async |world| {
+    install(world, "restored-account", "1.0.0").await?;
     // Only a label says that it belongs to the extension: it is not in the way.
     world.apply(&[json!({
         "apiVersion": names::API_VERSION,
         "kind": "ClusterObjectSet",
-        "metadata": { "name": "not-of-pan", "labels": { label::OWNER_NAME: "pan" } },
+        "metadata": { "name": "not-of-restored-account", "labels": { label::OWNER_NAME: "restored-account" } },
         "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
     })])?;
-    let message = remove_with_account(world, "pan").await?;
+    let message = remove_with_account(world, "restored-account").await?;
     let (_, roles) = message.split_once(ALL_AT_ONCE).context("the roles")?;
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(world.client.clone());
     world
         .eventually("the namespace is gone", SOON, async || {
-            Ok(namespaces.get_opt("pan").await?.is_none().then_some(()))
+            Ok(namespaces.get_opt("restored-account").await?.is_none().then_some(()))
         })
         .await?;
     // What the first message says is enough, in one file.
     let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "pan-installer", "namespace": "pan" },
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "restored-account-installer", "namespace": "restored-account" },
     });
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pan" } });
-    let path = world.folder().join("pan-again.yaml");
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "restored-account" } });
+    let path = world.folder().join("restored-account-again.yaml");
     std::fs::write(&path, format!("{namespace}\n---\n{account}\n---\n{roles}"))?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    await_gone(world, "pan").await?;
-    ensure!(definition(world, "pan")?.is_none(), "nothing is left");
-    ensure!(revisions(world).get_opt("not-of-pan").await?.is_some());
+    await_gone(world, "restored-account").await?;
+    ensure!(definition(world, "restored-account")?.is_none(), "nothing is left");
+    ensure!(revisions(world).get_opt("not-of-restored-account").await?.is_some());
     Ok(())
+    })
 }
 
 /// Every object of the cluster that has the name in it, but for events.
@@ -273,58 +322,61 @@ fn mentioning(world: &World, name: &str) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-pub(crate) async fn what_goes_is_counted_before_and_nothing_of_ours_is_left(world: &World) -> Result<()> {
-    let accounts = account_file(world, "ladle")?;
+#[test]
+fn uninstalling_counts_what_it_deletes_and_leaves_nothing_behind() -> Result<()> {
+    CLUSTER.with(async |world| {
+    let accounts = account_file(world, "traceless")?;
     world.kubectl(&["apply", "--server-side", "-f", &accounts])?;
     let before = world
         .eventually("the namespace is complete", SOON, async || {
-            let found = mentioning(world, "ladle")?;
-            let complete = ["ServiceAccount ladle/default", "ConfigMap ladle/kube-root-ca.crt"];
+            let found = mentioning(world, "traceless")?;
+            let complete = ["ServiceAccount traceless/default", "ConfigMap traceless/kube-root-ca.crt"];
             Ok(complete
                 .iter()
                 .all(|object| found.contains(*object))
                 .then_some(found))
         })
         .await?;
-    install(world, "ladle", "1.0.0").await?;
+    install(world, "traceless", "1.0.0").await?;
     world
         .eventually("there is something to remove", SOON, async || {
-            Ok((mentioning(world, "ladle")?.len() > before.len() + 5).then_some(()))
+            Ok((mentioning(world, "traceless")?.len() > before.len() + 5).then_some(()))
         })
         .await?;
-    let mut held = greeting("ladle", "v1", "held", json!({ "name": "x" }));
-    held["metadata"]["finalizers"] = json!(["ladle.olm.example/wait"]);
-    world.apply(&[held, greeting("ladle", "v1", "free", json!({ "name": "x" }))])?;
+    let mut held = greeting("traceless", "v1", "held", json!({ "name": "x" }));
+    held["metadata"]["finalizers"] = json!(["traceless.olm.example/wait"]);
+    world.apply(&[held, greeting("traceless", "v1", "free", json!({ "name": "x" }))])?;
     extensions(world)
-        .delete("ladle", &DeleteParams::default())
+        .delete("traceless", &DeleteParams::default())
         .await?;
     let counted = "uninstalling deletes 1 custom resource definition(s) with all objects of their kinds: 2 \
-                   greetings.ladle.olm.example";
-    await_event(world, "ladle", "Uninstalling", counted).await?;
-    let message = await_progressing(world, "ladle", reason::RETRYING, "held by finalizers, which").await?;
+                   greetings.traceless.olm.example";
+    await_event(world, "traceless", "Uninstalling", counted).await?;
+    let message = await_progressing(world, "traceless", reason::RETRYING, "held by finalizers, which").await?;
     for part in [
         counted,
         "customresourcecleanup",
-        "ladle/held (ladle.olm.example/wait)",
+        "traceless/held (traceless.olm.example/wait)",
     ] {
         ensure!(message.contains(part), "{part:?} is not in {message}");
     }
     world.kubectl(&[
         "patch",
-        "greetings.ladle.olm.example/held",
+        "greetings.traceless.olm.example/held",
         "-n",
-        "ladle",
+        "traceless",
         "--type=merge",
         "-p",
         r#"{"metadata":{"finalizers":null}}"#,
     ])?;
-    await_gone(world, "ladle").await?;
-    await_event(world, "ladle", "Uninstalled", "Removed all objects").await?;
+    await_gone(world, "traceless").await?;
+    await_event(world, "traceless", "Uninstalled", "Removed all objects").await?;
     world
         .eventually("nothing of ours is left", SOON, async || {
-            let left: Vec<String> = mentioning(world, "ladle")?.difference(&before).cloned().collect();
+            let left: Vec<String> = mentioning(world, "traceless")?.difference(&before).cloned().collect();
             ensure!(left.is_empty(), "{left:?}");
             Ok(Some(()))
         })
         .await
+    })
 }

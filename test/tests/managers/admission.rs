@@ -4,11 +4,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use olm_api::ClusterExtension;
-use olm_test::world::World;
 use serde_json::json;
 
+use crate::CLUSTER;
+
 /// Only what the range grammar reads passes admission; any bundle name may be reported.
-pub(crate) async fn admission_accepts_what_the_grammar_accepts(world: &World) -> Result<()> {
+#[test]
+fn admission_accepts_what_the_grammar_accepts() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let world = &stage.world;
     let extensions: Api<ClusterExtension> = Api::all(world.client.clone());
     let dry = PostParams {
         dry_run: true,
@@ -66,9 +70,10 @@ pub(crate) async fn admission_accepts_what_the_grammar_accepts(world: &World) ->
             ..PatchParams::default()
         };
         extensions
-            .patch_status("other", &dry, &Patch::Merge(&patch))
+            .patch_status("greeter", &dry, &Patch::Merge(&patch))
             .await
             .with_context(|| format!("bundle {name:?}"))?;
     }
     Ok(())
+    })
 }

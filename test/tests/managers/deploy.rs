@@ -1,10 +1,11 @@
 //! The shipped overlays, and the verbs that deploy and remove everything.
 
 use anyhow::{Context as _, Result, ensure};
-use olm_test::world::{Lab, World, binary, repository};
+use olm_test::extensions::await_version;
+use olm_test::world::{Lab, Options, World, binary, repository};
 use serde_json::json;
 
-use crate::{NAMESPACE, SOON};
+use crate::{NAMESPACE, SOON, publish};
 
 /// What the README says to type, with the Makefile's own commands.
 fn make(lab: &Lab, arguments: &[&str]) -> Result<String> {
@@ -44,8 +45,14 @@ fn another_namespace_is_one_line(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Every overlay is accepted as a whole by a real API server, and removed as a whole.
-pub(crate) async fn overlays_are_applied_and_removed(world: &World) -> Result<()> {
+/// Every overlay is accepted as a whole by a real API server, and removed as a whole: with the cluster's own definitions, so
+/// on a cluster of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn overlays_are_applied_and_removed() -> Result<()> {
+    let world = &World::start(Options::default()).await?;
+    publish(world, "greeter").await?;
+    world.apply_file("manifests/samples/greeter.yaml")?;
+    await_version(world, "greeter", "1.0.0").await?;
     another_namespace_is_one_line(world)?;
     for definitions in ["cert-manager", "monitoring"] {
         world.apply_file(&format!("test/samples/definitions/{definitions}.yaml"))?;

@@ -12,82 +12,135 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use olm_api::names;
+use olm_test::extensions::{await_version, catalog};
+use olm_test::samples;
+use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 
-use self::admission::admission_accepts_what_the_grammar_accepts;
-use self::deploy::overlays_are_applied_and_removed;
-use self::files::{Files, Scraper, own_authority};
-use self::leaders::{another_takes_over, readiness_says_what_is_missing};
-use self::metrics::{metrics_are_for_those_who_may, metrics_tell_of_catalogs, metrics_tell_what_is_done};
-use self::tokens::{catalogs_are_read_with_a_token, tokens_are_had_only_where_it_is_allowed};
+use self::files::{Files, Scraper, own_authority, token};
 
 const SOON: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = names::SYSTEM_NAMESPACE;
+/// Whose token operator-controller shows to catalogd.
+const ACCOUNT: &str = "operator-controller-controller-manager";
 
-struct Flags {
-    catalogd: Vec<String>,
-    operator_controller: Vec<String>,
-    /// Who signed catalogd's certificate.
+/// Both managers with the rights of the restricted overlay and one installed extension, `greeter`.
+static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+
+struct Stage {
+    world: World,
+    /// The certificate of both managers.
+    files: Files,
+    /// Who signed the certificate that catalogd serves now.
     authority: String,
+    /// A token of an account that may read the metrics.
+    reader: String,
 }
 
-fn flags(files: &Files, authority: String) -> Flags {
-    let authorities = files.authorities();
-    let mut catalogd = files.flags();
-    catalogd.push("--leader-elect".to_owned());
-    catalogd.push("--content-authentication".to_owned());
-    Flags {
-        catalogd,
-        operator_controller: vec![
+impl Stage {
+    async fn start() -> Result<Self> {
+        let files = Files::new()?;
+        let authority = files.renew("first")?;
+        let world = World::start(Options {
+            catalogd: Self::catalogd_flags(&files),
+            operator_controller: Self::operator_controller_flags(&files),
+            manifests: "manifests/overlays/restricted",
+        })
+        .await?;
+        let reader = token(&world, "reader")?;
+        for role in ["catalogd-metrics-reader", "operator-controller-metrics-reader"] {
+            bind(&world, role, role, "default:reader")?;
+        }
+        let account = format!("{NAMESPACE}:{ACCOUNT}");
+        bind(
+            &world,
+            "catalogs-of-operator-controller",
+            "catalogd-content-reader",
+            &account,
+        )?;
+        let content = world.kubectl(&["create", "token", ACCOUNT, "-n", NAMESPACE])?;
+        std::fs::write(files.token(), content)?;
+        publish(&world, "greeter").await?;
+        world.apply_file("manifests/samples/greeter.yaml")?;
+        world.apply_file("manifests/overlays/restricted/token-role.yaml")?;
+        await_version(&world, "greeter", "1.0.0").await?;
+        Ok(Self {
+            world,
+            files,
+            authority,
+            reader,
+        })
+    }
+
+    fn catalogd_flags(files: &Files) -> Vec<String> {
+        let mut flags = files.flags();
+        flags.push("--leader-elect".to_owned());
+        flags.push("--content-authentication".to_owned());
+        flags
+    }
+
+    fn operator_controller_flags(files: &Files) -> Vec<String> {
+        vec![
             "--leader-elect".to_owned(),
-            format!("--catalogd-cas-dir={}", authorities.display()),
+            format!("--catalogd-cas-dir={}", files.authorities().display()),
             format!("--catalogd-token-file={}", files.token().display()),
-        ],
-        authority,
+        ]
+    }
+
+    /// Reads the metrics of catalogd, whose certificate lies in files.
+    fn of_catalogd(&self) -> Result<Scraper> {
+        Scraper::new(&self.authority)
+    }
+
+    /// Reads the metrics of operator-controller, which has made its own certificate.
+    async fn of_operator_controller(&self) -> Result<Scraper> {
+        let map = names::certificate::OPERATOR_CONTROLLER_AUTHORITY;
+        Scraper::new(&own_authority(&self.world, map).await?)
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_managers_in_a_real_cluster() -> Result<()> {
-    let files = Files::new()?;
-    let mut flags = flags(&files, files.renew("first")?);
-    let mut world = World::start(Options {
-        catalogd: flags.catalogd.clone(),
-        operator_controller: flags.operator_controller.clone(),
-        manifests: "manifests/overlays/restricted",
+/// Gives a ClusterRole to a service account, `NAMESPACE:NAME`.
+fn bind(world: &World, name: &str, role: &str, account: &str) -> Result<()> {
+    let account = format!("--serviceaccount={account}");
+    world
+        .kubectl(&[
+            "create",
+            "clusterrolebinding",
+            name,
+            "--clusterrole",
+            role,
+            &account,
+        ])
+        .map(drop)
+}
+
+/// Pushes version 1.0.0 of the sample operator as this package and serves a catalog of it.
+async fn publish(world: &World, package: &str) -> Result<()> {
+    let reference = world
+        .publish(package, &["1.0.0"], samples::OPERATOR_IMAGE)
+        .await?;
+    world.apply(&[catalog(package, &reference)])
+}
+
+#[test]
+fn a_renewed_certificate_is_served_without_a_restart() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let process = stage.world.catalogd.pid();
+        let before = std::mem::replace(&mut stage.authority, stage.files.renew("second")?);
+        let wanted = ["certwatcher_read_certificate_total "];
+        let Stage { world, reader, .. } = stage;
+        let second = Scraper::new(&stage.authority)?;
+        second.shows(world, &world.catalogd, reader, &wanted).await?;
+        // A client that was here before resumes its session without looking at a certificate.
+        let newcomer = Scraper::new(&before)?;
+        ensure!(
+            newcomer.get(&world.catalogd, None).await.is_err(),
+            "the old certificate is served no more"
+        );
+        ensure!(
+            world.catalogd.pid() == process && process.is_some(),
+            "without a restart"
+        );
+        Ok(())
     })
-    .await?;
-    let first = Scraper::new(&flags.authority)?;
-    let own = own_authority(&world, names::certificate::OPERATOR_CONTROLLER_AUTHORITY).await?;
-    let own = Scraper::new(&own)?;
-
-    let reader = metrics_are_for_those_who_may(&world, &first, &own).await?;
-    catalogs_are_read_with_a_token(&world, &files).await?;
-    tokens_are_had_only_where_it_is_allowed(&world).await?;
-    metrics_tell_what_is_done(&world, &first, &own, &reader).await?;
-    metrics_tell_of_catalogs(&world, &first, &reader).await?;
-    admission_accepts_what_the_grammar_accepts(&world).await?;
-    readiness_says_what_is_missing(&world, &files).await?;
-
-    let process = world.catalogd.pid();
-    let before = std::mem::replace(&mut flags.authority, files.renew("second")?);
-    let second = Scraper::new(&flags.authority)?;
-    let wanted = ["certwatcher_read_certificate_total "];
-    second.shows(&world, &world.catalogd, &reader, &wanted).await?;
-    // A client that was here before resumes its session without looking at a certificate.
-    let newcomer = Scraper::new(&before)?;
-    ensure!(
-        newcomer.get(&world.catalogd, None).await.is_err(),
-        "the old certificate is served no more"
-    );
-    ensure!(
-        world.catalogd.pid() == process && process.is_some(),
-        "without a restart"
-    );
-
-    let (mut catalogd, mut other) = another_takes_over(&mut world, &flags, &reader).await?;
-    overlays_are_applied_and_removed(&world).await?;
-    other.stop().await?;
-    catalogd.stop().await?;
-    Ok(())
 }

@@ -2,203 +2,208 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::names;
-use olm_test::world::World;
 use serde_json::json;
 
-use crate::SOON;
-use crate::files::{Scraper, token};
+use crate::files::token;
+use crate::{CLUSTER, SOON, Stage};
 
 /// Nobody without a token, nobody without the right; the shipped roles give it.
-pub(crate) async fn metrics_are_for_those_who_may(
-    world: &World,
-    catalogd: &Scraper,
-    other: &Scraper,
-) -> Result<String> {
-    let (stranger, reader) = (token(world, "stranger")?, token(world, "reader")?);
-    for (scraper, manager, role) in [
-        (catalogd, &world.catalogd, "catalogd-metrics-reader"),
-        (
-            other,
-            &world.operator_controller,
-            "operator-controller-metrics-reader",
-        ),
-    ] {
-        ensure!(scraper.get(manager, None).await?.0 == 401, "a token is needed");
-        ensure!(
-            scraper.get(manager, Some("made up")).await?.0 == 401,
-            "a true token is needed"
-        );
-        let (status, text) = scraper.get(manager, Some(&stranger)).await?;
-        ensure!(
-            status == 403 && text.contains("system:serviceaccount:default:stranger"),
-            "{status}: {text}"
-        );
-        world.kubectl(&[
-            "create",
-            "clusterrolebinding",
-            role,
-            "--clusterrole",
-            role,
-            "--serviceaccount=default:reader",
-        ])?;
-        scraper
-            .shows(world, manager, &reader, &["process_resident_memory_bytes"])
-            .await?;
-    }
-    Ok(reader)
+#[test]
+fn metrics_are_for_accounts_with_the_shipped_roles() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let (catalogd, other) = (stage.of_catalogd()?, stage.of_operator_controller().await?);
+        let Stage { world, reader, .. } = stage;
+        let stranger = token(world, "stranger")?;
+        for (scraper, manager) in [(&catalogd, &world.catalogd), (&other, &world.operator_controller)] {
+            ensure!(scraper.get(manager, None).await?.0 == 401, "a token is needed");
+            ensure!(
+                scraper.get(manager, Some("made up")).await?.0 == 401,
+                "a true token is needed"
+            );
+            let (status, text) = scraper.get(manager, Some(&stranger)).await?;
+            ensure!(
+                status == 403 && text.contains("system:serviceaccount:default:stranger"),
+                "{status}: {text}"
+            );
+            scraper
+                .shows(world, manager, reader, &["process_resident_memory_bytes"])
+                .await?;
+        }
+        Ok(())
+    })
 }
 
 /// The names that dashboards for controllers know, with values that work has left.
-pub(crate) async fn metrics_tell_what_is_done(
-    world: &World,
-    catalogd: &Scraper,
-    other: &Scraper,
-    token: &str,
-) -> Result<()> {
-    let of = |controller: &str| {
-        let label = format!("{{name=\"{controller}\",controller=\"{controller}\"}}");
-        let queue = [
-            "depth",
-            "adds_total",
-            "retries_total",
-            "queue_duration_seconds_count",
-            "work_duration_seconds_count",
-            "unfinished_work_seconds",
-            "longest_running_processor_seconds",
-        ];
-        let mut all: Vec<String> = queue
-            .iter()
-            .map(|name| format!("workqueue_{name}{label} "))
-            .collect();
-        let label = format!("{{controller=\"{controller}\"");
-        for name in ["total", "errors_total", "panics_total", "time_seconds_count"] {
-            all.push(format!("controller_runtime_reconcile_{name}{label}"));
-        }
-        all.push(format!(
-            "controller_runtime_terminal_reconcile_errors_total{label}"
-        ));
-        all.push(format!("controller_runtime_active_workers{label}"));
-        all.push(format!("controller_runtime_max_concurrent_reconciles{label}"));
-        all
-    };
-    let server = kube::config::Kubeconfig::read_from(world.cluster.kubeconfig())?;
-    let server = server
-        .clusters
-        .first()
-        .and_then(|named| named.cluster.as_ref()?.server.clone());
-    let host = server
-        .unwrap_or_default()
-        .trim_start_matches("https://")
-        .to_owned();
-    for (scraper, manager, controllers, lease, methods) in [
-        (
-            catalogd,
-            &world.catalogd,
-            &["catalogd-clustercatalog-controller"][..],
-            names::lease::CATALOGD,
-            &[("200", "GET"), ("201", "POST")][..],
-        ),
-        (
-            other,
-            &world.operator_controller,
-            &[
-                "controller-operator-cluster-extension-controller",
-                "clusterobjectset",
-            ],
-            names::lease::OPERATOR_CONTROLLER,
-            // A PATCH is made under the account of an extension.
-            &[("200", "GET"), ("201", "POST"), ("200", "PATCH")],
-        ),
-    ] {
-        let mut wanted: Vec<String> = controllers.iter().flat_map(|name| of(name)).collect();
-        wanted.push(format!("leader_election_master_status{{name=\"{lease}\"}} 1"));
-        for (code, method) in methods {
-            wanted.push(format!(
-                "rest_client_requests_total{{code=\"{code}\",method=\"{method}\",host=\"{host}\"}}"
+#[test]
+fn metrics_show_the_work_of_both_managers() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let (catalogd, other) = (stage.of_catalogd()?, stage.of_operator_controller().await?);
+        let Stage {
+            world, reader: token, ..
+        } = stage;
+        let of = |controller: &str| {
+            let label = format!("{{name=\"{controller}\",controller=\"{controller}\"}}");
+            let queue = [
+                "depth",
+                "adds_total",
+                "retries_total",
+                "queue_duration_seconds_count",
+                "work_duration_seconds_count",
+                "unfinished_work_seconds",
+                "longest_running_processor_seconds",
+            ];
+            let mut all: Vec<String> = queue
+                .iter()
+                .map(|name| format!("workqueue_{name}{label} "))
+                .collect();
+            let label = format!("{{controller=\"{controller}\"");
+            for name in ["total", "errors_total", "panics_total", "time_seconds_count"] {
+                all.push(format!("controller_runtime_reconcile_{name}{label}"));
+            }
+            all.push(format!(
+                "controller_runtime_terminal_reconcile_errors_total{label}"
             ));
+            all.push(format!("controller_runtime_active_workers{label}"));
+            all.push(format!("controller_runtime_max_concurrent_reconciles{label}"));
+            all
+        };
+        let server = kube::config::Kubeconfig::read_from(world.cluster.kubeconfig())?;
+        let server = server
+            .clusters
+            .first()
+            .and_then(|named| named.cluster.as_ref()?.server.clone());
+        let host = server
+            .unwrap_or_default()
+            .trim_start_matches("https://")
+            .to_owned();
+        for (scraper, manager, controllers, lease, methods) in [
+            (
+                &catalogd,
+                &world.catalogd,
+                &["catalogd-clustercatalog-controller"][..],
+                names::lease::CATALOGD,
+                &[("200", "GET"), ("201", "POST")][..],
+            ),
+            (
+                &other,
+                &world.operator_controller,
+                &[
+                    "controller-operator-cluster-extension-controller",
+                    "clusterobjectset",
+                ],
+                names::lease::OPERATOR_CONTROLLER,
+                // A PATCH is made under the account of an extension.
+                &[("200", "GET"), ("201", "POST"), ("200", "PATCH")],
+            ),
+        ] {
+            let mut wanted: Vec<String> = controllers.iter().flat_map(|name| of(name)).collect();
+            wanted.push(format!("leader_election_master_status{{name=\"{lease}\"}} 1"));
+            for (code, method) in methods {
+                wanted.push(format!(
+                    "rest_client_requests_total{{code=\"{code}\",method=\"{method}\",host=\"{host}\"}}"
+                ));
+            }
+            let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            scraper.shows(world, manager, token, &wanted).await?;
         }
-        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        scraper.shows(world, manager, token, &wanted).await?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Of each catalog: whether it is served, what and since when, what it took to get it, and what failed.
-pub(crate) async fn metrics_tell_of_catalogs(world: &World, scraper: &Scraper, token: &str) -> Result<()> {
-    let lost = format!("{}/lost:latest", world.registry()?);
-    world.apply(&[json!({
+#[test]
+fn metrics_show_every_catalog() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let scraper = stage.of_catalogd()?;
+        let Stage {
+            world, reader: token, ..
+        } = stage;
+        let anonymous = reqwest::Client::builder()
+            .tls_danger_accept_invalid_certs(true)
+            .build()?;
+        anonymous
+            .get(format!("{}/catalogs", world.catalogs))
+            .send()
+            .await?;
+        let lost = format!("{}/lost:latest", world.registry()?);
+        world.apply(&[json!({
         "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": { "name": "lost" },
         "spec": { "source": { "type": "Image", "image": { "ref": lost } } },
     })])?;
-    let begin = jiff::Timestamp::now().as_second();
-    world
-        .eventually("the metrics tell of catalogs", SOON, async || {
-            let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
-            let value = |metric: &str| -> Result<f64> {
-                let lines = text.lines().filter(|line| !line.starts_with('#'));
-                let mut values = lines.filter_map(|line| line.strip_prefix(metric)?.rsplit_once(' '));
-                let (_, value) = values.next().with_context(|| format!("no {metric} in {text}"))?;
-                Ok(value.parse()?)
-            };
-            for (metric, least, most) in [
-                ("catalogd_catalog_ready{catalog=\"greeter\"}", 1.0, 1.0),
-                ("catalogd_catalog_ready{catalog=\"lost\"}", 0.0, 0.0),
-                (
-                    "catalogd_catalog_failures_total{catalog=\"lost\",reason=\"registry\"}",
-                    1.0,
-                    1e6,
-                ),
-                ("catalogd_catalog_content{catalog=\"greeter\",digest=\"", 1.0, 1.0),
-                ("catalogd_catalog_pull_seconds{catalog=\"greeter\"}", 1e-6, 900.0),
-                (
-                    "catalogd_catalog_unpack_seconds{catalog=\"greeter\"}",
-                    1e-6,
-                    900.0,
-                ),
-                (
-                    "catalogd_catalog_pulled_bytes_total{catalog=\"greeter\"}",
-                    100.0,
-                    1e6,
-                ),
-                ("catalogd_catalog_bytes{catalog=\"greeter\"}", 100.0, 1e6),
-                ("catalogd_catalog_blobs{catalog=\"greeter\"}", 3.0, 100.0),
-                ("catalogd_catalog_findings{catalog=\"greeter\"}", 0.0, 0.0),
-                ("catalogd_disk_used_bytes", 100.0, 1e9),
-                (
-                    "catalogd_http_requests_total{endpoint=\"catalogs\",code=\"401\"}",
-                    1.0,
-                    1e6,
-                ),
-                (
-                    "catalogd_http_requests_total{endpoint=\"metas\",code=\"200\"}",
-                    1.0,
-                    1e6,
-                ),
-                (
-                    "catalogd_http_response_bytes_total{endpoint=\"metas\",code=\"200\"}",
-                    100.0,
-                    1e9,
-                ),
-                (
-                    "catalogd_http_endpoint_duration_seconds_count{endpoint=\"metas\"}",
-                    1.0,
-                    1e6,
-                ),
-            ] {
-                let found = value(metric)?;
-                ensure!((least..=most).contains(&found), "{metric} is {found}");
-            }
-            let stored = value("catalogd_catalog_stored_timestamp_seconds{catalog=\"greeter\"}")?;
-            let age = f64::from(i32::try_from(begin)?) - stored;
-            ensure!((-5.0..=3600.0).contains(&age), "content is {age} s old");
-            Ok(Some(()))
-        })
-        .await?;
-    world.kubectl(&["delete", "clustercatalog", "lost"])?;
-    world
-        .eventually("a catalog that is gone is told of no more", SOON, async || {
-            let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
-            Ok((!text.contains("catalog=\"lost\"")).then_some(()))
-        })
-        .await
+        let begin = jiff::Timestamp::now().as_second();
+        world
+            .eventually("the metrics show catalogs", SOON, async || {
+                let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
+                let value = |metric: &str| -> Result<f64> {
+                    let lines = text.lines().filter(|line| !line.starts_with('#'));
+                    let mut values = lines.filter_map(|line| line.strip_prefix(metric)?.rsplit_once(' '));
+                    let (_, value) = values.next().with_context(|| format!("no {metric} in {text}"))?;
+                    Ok(value.parse()?)
+                };
+                for (metric, least, most) in [
+                    ("catalogd_catalog_ready{catalog=\"greeter\"}", 1.0, 1.0),
+                    ("catalogd_catalog_ready{catalog=\"lost\"}", 0.0, 0.0),
+                    (
+                        "catalogd_catalog_failures_total{catalog=\"lost\",reason=\"registry\"}",
+                        1.0,
+                        1e6,
+                    ),
+                    ("catalogd_catalog_content{catalog=\"greeter\",digest=\"", 1.0, 1.0),
+                    ("catalogd_catalog_pull_seconds{catalog=\"greeter\"}", 1e-6, 900.0),
+                    (
+                        "catalogd_catalog_unpack_seconds{catalog=\"greeter\"}",
+                        1e-6,
+                        900.0,
+                    ),
+                    (
+                        "catalogd_catalog_pulled_bytes_total{catalog=\"greeter\"}",
+                        100.0,
+                        1e6,
+                    ),
+                    ("catalogd_catalog_bytes{catalog=\"greeter\"}", 100.0, 1e6),
+                    ("catalogd_catalog_blobs{catalog=\"greeter\"}", 3.0, 100.0),
+                    ("catalogd_catalog_findings{catalog=\"greeter\"}", 0.0, 0.0),
+                    ("catalogd_disk_used_bytes", 100.0, 1e9),
+                    (
+                        "catalogd_http_requests_total{endpoint=\"catalogs\",code=\"401\"}",
+                        1.0,
+                        1e6,
+                    ),
+                    (
+                        "catalogd_http_requests_total{endpoint=\"metas\",code=\"200\"}",
+                        1.0,
+                        1e6,
+                    ),
+                    (
+                        "catalogd_http_response_bytes_total{endpoint=\"metas\",code=\"200\"}",
+                        100.0,
+                        1e9,
+                    ),
+                    (
+                        "catalogd_http_endpoint_duration_seconds_count{endpoint=\"metas\"}",
+                        1.0,
+                        1e6,
+                    ),
+                ] {
+                    let found = value(metric)?;
+                    ensure!((least..=most).contains(&found), "{metric} is {found}");
+                }
+                let stored = value("catalogd_catalog_stored_timestamp_seconds{catalog=\"greeter\"}")?;
+                let age = f64::from(i32::try_from(begin)?) - stored;
+                ensure!((-5.0..=3600.0).contains(&age), "content is {age} s old");
+                Ok(Some(()))
+            })
+            .await?;
+        world.kubectl(&["delete", "clustercatalog", "lost"])?;
+        world
+            .eventually(
+                "the metrics of a catalog that is gone are gone",
+                SOON,
+                async || {
+                    let (_, text) = scraper.get(&world.catalogd, Some(token)).await?;
+                    Ok((!text.contains("catalog=\"lost\"")).then_some(()))
+                },
+            )
+            .await
+    })
 }

@@ -1,0 +1,75 @@
+//! One cluster for all tests of a binary.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use futures::future::LocalBoxFuture;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::RwLock;
+
+/// How long a scenario may take: a wait without an end of its own must not hang the whole run.
+const LIMIT: Duration = Duration::from_mins(15);
+
+/// A value that the first test makes and every test of the binary uses. It lives until the process ends; then the
+/// kernel ends the daemons and the guard removes their folder, as after a crash.
+pub struct Shared<T> {
+    start: fn() -> LocalBoxFuture<'static, Result<T>>,
+    made: OnceLock<Result<(Runtime, RwLock<T>), String>>,
+}
+
+impl<T> Shared<T> {
+    /// A value that `start` makes when the first test asks for it.
+    pub const fn new(start: fn() -> LocalBoxFuture<'static, Result<T>>) -> Self {
+        Self {
+            start,
+            made: OnceLock::new(),
+        }
+    }
+
+    /// Runs a scenario beside others, which must not disturb them: it uses names of its own and stops no program.
+    ///
+    /// # Errors
+    /// When the value cannot be made, the scenario fails or takes longer than 15 minutes.
+    pub fn with(&self, scenario: impl AsyncFnOnce(&T) -> Result<()>) -> Result<()> {
+        let (runtime, value) = self.made()?;
+        runtime.block_on(async {
+            let value = value.read().await;
+            limited(Box::pin(scenario(&value))).await
+        })
+    }
+
+    /// Runs a scenario while no other runs, because it stops a program or changes the whole cluster. It must leave
+    /// things as it found them.
+    ///
+    /// # Errors
+    /// As [`Shared::with`].
+    pub fn alone(&self, scenario: impl AsyncFnOnce(&mut T) -> Result<()>) -> Result<()> {
+        let (runtime, value) = self.made()?;
+        runtime.block_on(async {
+            let mut value = value.write().await;
+            limited(Box::pin(scenario(&mut value))).await
+        })
+    }
+
+    /// The value and the runtime that its clients and tasks belong to.
+    fn made(&self) -> Result<&(Runtime, RwLock<T>)> {
+        let make = || {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            let value = runtime.block_on((self.start)())?;
+            anyhow::Ok((runtime, RwLock::new(value)))
+        };
+        let made = self
+            .made
+            .get_or_init(|| make().map_err(|error| format!("{error:#}")));
+        made.as_ref().map_err(|error| anyhow!("{error}"))
+    }
+}
+
+async fn limited(scenario: impl Future<Output = Result<()>>) -> Result<()> {
+    let outcome = tokio::time::timeout(LIMIT, scenario).await;
+    outcome.context("the scenario hangs")?
+}
