@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use olm_fbc::{Checker, Finding};
+use olm_fbc::{CatalogFinding, Checker};
 use olm_image::{
     Access, Credentials, CredentialsError, Images, Limits, Node, Pinned, PullError, Reference,
     ReferenceError, Resolved, Selection, Settings, SettingsError, Storage, Tree,
@@ -392,7 +392,7 @@ fn put(
 
 fn summary(checker: Checker) -> Findings {
     let report = checker.finish();
-    let line = |finding: &Finding| {
+    let line = |finding: &CatalogFinding| {
         let place = finding
             .place
             .as_ref()

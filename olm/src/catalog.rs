@@ -13,7 +13,8 @@ mod template;
 mod validate;
 
 use clap::{Subcommand, ValueEnum};
-use olm_fbc::{Catalog, write};
+use olm_author::write;
+use olm_fbc::Catalog;
 
 pub(crate) use render::{MigrateArguments, image_of, image_template};
 pub(crate) use serve::named_source;

@@ -174,7 +174,10 @@ fn described(bundle: &Bundle) -> Value {
         bundles: vec![bundle.clone()],
         ..Catalog::default()
     };
-    olm_fbc::migrate::migrate(&mut catalog, olm_fbc::migrate::Level::BundleObjectToCsvMetadata);
+    olm_author::migrate::migrate(
+        &mut catalog,
+        olm_author::migrate::Level::BundleObjectToCsvMetadata,
+    );
     catalog
         .bundles
         .iter()

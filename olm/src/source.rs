@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
-use olm_bundle::catalog::{Entry, entry};
+use olm_author::catalog_entry::{Entry, entry};
 use olm_bundle::media_type::{Format, labels_of};
 use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::catalog::{Effect, Fault};

@@ -8,12 +8,12 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use olm_author::lint::{self, Options, RuleSet, images, load};
+use olm_author::template::{Template, convert};
 use olm_bundle::BundleFiles;
-use olm_bundle::validators::{Options, Validator, images, load};
 use olm_constraint::cel::Budget;
 use olm_constraint::{Present, Requirement, Subject};
 use olm_fbc::graph::{self, PackageGraph};
-use olm_fbc::template::{Template, convert};
 use olm_fbc::{Catalog, Checker, Ignore, Property, meta};
 use olm_image::{
     Bundle, Credentials, Digest, Limits, LocalImage, Platform, Policy, Reference, Registries, Selection,
@@ -182,7 +182,7 @@ fn catalog(bytes: &[u8]) {
             drop(graph::mermaid(&[graph]));
         }
     }
-    let unchanged = olm_fbc::diff::diff(&catalog, &catalog);
+    let unchanged = olm_author::diff::diff(&catalog, &catalog);
     assert!(unchanged.is_empty(), "{unchanged:?}");
 }
 
@@ -405,7 +405,7 @@ fn bundle_files(bytes: &[u8]) -> BundleFiles {
 fn bundle(bytes: &[u8]) {
     let files = bundle_files(bytes);
     if let Ok(bundle) = olm_bundle::parse(&files, &BTreeMap::new()) {
-        drop(olm_bundle::validate::validate(&bundle));
+        drop(olm_bundle::lint::violations(&bundle));
         let render = |watched: Option<&[String]>| {
             let certificates = Some(olm_bundle::CertificateProvider::CertManager);
             olm_bundle::render::render_for(&bundle, "system", watched, certificates, None, None)
@@ -466,7 +466,7 @@ fn markdown(bytes: &[u8]) {
 /// What authors are told of a bundle, and how a catalog shows it.
 fn validators(bytes: &[u8]) {
     let files = bundle_files(bytes);
-    drop(olm_bundle::format::faults(&files));
+    drop(lint::layout(&files));
     if let Ok(manifests) = load(&files) {
         let images = images(&manifests).into_iter();
         let options = Options {
@@ -475,31 +475,31 @@ fn validators(bytes: &[u8]) {
             platforms: images.map(|image| (image, Ok(BTreeSet::new()))).collect(),
             ..Options::default()
         };
-        for validator in Validator::ALL {
+        for validator in RuleSet::ALL {
             for problem in validator.run(&manifests, &options) {
                 assert!(!problem.to_string().is_empty());
             }
         }
     }
-    if let Ok(entry) = olm_bundle::catalog::entry(&files, &BTreeMap::new(), "registry.example/x:v1") {
-        reads_back(&olm_bundle::catalog::assemble(&[entry]));
+    if let Ok(entry) = olm_author::catalog_entry::entry(&files, &BTreeMap::new(), "registry.example/x:v1") {
+        reads_back(&olm_author::catalog_entry::assemble(&[entry]));
     }
 }
 
 fn package_manifest(bytes: &[u8]) {
-    let image = |entry: &olm_bundle::catalog::Entry| format!("registry.example/{}", entry.bundle.name);
-    if let Ok(converted) = olm_bundle::package_manifest::convert(&bundle_files(bytes), &image) {
+    let image = |entry: &olm_author::catalog_entry::Entry| format!("registry.example/{}", entry.bundle.name);
+    if let Ok(converted) = olm_author::package_manifest::convert(&bundle_files(bytes), &image) {
         reads_back(&converted.catalog);
     }
 }
 
 /// A catalog that we write is one that we read.
 fn reads_back(catalog: &Catalog) {
-    let text = olm_fbc::write::json_lines(catalog);
+    let text = olm_author::write::json_lines(catalog);
     let mut again = Catalog::default();
     let loaded = again.load(text.as_bytes(), &meta::limits());
     assert!(loaded.is_ok(), "{loaded:?} of {text}");
-    assert_eq!(olm_fbc::write::json_lines(&again), text);
+    assert_eq!(olm_author::write::json_lines(&again), text);
 }
 
 /// Images hold bundles whose names and versions follow from the reference's end, `…/NAME:vVERSION`.
@@ -524,10 +524,10 @@ fn template(bytes: &[u8]) {
         .map(|image| (image.to_owned(), Ok(vec![bundle(image)])))
         .collect();
     if let Ok(catalog) = template.render(&bundles) {
-        let text = olm_fbc::write::json_lines(&catalog);
+        let text = olm_author::write::json_lines(&catalog);
         let again = template
             .render(&bundles)
-            .map(|catalog| olm_fbc::write::json_lines(&catalog));
+            .map(|catalog| olm_author::write::json_lines(&catalog));
         assert!(
             again.is_ok_and(|again| again == text),
             "rendering twice gives two catalogs"

@@ -16,6 +16,7 @@ const PURE: &[&str] = &[
     "olm-fbc",
     "olm-constraint",
     "olm-bundle",
+    "olm-author",
     "olm-resolve",
     "olm-preflight",
     "olm-revision",

@@ -1,17 +1,13 @@
 //! A bundle that has been read.
 
 use olm_api::names::annotation::PROPERTIES;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::annotations::Annotations;
-use crate::csv::ClusterServiceVersion;
-use crate::decode;
-use crate::dependencies::{self, Dependency};
-use crate::parse::ParseError;
-use crate::properties::{self, Property};
-use crate::shape::{self, Reader};
+use crate::csv::{ApiDescription, ClusterServiceVersion};
+use crate::metadata::{Annotations, Dependency, Property};
+use crate::names::go_json;
 
-/// A registry+v1 bundle: one version of an operator (requirement 3.01).
+/// A registry+v1 bundle: one version of an operator.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     /// What it says about itself.
@@ -29,53 +25,6 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// A bundle of objects that are already parsed.
-    ///
-    /// # Errors
-    /// When the ClusterServiceVersion has fields of wrong types or an unreadable `olm.properties` annotation.
-    pub fn from_objects(
-        annotations: Annotations,
-        csv: &Value,
-        definitions: Vec<Value>,
-        others: Vec<Value>,
-    ) -> Result<Self, ParseError> {
-        Self::assemble(annotations, csv, definitions, others, None, Vec::new())
-    }
-
-    pub(crate) fn assemble(
-        annotations: Annotations,
-        csv: &Value,
-        definitions: Vec<Value>,
-        others: Vec<Value>,
-        file_properties: Option<Vec<Property>>,
-        file_dependencies: Vec<Dependency>,
-    ) -> Result<Self, ParseError> {
-        let faults = shape::faults(csv, Reader::Installer);
-        if !faults.is_empty() {
-            return Err(ParseError::ClusterServiceVersion(faults));
-        }
-        let read =
-            decode::read(csv).map_err(|fault| ParseError::ClusterServiceVersion(vec![fault.to_string()]));
-        let mut csv: ClusterServiceVersion = read?;
-        let properties = merge_properties(&mut csv, file_properties)?;
-        let mut found = file_dependencies;
-        found.extend(dependencies::from_properties(&properties));
-        found.extend(dependencies::from_required_apis(
-            &csv.spec.custom_resource_definitions.required,
-        ));
-        found.extend(dependencies::from_required_apis(
-            &csv.spec.api_service_definitions.required,
-        ));
-        Ok(Self {
-            annotations,
-            csv,
-            definitions,
-            others,
-            properties,
-            dependencies: found,
-        })
-    }
-
     /// The name of the ClusterServiceVersion, which is the bundle's: `etcdoperator.v0.9.2`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -112,7 +61,7 @@ impl Bundle {
         &self.others
     }
 
-    /// All properties, those of the ClusterServiceVersion first (requirements 3.41, 3.42).
+    /// All properties, those of the ClusterServiceVersion first.
     #[must_use]
     pub fn properties(&self) -> &[Property] {
         &self.properties
@@ -124,34 +73,76 @@ impl Bundle {
         self.csv.metadata.annotations.get(PROPERTIES).map(String::as_str)
     }
 
-    /// What the bundle needs from other bundles (requirement 3.55).
+    /// What the bundle needs from other bundles.
     #[must_use]
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
+
+    /// The properties, and those that follow from the rest of the bundle as catalogs show them: `olm.gvk` for what it
+    /// provides, and what it requires. Each once.
+    #[must_use]
+    pub fn all_properties(&self) -> Vec<Property> {
+        let mut all = self.provided_properties();
+        for dependency in &self.dependencies {
+            add(&mut all, dependency.property_kind(), dependency.property_value());
+        }
+        all
+    }
+
+    /// [`Bundle::all_properties`] without what the bundle requires by its files: what it asks of others is not what it
+    /// has to offer.
+    #[must_use]
+    pub fn provided_properties(&self) -> Vec<Property> {
+        let mut all = self.properties.clone();
+        for api in self.definitions.iter().flat_map(provided) {
+            add(&mut all, "olm.gvk", api);
+        }
+        for api in &self.csv.spec.api_service_definitions.owned {
+            add(&mut all, "olm.gvk", described(api));
+        }
+        all
+    }
+
+    /// [`Bundle::all_properties`] and those that the catalog tells beside, as the JSON text that revisions carry; `None`
+    /// when there are none.
+    #[must_use]
+    pub fn recorded_properties(&self, told: &[(String, Value)]) -> Option<String> {
+        let mut all = self.all_properties();
+        for (kind, value) in told {
+            add(&mut all, kind, value.clone());
+        }
+        (!all.is_empty()).then(|| go_json(&all))
+    }
 }
 
-/// Appends the file's properties to those of the annotation and writes all of them back into the annotation. Without a
-/// file the annotation stays as it is, and without a property it is `null`, to the letter as in the operators that the
-/// reference has installed: another annotation of their Pods would restart them when they are taken over.
-fn merge_properties(
-    csv: &mut ClusterServiceVersion,
-    from_file: Option<Vec<Property>>,
-) -> Result<Vec<Property>, ParseError> {
-    let mut properties = match csv.metadata.annotations.get(PROPERTIES) {
-        None => Vec::new(),
-        Some(text) => {
-            let list: Value = serde_json::from_str(text).map_err(ParseError::PropertiesAnnotation)?;
-            properties::read_list(&list).map_err(ParseError::PropertiesAnnotationContent)?
-        }
+fn add(all: &mut Vec<Property>, kind: &str, value: Value) {
+    let property = Property {
+        kind: kind.to_owned(),
+        value,
     };
-    if let Some(from_file) = from_file {
-        properties.extend(from_file);
-        let text = match properties.as_slice() {
-            [] => "null".to_owned(),
-            properties => crate::names::go_json(&properties),
-        };
-        csv.metadata.annotations.insert(PROPERTIES.to_owned(), text);
+    if !all.contains(&property) {
+        all.push(property);
     }
-    Ok(properties)
+}
+
+fn described(api: &ApiDescription) -> Value {
+    json!({"group": api.group, "version": api.version, "kind": api.kind})
+}
+
+/// The APIs that a custom resource definition serves.
+fn provided(definition: &Value) -> impl Iterator<Item = Value> + '_ {
+    let text = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let is_served = |version: &&Value| version.get("served").and_then(Value::as_bool) == Some(true);
+    let names = versions.into_iter().flatten().filter(is_served);
+    names
+        .filter_map(|version| version.get("name").and_then(Value::as_str))
+        .map(move |version| json!({"group": group, "version": version, "kind": kind}))
 }

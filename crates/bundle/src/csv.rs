@@ -1,4 +1,4 @@
-//! The parts of a ClusterServiceVersion that decide what is installed (requirements 3.30, 3.31).
+//! The parts of a ClusterServiceVersion that decide what is installed.
 //!
 //! Only these are typed. What is copied into objects (pod specifications, webhook rules, selectors) stays as JSON
 //! values: a typed round trip would drop what newer Kubernetes versions know. Every field has a default, as the decoders of
@@ -45,7 +45,7 @@ pub struct Spec {
     /// APIs that the cluster has to serve of its own.
     #[serde(rename = "nativeAPIs")]
     pub native_apis: Vec<ApiDescription>,
-    /// Which sets of namespaces the operator can watch (requirement 3.32).
+    /// Which sets of namespaces the operator can watch.
     #[serde(rename = "installModes")]
     pub install_modes: Vec<InstallModeEntry>,
     /// How the operator is run.
@@ -282,7 +282,7 @@ impl ClusterServiceVersion {
         !self.spec.webhook_definitions.is_empty() || !self.spec.api_service_definitions.owned.is_empty()
     }
 
-    /// The install modes that are supported; an omitted mode is not (requirement 3.32).
+    /// The install modes that are supported; an omitted mode is not.
     #[must_use]
     pub fn install_modes(&self) -> InstallModes {
         self.spec

@@ -1,4 +1,4 @@
-//! Install modes and the namespaces an operator watches (requirement 3.32).
+//! Install modes and the namespaces an operator watches.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -144,7 +144,7 @@ impl TargetNamespaces {
         matches!(self.0.as_slice(), [only] if only.is_empty())
     }
 
-    /// The namespaces separated by commas, as the annotation `olm.targetNamespaces` wants them (requirement 3.34).
+    /// The namespaces separated by commas, as the annotation `olm.targetNamespaces` wants them.
     #[must_use]
     pub fn joined(&self) -> String {
         self.0.join(",")

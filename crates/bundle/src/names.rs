@@ -10,6 +10,9 @@ use crate::csv::{PolicyRule, StrategyPermissions};
 
 /// The longest name that the truncation aims at.
 const MAX_NAME: usize = 63;
+/// The longest name that a Service may have.
+const MAX_SERVICE_NAME: usize = 63;
+const SERVICE_SUFFIX: &str = "service";
 
 /// `base-suffix`, with the base cut where the two would be longer than 63 together.
 ///
@@ -27,6 +30,24 @@ pub fn join_name(base: &str, suffix: &str) -> String {
         base
     };
     format!("{base}-{suffix}")
+}
+
+/// The name of the Service in front of a deployment's webhooks and aggregated APIs.
+///
+/// Where the reference makes a name that no Service can have (64 characters, or a digit in front), ours is changed as
+/// little as it takes.
+#[must_use]
+pub fn service_name(deployment: &str) -> String {
+    let base = deployment.replace('.', "-");
+    let name = join_name(&base, SERVICE_SUFFIX);
+    let digit = name.starts_with(|first: char| first.is_ascii_digit());
+    if name.len() <= MAX_SERVICE_NAME && !digit {
+        return name;
+    }
+    let base = if digit { format!("s-{base}") } else { base };
+    let length = MAX_SERVICE_NAME - SERVICE_SUFFIX.len() - 1;
+    let base: String = base.chars().take(length).collect();
+    format!("{}-{SERVICE_SUFFIX}", base.trim_end_matches('-'))
 }
 
 /// The name of the role and binding made for a permission: the base and a hash of the permission.

@@ -7,7 +7,7 @@ use olm_version::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A minor version of OpenShift: patch and pre-release never count (requirement 1.53).
+/// A minor version of OpenShift: patch and pre-release never count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MinorVersion {
     /// The number before the dot.
@@ -56,13 +56,13 @@ impl MinorVersion {
         }
     }
 
-    /// Whether a bundle whose maximum is this one lets the cluster update to `next` (requirement 1.54).
+    /// Whether a bundle whose maximum is this one lets the cluster update to `next`.
     pub fn allows(self, next: Self) -> bool {
         next <= self
     }
 }
 
-/// A bundle's maximum cannot be read (requirement 1.58: reported, never taken for "no limit").
+/// A bundle's maximum cannot be read (reported, never taken for "no limit").
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaximumError {
     /// A JSON number that is not two numbers around a dot.
@@ -120,7 +120,7 @@ pub fn maximum(properties: &str) -> Result<Option<MinorVersion>, PropertiesError
 /// stands for: 4.10 is not 4.1.
 ///
 /// A string may be surrounded by blanks and its numbers may have leading zeros; a patch number is read and does not
-/// count (T-1F-07). A number may have neither.
+/// count. A number may have neither.
 pub fn parse_maximum(raw: &RawValue) -> Result<MinorVersion, MaximumError> {
     let text = raw.get();
     match text.as_bytes().first() {

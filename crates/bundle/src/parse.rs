@@ -1,23 +1,22 @@
-//! From files to a [`Bundle`] (requirements 3.02, 3.05, 3.10).
+//! From files to a [`Bundle`].
 
 use std::collections::BTreeMap;
 
+use olm_api::names::annotation::PROPERTIES as PROPERTIES_ANNOTATION;
 use serde_json::Value;
 
-use crate::annotations::{Annotations, REGISTRY_V1};
 use crate::bundle::Bundle;
-use crate::dependencies::{self, DependencyError};
-use crate::media_type::Format;
-use crate::members::member;
-use crate::properties::{self, PropertyError};
-
-/// The files of a bundle: path relative to the bundle's root, with `/` between the parts, to content.
-pub type BundleFiles = BTreeMap<String, Vec<u8>>;
-
-pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
-const PROPERTIES: &str = "metadata/properties.yaml";
-const DEPENDENCIES: &str = "metadata/dependencies.yaml";
-const MANIFESTS: &str = "manifests/";
+use crate::csv::ClusterServiceVersion;
+use crate::files::{ANNOTATIONS, BundleFiles, DEPENDENCIES, MANIFESTS, PROPERTIES};
+use crate::metadata::media_type::Format;
+use crate::metadata::{
+    Annotations, Dependency, DependencyError, Property, PropertyError, REGISTRY_V1, dependencies, member,
+    read_dependencies, read_properties,
+};
+use crate::names::go_json;
+use crate::object::{flatten, object_name};
+use crate::reader::csv::{self, Reader};
+use crate::reader::value;
 
 /// Objects of one bundle beyond which it is refused.
 const MAX_OBJECTS: usize = 10_000;
@@ -35,7 +34,7 @@ pub enum ParseError {
     /// `metadata/annotations.yaml` is not a mapping of annotations.
     #[error("{ANNOTATIONS} is not a mapping of annotations")]
     NoAnnotations,
-    /// The bundle is of another format (T-3B-03).
+    /// The bundle is of another format.
     #[error("{0} are not supported, only bundles of media type {REGISTRY_V1:?} are")]
     MediaType(Format),
     /// `manifests` has directories.
@@ -63,10 +62,10 @@ pub enum ParseError {
     /// There are more objects than any operator has.
     #[error("the bundle has more than {MAX_OBJECTS} objects")]
     TooManyObjects,
-    /// There is no ClusterServiceVersion (T-3A-01).
+    /// There is no ClusterServiceVersion.
     #[error("no ClusterServiceVersion found in \"manifests\"")]
     NoClusterServiceVersion,
-    /// There are several, and which one counts would be a guess (requirement 3.05).
+    /// There are several, and which one counts would be a guess.
     #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", ").replace(char::is_control, " "))]
     SeveralClusterServiceVersions(Vec<String>),
     /// Fields of the ClusterServiceVersion have values that they cannot have: which, and what is wrong.
@@ -116,7 +115,7 @@ impl ParseError {
 }
 
 /// Reads the files of a bundle. `labels` are those of the image; they fill in what `metadata/annotations.yaml` leaves
-/// out (requirement 3.11).
+/// out.
 ///
 /// # Errors
 /// When the files are not one registry+v1 bundle.
@@ -144,15 +143,91 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
                 // A list that is not called `properties` must not be lost.
                 _ => return Err(ParseError::PropertiesContent(PropertyError::NotAList)),
             };
-            Some(properties::read_list(list).map_err(ParseError::PropertiesContent)?)
+            Some(read_properties(list).map_err(ParseError::PropertiesContent)?)
         }
         _ => None,
     };
     let needed = match read_optional(files, DEPENDENCIES).map_err(ParseError::Dependencies)? {
         None => Vec::new(),
-        Some(document) => dependencies::from_file(&document).map_err(ParseError::DependenciesContent)?,
+        Some(document) => read_dependencies(&document).map_err(ParseError::DependenciesContent)?,
     };
     Bundle::assemble(annotations, csv, definitions, others, from_file, needed)
+}
+
+impl Bundle {
+    /// A bundle of objects that are already parsed.
+    ///
+    /// # Errors
+    /// When the ClusterServiceVersion has fields of wrong types or an unreadable `olm.properties` annotation.
+    pub fn from_objects(
+        annotations: Annotations,
+        csv: &Value,
+        definitions: Vec<Value>,
+        others: Vec<Value>,
+    ) -> Result<Self, ParseError> {
+        Self::assemble(annotations, csv, definitions, others, None, Vec::new())
+    }
+
+    fn assemble(
+        annotations: Annotations,
+        csv: &Value,
+        definitions: Vec<Value>,
+        others: Vec<Value>,
+        file_properties: Option<Vec<Property>>,
+        file_dependencies: Vec<Dependency>,
+    ) -> Result<Self, ParseError> {
+        let faults = csv::faults(csv, Reader::Installer);
+        if !faults.is_empty() {
+            return Err(ParseError::ClusterServiceVersion(faults));
+        }
+        let read =
+            value::read(csv).map_err(|fault| ParseError::ClusterServiceVersion(vec![fault.to_string()]));
+        let mut csv: ClusterServiceVersion = read?;
+        let properties = merge_properties(&mut csv, file_properties)?;
+        let mut found = file_dependencies;
+        found.extend(dependencies::from_properties(&properties));
+        found.extend(dependencies::from_required_apis(
+            &csv.spec.custom_resource_definitions.required,
+        ));
+        found.extend(dependencies::from_required_apis(
+            &csv.spec.api_service_definitions.required,
+        ));
+        Ok(Self {
+            annotations,
+            csv,
+            definitions,
+            others,
+            properties,
+            dependencies: found,
+        })
+    }
+}
+
+/// Appends the file's properties to those of the annotation and writes all of them back into the annotation. Without a
+/// file the annotation stays as it is, and without a property it is `null`, to the letter as in the operators that the
+/// reference has installed: another annotation of their Pods would restart them when they are taken over.
+fn merge_properties(
+    csv: &mut ClusterServiceVersion,
+    from_file: Option<Vec<Property>>,
+) -> Result<Vec<Property>, ParseError> {
+    let mut properties = match csv.metadata.annotations.get(PROPERTIES_ANNOTATION) {
+        None => Vec::new(),
+        Some(text) => {
+            let list: Value = serde_json::from_str(text).map_err(ParseError::PropertiesAnnotation)?;
+            read_properties(&list).map_err(ParseError::PropertiesAnnotationContent)?
+        }
+    };
+    if let Some(from_file) = from_file {
+        properties.extend(from_file);
+        let text = match properties.as_slice() {
+            [] => "null".to_owned(),
+            properties => go_json(&properties),
+        };
+        csv.metadata
+            .annotations
+            .insert(PROPERTIES_ANNOTATION.to_owned(), text);
+    }
+    Ok(properties)
 }
 
 fn read_optional(files: &BundleFiles, path: &str) -> Result<Option<Value>, olm_yaml::Error> {
@@ -241,33 +316,6 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
     Ok(())
 }
 
-/// The items of a list, which lend their kind and version from it where they have none; otherwise the object.
-pub(crate) fn flatten(mut value: Value) -> Vec<Value> {
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let Some(Value::Array(_)) = value.get("items") else {
-        return vec![value];
-    };
-    let kind = text(&value, "kind").and_then(|kind| kind.strip_suffix("List").map(str::to_owned));
-    let version = text(&value, "apiVersion");
-    let Some(Value::Array(mut items)) = value.get_mut("items").map(Value::take) else {
-        return vec![value];
-    };
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        let inherited = [
-            ("kind", kind.as_deref().filter(|kind| !kind.is_empty())),
-            ("apiVersion", version.as_deref()),
-        ];
-        for (field, inherited) in inherited {
-            if let Some(inherited) = inherited
-                && !item.contains_key(field)
-            {
-                item.insert(field.to_owned(), inherited.into());
-            }
-        }
-    }
-    items
-}
-
 /// What keeps a document from being an object that could be applied.
 fn object_fault(object: &Value) -> Option<String> {
     let field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -285,12 +333,4 @@ fn object_fault(object: &Value) -> Option<String> {
         return Some(format!("({kind}) has no name"));
     }
     None
-}
-
-/// The object's `metadata.name`, or the empty text.
-pub(crate) fn object_name(object: &Value) -> &str {
-    object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }

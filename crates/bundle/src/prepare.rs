@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::admission::{Dependencies, Scopes, Support, Unsupported, Webhooks};
 use crate::bundle::Bundle;
 use crate::config::{self, ConfigError, DeploymentConfiguration};
-use crate::parse::{BundleFiles, ParseError, parse};
+use crate::files::BundleFiles;
+use crate::lint::support::{Dependencies, Scopes, Support, Unsupported, Webhooks};
+use crate::parse::{ParseError, parse};
 use crate::render::{CertificateProvider, RenderError, Rendered, render_for};
 
 /// What an extension asks for.

@@ -1,4 +1,4 @@
-//! From a bundle to the objects that are applied (requirement 3.31).
+//! From a bundle to the objects that are applied.
 //!
 //! Each submodule makes one sort of object; [`render`] runs them in their order. Everything is made from the bundle and
 //! the [`Options`] alone, so that rendering twice gives the same.
@@ -8,7 +8,6 @@ pub mod certificates;
 pub mod definitions;
 pub mod deployment_config;
 pub mod deployments;
-pub mod fields;
 pub mod manifests;
 pub mod permissions;
 mod schema;
@@ -22,7 +21,7 @@ pub use deployment_config::DeploymentConfig;
 
 use crate::bundle::Bundle;
 use crate::install_modes::{TargetError, TargetNamespaces};
-use crate::validate::{Finding, validate};
+use crate::lint::{RuleViolation, violations};
 use unify::Origin;
 
 /// What a bundle is rendered for.
@@ -46,7 +45,7 @@ pub struct Options {
 pub enum RenderError {
     /// The bundle breaks rules; one line each.
     #[error("{}", lines(.0))]
-    Invalid(Vec<Finding>),
+    Invalid(Vec<RuleViolation>),
     /// The install modes do not allow the namespaces asked for.
     #[error(transparent)]
     Targets(#[from] TargetError),
@@ -85,10 +84,10 @@ impl RenderError {
     }
 }
 
-fn lines(findings: &[Finding]) -> String {
-    findings
+fn lines(violations: &[RuleViolation]) -> String {
+    violations
         .iter()
-        .map(|finding| finding.message.as_str())
+        .map(|violation| violation.message.as_str())
         .collect::<Vec<_>>()
         .join("\n")
 }
@@ -148,11 +147,11 @@ pub fn render(bundle: &Bundle, options: &Options) -> Result<Rendered, RenderErro
 }
 
 fn check(bundle: &Bundle) -> Result<(), RenderError> {
-    let findings = validate(bundle);
-    if findings.is_empty() {
+    let violations = violations(bundle);
+    if violations.is_empty() {
         Ok(())
     } else {
-        Err(RenderError::Invalid(findings))
+        Err(RenderError::Invalid(violations))
     }
 }
 

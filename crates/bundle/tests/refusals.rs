@@ -10,7 +10,6 @@ mod support;
 use std::collections::BTreeMap;
 
 use olm_bundle::config::DeploymentConfiguration;
-use olm_bundle::format::faults;
 use olm_bundle::media_type::labels_of;
 use olm_bundle::{BundleFiles, Request, Scopes, prepare};
 use serde_json::{Value, json};
@@ -40,9 +39,9 @@ fn minus(mut files: BundleFiles, path: &str) -> BundleFiles {
     files
 }
 
-/// T-3A-01: no ClusterServiceVersion, two of them, an owned definition that is not there, no channel.
+/// No ClusterServiceVersion, two of them, an owned definition that is not there, no channel.
 #[test]
-fn t_3a_01_each_fault_of_a_bundle_has_its_own_message() {
+fn each_fault_of_a_bundle_has_its_own_message() {
     let kettle = || fixture("kettle");
     check(
         &minus(kettle(), CSV),
@@ -70,16 +69,11 @@ fn t_3a_01_each_fault_of_a_bundle_has_its_own_message() {
         "a: b",
     );
     assert!(prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
-    let told: Vec<String> = faults(&files).into_iter().map(|fault| fault.message).collect();
-    assert_eq!(
-        told,
-        ["Missing annotation \"operators.operatorframework.io.bundle.channels.v1\""]
-    );
 }
 
-/// T-3B-03: a bundle of another format, whether its annotations or only its labels say so.
+/// A bundle of another format, whether its annotations or only its labels say so.
 #[test]
-fn t_3b_03_another_media_type_is_refused() {
+fn another_media_type_is_refused() {
     for (media_type, name) in [
         ("helm+v0", "Helm charts"),
         ("application/vnd.cncf.helm.config.v1+json", "Helm charts"),
@@ -103,7 +97,7 @@ fn t_3b_03_another_media_type_is_refused() {
 }
 
 #[test]
-fn t_3b_03_an_artifact_that_says_nothing_else_is_refused_by_its_type() {
+fn an_artifact_that_says_nothing_else_is_refused_by_its_type() {
     let refusal = |files: &BundleFiles, labels: &[(&str, &str)]| {
         let labels = labels
             .iter()

@@ -224,9 +224,9 @@ fn users_change_the_deployments() {
     );
 }
 
-/// T-3E-01 and T-3E-02: properties of any type, flat or wrapped, after those of the ClusterServiceVersion.
+/// Properties of any type, flat or wrapped, after those of the ClusterServiceVersion.
 #[test]
-fn t_3e_01_and_02_properties_are_merged() {
+fn properties_are_merged() {
     let prepared = attempt(&fixture("kettle"), None, None).expect("a sound bundle");
     assert_eq!(
         prepared.bundle.properties_text(),
@@ -239,9 +239,9 @@ fn t_3e_01_and_02_properties_are_merged() {
     );
 }
 
-/// T-3B-01: the annotations of the worked example.
+/// The annotations of the worked example.
 #[test]
-fn t_3b_01_annotations_say_what_a_bundle_is() {
+fn annotations_say_what_a_bundle_is() {
     let annotations = "annotations:\n  \
         operators.operatorframework.io.bundle.mediatype.v1: \"registry+v1\"\n  \
         operators.operatorframework.io.bundle.manifests.v1: \"manifests/\"\n  \
@@ -251,7 +251,6 @@ fn t_3b_01_annotations_say_what_a_bundle_is() {
         operators.operatorframework.io.bundle.channel.default.v1: \"stable\"\n";
     let mut files = fixture("kettle");
     files.insert("metadata/annotations.yaml".to_owned(), annotations.into());
-    assert_eq!(olm_bundle::format::faults(&files), []);
     let bundle = olm_bundle::parse(&files, &BTreeMap::new()).expect("a sound bundle");
     let said = bundle.annotations();
     assert_eq!(said.media_type(), Some("registry+v1"));
@@ -260,9 +259,9 @@ fn t_3b_01_annotations_say_what_a_bundle_is() {
     assert_eq!(said.default_channel(), Some("stable"));
 }
 
-/// T-3B-02: what annotations.yaml says beats the labels of the image, which fill in what it leaves out.
+/// What annotations.yaml says beats the labels of the image, which fill in what it leaves out.
 #[test]
-fn t_3b_02_annotations_beat_labels() {
+fn annotations_beat_labels() {
     let label = |key: &str| format!("operators.operatorframework.io.bundle.{key}");
     let labels = BTreeMap::from([
         (label("package.v1"), "teapot".to_owned()),
@@ -531,7 +530,7 @@ fn a_certificate_has_no_common_name_that_cert_manager_refuses() {
 
 #[test]
 fn services_have_names_that_services_can_have() {
-    use olm_bundle::render::webhooks::service_name;
+    use olm_bundle::names::service_name;
     for (deployment, expected) in [
         ("sieve.operator", "sieve-operator-service".to_owned()),
         (&"a".repeat(55), format!("{}-service", "a".repeat(55))),

@@ -27,7 +27,7 @@ use types::Type;
 pub use eval::{Budget, EvalError};
 pub use value::Value;
 
-/// The longest rule that is read, in bytes; the whole of a constraint may not be longer (requirement 3.71).
+/// The longest rule that is read, in bytes; the whole of a constraint may not be longer.
 pub const MAX_RULE: usize = 64 << 10;
 
 /// Why a rule cannot be used.
@@ -46,7 +46,7 @@ pub enum CompileError {
         /// What is wrong there.
         problem: String,
     },
-    /// It does not yield a boolean (requirement 3.63).
+    /// It does not yield a boolean.
     #[error("cel expressions must have type Bool")]
     NotBool,
 }

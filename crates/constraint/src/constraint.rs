@@ -1,11 +1,11 @@
-//! The value of an `olm.constraint` as it is written (requirements 3.60 to 3.71).
+//! The value of an `olm.constraint` as it is written.
 
 use olm_fbc::decode::{Decode, ShapeError, decode, members};
 use olm_fbc::property::Gvk;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The longest text of a constraint, in bytes (requirement 3.71).
+/// The longest text of a constraint, in bytes.
 pub const MAX_SIZE: usize = 64 << 10;
 /// How deep its lists and objects may be nested; three of them make one level of `all`, `any` or `not`.
 const MAX_NESTING: usize = 192;
@@ -60,7 +60,7 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PackageConstraint {
-    /// The package; spelled `packageName` or `name` (requirement 3.62).
+    /// The package; spelled `packageName` or `name`.
     #[serde(alias = "name")]
     pub package_name: String,
     /// The range; spelled `versionRange` or `version`.

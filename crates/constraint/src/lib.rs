@@ -6,7 +6,7 @@
 //!    satisfies a requirement, [`Requirement::explain`] says what is missing.
 //!
 //! A constraint speaks about the set of all bundles: `all` of a package and an API may be satisfied by two bundles;
-//! only a CEL rule asks several things of one (requirements 3.64 and 3.66).
+//! only a CEL rule asks several things of one.
 
 pub mod cel;
 pub mod pattern;

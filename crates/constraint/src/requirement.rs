@@ -12,7 +12,7 @@ use olm_version::quoted;
 use crate::cel::{CompileError, Program};
 use crate::constraint::{Compound, Constraint, PackageConstraint, ParseError};
 
-/// Types of `metadata/dependencies.yaml` (requirement 3.50) and the property types that say the same (3.54).
+/// Types of `metadata/dependencies.yaml` and the property types that say the same.
 const DEPENDENCY_TYPES: [(&str, &str); 3] = [
     ("olm.package", TYPE_PACKAGE_REQUIRED),
     ("olm.gvk", TYPE_GVK_REQUIRED),
@@ -37,7 +37,7 @@ pub enum RequirementError {
         "The CEL field is missing, and so are all, any, not, package and gvk: a constraint has exactly one of them"
     )]
     Nothing,
-    /// A constraint with several keys (requirement 3.60).
+    /// A constraint with several keys.
     #[error("a constraint has exactly one of all, any, not, cel, package and gvk, not {}", .0.join(" and "))]
     Several(Vec<&'static str>),
     /// `all`, `any` or `not` of nothing.

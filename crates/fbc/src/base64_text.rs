@@ -23,6 +23,6 @@ pub fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
 }
 
 /// `bytes` as text.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     ENGINE.encode(bytes)
 }

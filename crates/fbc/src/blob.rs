@@ -1,10 +1,19 @@
 //! A blob with the type that its schema gives it.
 
+pub mod bundle;
+pub mod channel;
+mod csv_metadata;
+pub mod deprecation;
+pub mod package;
+pub mod property;
+pub mod version;
+
 use crate::decode::ShapeError;
-use crate::{
-    Bundle, Channel, Deprecations, Icon, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
-    SCHEMA_PACKAGE,
-};
+use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE};
+use bundle::Bundle;
+use channel::Channel;
+use deprecation::Deprecations;
+use package::{Icon, Package};
 
 /// One blob of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,14 +26,14 @@ pub enum Blob {
     Bundle(Bundle),
     /// `olm.deprecations`.
     Deprecations(Deprecations),
-    /// Any other schema, which is kept and served but not understood (requirement 2.14).
+    /// Any other schema, which is kept and served but not understood.
     Other,
 }
 
 /// Why a blob cannot have the type that its schema asks for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// No schema, or an empty one (requirement 2.10).
+    /// No schema, or an empty one.
     #[error("object '{0}' is missing root schema field")]
     NoSchema(String),
     /// A field of a package has the wrong type.

@@ -262,7 +262,7 @@ pub fn canonical(text: &str) -> String {
 }
 
 /// Writes `text` as a JSON string.
-pub(crate) fn write_string(text: &str, out: &mut String) {
+pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
     let mut rest = text;
     while let Some(at) =

@@ -2,13 +2,13 @@
 
 use std::io::BufRead;
 
+use crate::blob::bundle::Bundle;
+use crate::blob::channel::Channel;
+use crate::blob::deprecation::Deprecations;
+use crate::blob::package::Package;
 use crate::blob::{Blob, BlobError};
-use crate::bundle::Bundle;
-use crate::channel::Channel;
 use crate::check::Object;
-use crate::deprecation::Deprecations;
 use crate::meta::{Limits, Meta, MetaError, metas};
-use crate::package::Package;
 
 /// The blobs of a catalog, by type, each type in the order in which it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@ mod blob;
 mod bundle;
 mod catalog;
 mod deprecation;
-mod doubt;
 pub mod image_reference;
 pub mod label;
 mod rule;
@@ -17,12 +16,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
-use crate::channel::Channel;
-use crate::deprecation::Deprecations;
-use crate::meta::{Meta, MetaError, limits, metas};
-use crate::property::Property;
-use crate::write;
+use crate::blob::channel::Channel;
+use crate::blob::deprecation::Deprecations;
+use crate::blob::property::Property;
+use crate::meta::{Meta, MetaError};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 pub use rule::{Rule, Severity, Stage};
@@ -32,7 +29,7 @@ pub const MAX_FINDINGS: usize = 10_000;
 
 /// One fault of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CatalogFinding {
     /// The rule that is broken.
     pub rule: Rule,
     /// What it is about.
@@ -120,54 +117,55 @@ impl fmt::Display for Place {
 
 /// What a check came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CatalogReport {
     /// The findings in the order of the catalog; those about no place come last.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CatalogFinding>,
     /// How many more there were than [`MAX_FINDINGS`].
     pub omitted: usize,
 }
 
-impl Report {
+impl CatalogReport {
     /// Whether the catalog is valid: warnings do not count.
     pub fn is_valid(&self) -> bool {
         self.omitted == 0 && self.errors().next().is_none()
     }
 
+    /// Puts the findings in the order of the catalog. The sort is stable: within a blob they stay in the order of the
+    /// rules.
+    pub fn sort(&mut self) {
+        self.findings
+            .sort_by(|left, right| match (&left.place, &right.place) {
+                (Some(left), Some(right)) => {
+                    crate::walk_order(&left.file, &right.file).then(left.line.cmp(&right.line))
+                }
+                (left, right) => left.is_none().cmp(&right.is_none()),
+            });
+    }
+
+    /// Adds a finding, or counts it where there are [`MAX_FINDINGS`].
+    pub fn add(&mut self, finding: CatalogFinding) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
+        } else {
+            self.omitted += 1;
+        }
+    }
+
     /// The findings that make the catalog invalid.
-    pub fn errors(&self) -> impl Iterator<Item = &Finding> {
+    pub fn errors(&self) -> impl Iterator<Item = &CatalogFinding> {
         self.findings
             .iter()
             .filter(|finding| finding.rule.severity() == Severity::Error)
     }
 }
 
-/// Checks a catalog that is in memory. Places are those of its rendered lines and mean nothing.
-pub fn check(catalog: &Catalog) -> Report {
-    let mut checker = Checker::new();
-    for meta in metas(write::json_lines(catalog).as_bytes(), &limits()) {
-        match meta {
-            Ok(meta) => checker.add("", &meta),
-            Err(error) => checker.add_failure("", &error),
-        }
-    }
-    checker.finish()
-}
-
 /// What is wrong with the value of an `olm.constraint`; nothing when it is sound.
 pub type ConstraintCheck = fn(&Property) -> Option<String>;
-
-/// Whether a check tells of what is valid, too, but hardly what its author meant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Doubts {
-    #[default]
-    Kept,
-    Told,
-}
 
 /// A check in progress.
 #[derive(Debug, Default)]
 pub struct Checker {
-    report: Report,
+    report: CatalogReport,
     file: Option<Arc<str>>,
     /// The package of the last bundle: most stand together.
     package: Option<Arc<str>>,
@@ -178,9 +176,6 @@ pub struct Checker {
     bundles: Vec<BundleFacts>,
     deprecations: Vec<DeprecationFacts>,
     constraints: Option<ConstraintCheck>,
-    doubts: Doubts,
-    /// Whether there is anything in the catalog, be it unreadable.
-    has_content: bool,
 }
 
 #[derive(Debug)]
@@ -224,50 +219,25 @@ impl Checker {
         self
     }
 
-    /// Has authors told, as warnings, of what nobody will read: fields and schemas that are misspelled, values that are
-    /// given twice, a catalog without content.
-    #[must_use]
-    pub fn with_doubts(mut self) -> Self {
-        self.doubts = Doubts::Told;
-        self
-    }
-
     /// Takes the next blob, which stands in `file`.
     pub fn add(&mut self, file: &str, meta: &Meta) {
-        self.has_content = true;
         let place = self.place(file, meta.position);
-        if self.doubts == Doubts::Told {
-            self.doubt(meta, &place);
-        }
         self.add_blob(meta, place);
     }
 
     /// Takes note of a file that cannot be read to its end.
     pub fn add_failure(&mut self, file: &str, error: &MetaError) {
-        self.has_content = true;
         let place = self.place(file, error.line);
         self.find(Rule::Syntax, Object::default(), Some(place), error.without_line());
     }
 
     /// Applies the rules between blobs and returns what was found.
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> CatalogReport {
         let channels = std::mem::take(&mut self.channels);
         let bundles = std::mem::take(&mut self.bundles);
         self.check_catalog(&channels, &bundles);
         self.check_deprecations(&channels, &bundles);
-        if self.doubts == Doubts::Told && !self.has_content {
-            let message = "the catalog is empty: no file that counts holds an object";
-            self.find(Rule::CatalogEmpty, Object::default(), None, message);
-        }
-        // The sort is stable: within a blob the findings stay in the order of the rules.
-        self.report
-            .findings
-            .sort_by(|left, right| match (&left.place, &right.place) {
-                (Some(left), Some(right)) => {
-                    crate::walk_order(&left.file, &right.file).then(left.line.cmp(&right.line))
-                }
-                (left, right) => left.is_none().cmp(&right.is_none()),
-            });
+        self.report.sort();
         self.report
     }
 
@@ -277,16 +247,12 @@ impl Checker {
     }
 
     fn find(&mut self, rule: Rule, object: Object, place: Option<Place>, message: impl Into<String>) {
-        if self.report.findings.len() < MAX_FINDINGS {
-            self.report.findings.push(Finding {
-                rule,
-                object,
-                place,
-                message: message.into(),
-            });
-        } else {
-            self.report.omitted += 1;
-        }
+        self.report.add(CatalogFinding {
+            rule,
+            object,
+            place,
+            message: message.into(),
+        });
     }
 }
 

@@ -3,6 +3,8 @@
 //! Keys match without regard to letter case, of equal keys the last counts, `null` leaves a field empty, unknown
 //! keys are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
 
+pub(crate) mod fold;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::fold::fold;
-use crate::meta::Advice;
+use fold::fold;
 
 /// A value that does not have the type its field needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +51,7 @@ impl ShapeError {
 
     /// The same error seen from the object that holds the field `name`.
     #[must_use]
-    pub(crate) fn within(mut self, name: &str) -> Self {
+    pub fn within(mut self, name: &str) -> Self {
         let separator = if self.path.is_empty() || self.path.starts_with('[') {
             ""
         } else {
@@ -68,6 +69,25 @@ impl ShapeError {
         };
         self.path = format!("[{index}]{separator}{}", self.path);
         self
+    }
+}
+
+/// What may help against a value that should have been a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing in particular.
+    None,
+    /// The value is a plain word or number of YAML, such as `no` or `1.0`.
+    Quote,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Quote => formatter
+                .write_str(" (YAML reads words like yes, no, on, off, y and n as booleans: quote them)"),
+        }
     }
 }
 
@@ -185,7 +205,7 @@ impl Decode for bool {
 
 /// JSON text kept as it is.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RawText(pub(crate) Box<str>);
+pub struct RawText(pub Box<str>);
 
 impl Decode for RawText {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
@@ -236,7 +256,7 @@ fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
 ///
 /// # Errors
 /// When `raw` is no object.
-pub(crate) fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
+pub fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
     let members = read_members(raw)?.0.into_iter();
     Ok(members.map(|(key, value)| (key, value.get())).collect())
 }
@@ -245,7 +265,7 @@ pub(crate) fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError
 ///
 /// # Errors
 /// When `raw` is no list.
-pub(crate) fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
+pub fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
     if !raw.starts_with('[') {
         return Err(ShapeError::mismatch("a list", raw));
     }
@@ -269,7 +289,8 @@ pub fn members(
         .try_for_each(|(key, value)| field(&fold(&key), value.get()).map_err(|error| error.within(&key)))
 }
 
-/// Implements [`Decode`] for a structure: each field with its key in lower case.
+/// Implements [`Decode`](decode::Decode) for a structure: each field with its key in lower case.
+#[macro_export]
 macro_rules! decode_object {
     ($type:ty { $($key:literal => $field:ident),+ $(,)? }) => {
         impl $crate::decode::Decode for $type {

@@ -6,13 +6,13 @@ mod svg;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::channel::ChannelEntry;
+use crate::blob::channel::ChannelEntry;
 
 pub use mermaid::mermaid;
 pub use package::{ChannelGraph, Edge, EdgeKind, Node, PackageGraph};
 pub use svg::svg;
 
-/// What can be wrong with the graph of a channel (requirement 2.33).
+/// What can be wrong with the graph of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// Every entry is replaced or skipped by another one.
@@ -99,7 +99,7 @@ fn skips(entry: &ChannelEntry) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::{head, replaces_chain};
-    use crate::channel::ChannelEntry;
+    use crate::blob::channel::ChannelEntry;
 
     /// Reads `b>a!c,d`: b replaces a and skips c and d.
     fn entries(text: &str) -> Vec<ChannelEntry> {

@@ -1,4 +1,4 @@
-//! `.indexignore`: which files of a directory are no part of the catalog (requirement 2.04).
+//! `.indexignore`: which files of a directory are no part of the catalog.
 //!
 //! The patterns are those of `.gitignore`. Those of all files form one list, in the order in which the catalog is
 //! walked, and the last that matches decides. A pattern that matches a directory matches everything below it; that a
@@ -300,9 +300,9 @@ mod tests {
         }
     }
 
-    /// T-2A-02, also at the root of the catalog.
+    /// At the root of the catalog.
     #[test]
-    fn t_2a_02_everything_but_catalog_files_outside_objects() {
+    fn everything_but_catalog_files_outside_objects() {
         let text = "# Ignore everything except non-object .json and .yaml files\n\
                     **/*\n!*.json\n!*.yaml\n**/objects/*.json\n**/objects/*.yaml\n";
         for directory in ["", "below/"] {

@@ -11,50 +11,39 @@
 //!   the first.
 //!
 //! Around them: [`graph`] (heads, replaces chains, pictures of them), [`index`] (byte ranges of the stored lines by
-//! schema, package and name), [`ignore`] (`.indexignore`), [`write`](mod@write) (rendered JSON and YAML), [`template`]
-//! (short texts from which catalogs are rendered), [`diff`] (what a new catalog changes for users) and [`migrate`].
+//! schema, package and name) and [`ignore`] (`.indexignore`). The tools of catalog authors (templates, diffs, lint, writing)
+//! are in `olm-author`.
 //!
 //! The crate does no input or output by itself, and no code path recurses over its input.
 
 pub mod base64_text;
 pub mod blob;
-pub mod bundle;
 pub mod canonical;
 pub mod catalog;
-pub mod channel;
 pub mod check;
 pub mod decode;
-pub mod deprecation;
-pub mod diff;
 pub mod graph;
 pub mod ignore;
 pub mod index;
 pub mod meta;
-pub mod migrate;
-pub mod package;
-pub mod property;
 pub mod similar;
-pub mod template;
-pub mod write;
 
-mod fold;
-mod versions;
 mod walk;
 
+pub use blob::bundle::{Bundle, RelatedImage};
+pub use blob::channel::{Channel, ChannelEntry};
+pub use blob::deprecation::{DeprecationEntry, Deprecations, Reference};
+pub use blob::package::{Icon, Package};
+pub use blob::property::{self, Gvk, PackageProperty, PackageRequired, Property};
+pub use blob::version::BundleVersionError;
 pub use blob::{Blob, BlobError};
-pub use bundle::{Bundle, RelatedImage};
 pub use canonical::canonical;
 pub use catalog::{Catalog, LoadError};
-pub use channel::{Channel, ChannelEntry};
-pub use check::{Checker, Finding, Report};
+pub use check::{CatalogFinding, CatalogReport, Checker};
 pub use decode::{List, ShapeError};
-pub use deprecation::{DeprecationEntry, Deprecations, Reference};
 pub use ignore::Ignore;
 pub use index::{Filter, Index, IndexBuilder};
 pub use meta::{Meta, MetaError, metas};
-pub use package::{Icon, Package};
-pub use property::{Gvk, PackageProperty, PackageRequired, Property};
-pub use versions::BundleVersionError;
 pub use walk::walk_order;
 
 /// The schema of a package blob.

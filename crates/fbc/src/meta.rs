@@ -7,8 +7,8 @@ use olm_yaml::{Content, Documents};
 use serde_json::Value;
 
 use crate::canonical::{self, Member};
-use crate::decode::{decode, kind};
-use crate::fold::fold;
+use crate::decode::fold::fold;
+use crate::decode::{Advice, decode, kind};
 
 pub use olm_yaml::Limits;
 
@@ -96,25 +96,6 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.kind, self.text)
-    }
-}
-
-/// What may help against a value that should have been a string.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// Nothing in particular.
-    None,
-    /// The value is a plain word or number of YAML, such as `no` or `1.0`.
-    Quote,
-}
-
-impl fmt::Display for Advice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => Ok(()),
-            Self::Quote => formatter
-                .write_str(" (YAML reads words like yes, no, on, off, y and n as booleans: quote them)"),
-        }
     }
 }
 
@@ -254,7 +235,7 @@ fn unique_keys(text: &str, root: &[Member]) -> Result<Vec<Key>, MetaErrorKind> {
 }
 
 /// The JSON text of `value`, without recursion.
-pub(crate) fn json_text(value: &Value) -> String {
+pub fn json_text(value: &Value) -> String {
     enum Work<'a> {
         Value(&'a Value),
         Key(&'a str, &'a Value),

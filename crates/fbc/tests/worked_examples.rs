@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use olm_fbc::check::Severity;
 use olm_fbc::meta::{limits, metas};
-use olm_fbc::{Checker, Ignore, Report, walk_order};
+use olm_fbc::{CatalogReport, Checker, Ignore, walk_order};
 
 /// Checks a catalog as it would be read from a directory.
-fn report(files: &[(&str, &str)]) -> Report {
+fn report(files: &[(&str, &str)]) -> CatalogReport {
     let mut ignore = Ignore::new();
     for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".indexignore")) {
         ignore.add(path, text);
@@ -70,7 +70,7 @@ fn with_entries(entries: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn t_2a_01_every_file_is_read_unless_ignored() {
+fn every_file_is_read_unless_ignored() {
     let ignore = "**/*\n!*.json\n!*.yaml\n**/objects/*.json\n**/objects/*.yaml\n";
     let mut ignored = Ignore::new();
     ignored.add("packageB/.indexignore", ignore);
@@ -98,7 +98,7 @@ fn t_2a_01_every_file_is_read_unless_ignored() {
 }
 
 #[test]
-fn t_2a_03_a_file_that_is_no_catalog_fails_the_load() {
+fn a_file_that_is_no_catalog_fails_the_load() {
     let readme = "# Notes\n\nPlain words about the catalog.\n";
     let found = report(&[("a/catalog.yaml", &valid()), ("a/README.md", readme)]);
     assert_eq!(found.findings.len(), 1, "{found:#?}");
@@ -118,7 +118,7 @@ fn t_2a_03_a_file_that_is_no_catalog_fails_the_load() {
 }
 
 #[test]
-fn t_2a_04_catalogs_compose_unless_they_share_a_package() {
+fn catalogs_compose_unless_they_share_a_package() {
     let other = valid().replace("foo", "bar");
     assert!(report(&[("catalogA/index.yaml", &valid()), ("catalogB/index.yaml", &other)]).is_valid());
     let found = report(&[
@@ -141,7 +141,7 @@ fn t_2a_04_catalogs_compose_unless_they_share_a_package() {
 }
 
 #[test]
-fn t_2b_01_every_blob_has_a_schema_and_sound_properties() {
+fn every_blob_has_a_schema_and_sound_properties() {
     let blob = |text: &str, expected: &[&str]| check(&format!("{}---\n{text}\n", valid()), expected);
     blob("{schema: \"\"}", &["schema"]);
     blob("{name: x}", &["schema"]);
@@ -155,7 +155,7 @@ fn t_2b_01_every_blob_has_a_schema_and_sound_properties() {
 }
 
 #[test]
-fn t_2c_01_a_package_is_described_once_and_has_channels_and_bundles() {
+fn a_package_is_described_once_and_has_channels_and_bundles() {
     check(&valid(), &[]);
     check(
         &format!("{CHANNEL}{BUNDLE}"),
@@ -181,12 +181,12 @@ fn t_2c_01_a_package_is_described_once_and_has_channels_and_bundles() {
 }
 
 #[test]
-fn t_2d_01_several_heads() {
+fn a_channel_with_several_heads_is_refused() {
     check(&with_entries(&[("a", ""), ("b", "")]), &["channel-graph"]);
 }
 
 #[test]
-fn t_2d_02_a_circle() {
+fn a_channel_whose_entries_replace_each_other_is_refused() {
     check(
         &with_entries(&[("v1", ", replaces: v2"), ("v2", ", replaces: v1")]),
         &["channel-graph"],
@@ -194,19 +194,19 @@ fn t_2d_02_a_circle() {
 }
 
 #[test]
-fn t_2d_03_the_replaced_bundle_need_not_be_there() {
+fn the_replaced_bundle_need_not_be_there() {
     check(&with_entries(&[("foo.v1.0.1", ", replaces: foo.v1.0.0")]), &[]);
 }
 
 #[test]
-fn t_2d_04_a_bundle_is_once_in_a_channel() {
+fn a_bundle_is_once_in_a_channel() {
     check(&with_entries(&[("a", ""), ("a", "")]), &["entry-duplicate"]);
     let other = CHANNEL.replace("name: stable", "name: candidate");
     check(&format!("{other}{}", valid()), &[]);
 }
 
 #[test]
-fn t_2d_05_an_entry_has_a_bundle() {
+fn an_entry_has_a_bundle() {
     check(
         &valid().replace(
             "{name: foo.v1.0.0}",
@@ -220,14 +220,14 @@ fn t_2d_05_an_entry_has_a_bundle() {
 }
 
 #[test]
-fn t_2d_06_edges_are_not_empty() {
+fn edges_are_not_empty() {
     check(&with_entries(&[("a", ", skips: [\"\"]")]), &["entry-skip"]);
     check(&with_entries(&[("a", ", replaces: \"\"")]), &["entry-edge"]);
     check(&with_entries(&[("a", ", skipRange: \"\"")]), &["entry-edge"]);
 }
 
 #[test]
-fn t_2e_01_bundles() {
+fn each_fault_of_a_bundle_is_reported() {
     let replaced = |from: &str, to: &str, expected: &[&str]| {
         assert!(valid().contains(from), "{from}");
         check(&valid().replace(from, to), expected);
@@ -272,7 +272,7 @@ fn t_2e_01_bundles() {
 }
 
 #[test]
-fn t_2f_01_deprecations_of_a_package_a_channel_and_a_bundle() {
+fn a_package_a_channel_and_a_bundle_can_be_deprecated() {
     let deprecations = "---\nschema: olm.deprecations\npackage: foo\nentries:\n\
                         - {reference: {schema: olm.package}, message: gone}\n\
                         - {reference: {schema: olm.channel, name: stable}, message: gone}\n\
@@ -281,7 +281,7 @@ fn t_2f_01_deprecations_of_a_package_a_channel_and_a_bundle() {
 }
 
 #[test]
-fn t_2f_02_faults_of_deprecations() {
+fn each_fault_of_deprecations_is_reported() {
     let with = |head: &str, entry: &str, expected: &[&str]| {
         let text = format!(
             "{}---\nschema: olm.deprecations\n{head}entries: [{entry}]\n",

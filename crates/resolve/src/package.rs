@@ -211,7 +211,7 @@ fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> C
     let carried = if bundle.properties.iter().any(is_described) {
         None
     } else {
-        olm_fbc::migrate::description(&bundle)
+        bundle.csv_metadata()
     };
     let mut properties = bundle.properties.into_vec();
     let metadata = properties.iter().filter(|property| is_described(property));

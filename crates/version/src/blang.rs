@@ -2,7 +2,7 @@
 //!
 //! Blanks mean *and*, `||` between blanks means *or*, the operators are `=`, `==`, `!`, `!=`, `<`, `<=`, `>`, `>=`
 //! and none, versions are complete but for `x` as the minor or patch number. There are no commas, carets, tildes
-//! or hyphens, and pre-releases are versions like any other (requirement 3.80).
+//! or hyphens, and pre-releases are versions like any other.
 
 mod version;
 mod wildcard;

@@ -1,8 +1,8 @@
 //! Versions of bundles, their releases, and the two range grammars of the catalog world.
 //!
-//! - [`VersionRelease`]: what a bundle's version is and how two of them compare (requirement 1.20).
-//! - [`masterminds`]: the grammar of `spec.source.catalog.version` (requirements 1.30 to 1.37).
-//! - [`blang`]: the grammar of `skipRange` and of dependency ranges (requirements 1.28 and 3.80).
+//! - [`VersionRelease`]: what a bundle's version is and how two of them compare.
+//! - [`masterminds`]: the grammar of `spec.source.catalog.version`.
+//! - [`blang`]: the grammar of `skipRange` and of dependency ranges.
 //!
 //! The two grammars look alike and differ in nearly everything: commas, carets, wildcards, and whether a range
 //! admits pre-releases. Neither is the grammar of [`semver::VersionReq`].

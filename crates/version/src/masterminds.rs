@@ -1,8 +1,8 @@
 //! The range grammar of `spec.source.catalog.version`.
 //!
-//! Comparisons are separated by blanks or commas, which mean *and*, and groups of them by `||`, which means *or*
-//! (requirement 1.30). Numbers may be missing or wild (`x`, `X`, `*`) everywhere (1.32, 1.35), `~` and `^` widen
-//! (1.33, 1.34), `1.2 - 1.4` is a range too, and a pre-release passes only a group that names one (1.36).
+//! Comparisons are separated by blanks or commas, which mean *and*, and groups of them by `||`, which means *or*.
+//! Numbers may be missing or wild (`x`, `X`, `*`) everywhere, `~` and `^` widen, `1.2 - 1.4` is a range too, and a
+//! pre-release passes only a group that names one.
 
 mod check;
 mod parse;
@@ -87,7 +87,7 @@ pub enum Prereleases {
     Everywhere,
 }
 
-/// Why a text is no constraint (requirement 1.37).
+/// Why a text is no constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstraintError {
     /// The text has more than [`MAX_LENGTH`] bytes.

@@ -36,7 +36,7 @@ fn refused(constraint: &str, expected: &str) {
 }
 
 #[test]
-fn t_1d_01_to_04_wildcards_stand_in_every_comparison() {
+fn wildcards_stand_in_every_comparison() {
     check("1.11.x", &["1.11.0", "1.11.99"], &["1.10.99", "1.12.0"]);
     check(">=1.12.X", &["1.12.0", "7.0.0"], &["1.11.99"]);
     check("<=2.x", &["0.0.1", "2.99.99"], &["3.0.0"]);
@@ -44,7 +44,7 @@ fn t_1d_01_to_04_wildcards_stand_in_every_comparison() {
 }
 
 #[test]
-fn t_1d_05_to_09_tilde_is_a_patch_comparison() {
+fn tilde_is_a_patch_comparison() {
     check("~1.11.0", &["1.11.0", "1.11.7"], &["1.10.9", "1.12.0"]);
     check("~1", &["1.0.0", "1.99.0"], &["0.9.9", "2.0.0"]);
     check("~1.12", &["1.12.0", "1.12.9"], &["1.11.9", "1.13.0"]);
@@ -53,7 +53,7 @@ fn t_1d_05_to_09_tilde_is_a_patch_comparison() {
 }
 
 #[test]
-fn t_1d_10_to_18_caret_is_a_major_comparison() {
+fn caret_is_a_major_comparison() {
     check("^0", &["0.0.0", "0.99.9"], &["1.0.0"]);
     check("^0.0", &["0.0.0", "0.0.9"], &["0.1.0"]);
     check("^0.0.3", &["0.0.3"], &["0.0.2", "0.0.4"]);
@@ -66,7 +66,7 @@ fn t_1d_10_to_18_caret_is_a_major_comparison() {
 }
 
 #[test]
-fn t_1d_19_to_26_comparisons_combine() {
+fn comparisons_combine() {
     check(">=1.11, <1.13", &["1.11.0", "1.12.9"], &["1.10.9", "1.13.0"]);
     check(">=1.11 <1.13", &["1.11.0", "1.12.9"], &["1.10.9", "1.13.0"]);
     check("1.11.1", &["1.11.1"], &["1.11.0", "1.11.2"]);

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use olm_bundle::catalog::{Entry, assemble};
-use olm_bundle::package_manifest;
+use olm_author::catalog_entry::{Entry, assemble};
+use olm_author::package_manifest;
 use olm_fbc::Catalog;
 
 use super::faults_shown;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use olm_bundle::draft::{Definition, Draft, draft};
+use olm_author::draft::{Definition, Draft, draft};
 use olm_image::Reference;
 
 use crate::hint::Hint;

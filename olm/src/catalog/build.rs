@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-/// A catalog that is composed of others (requirement 2.61).
+/// A catalog that is composed of others.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Composition {

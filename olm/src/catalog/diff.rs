@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
-use olm_fbc::diff::{Change, Diff, PackageDiff, Replaced, diff};
+use olm_author::diff::{Change, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
 use crate::output::{Outcome, Report, Verdict, note, print_json, tell};

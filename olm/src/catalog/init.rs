@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use olm_fbc::check::{Rule, check};
+use olm_author::lint;
+use olm_fbc::check::Rule;
 use olm_fbc::{Catalog, Icon, Package};
 
 use super::Form;
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         packages: vec![package],
         ..Catalog::default()
     };
-    for finding in check(&catalog).findings {
+    for finding in lint::catalog(&catalog).findings {
         match finding.rule {
             Rule::PackageLabel => note(&format!("warning: {}", finding.message)),
             Rule::DefaultChannel => {

@@ -1,9 +1,9 @@
 //! `olm catalog render`.
 
 use clap::{Args, ValueEnum};
-use olm_bundle::catalog::Entry;
+use olm_author::catalog_entry::Entry;
+use olm_author::migrate::{self, migrate};
 use olm_fbc::Catalog;
-use olm_fbc::migrate::{self, migrate};
 use olm_image::Reference;
 
 use super::Form;

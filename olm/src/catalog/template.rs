@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use olm_author::template::{Bundles, Kind, Template, TemplateError, convert as to_template};
 use olm_fbc::graph::{PackageGraph, mermaid};
 use olm_fbc::similar::nearest;
-use olm_fbc::template::{Bundles, Kind, Template, TemplateError, convert as to_template};
 use olm_fbc::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use super::Form;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use clap::Args;
-use olm_fbc::Checker;
-use olm_fbc::check::{Finding, Object, Place, Report, Rule, Severity};
-use olm_fbc::walk_order;
+use olm_author::lint::{CatalogLint, Severity};
+use olm_fbc::check::{Object, Place, Rule};
+use olm_fbc::{CatalogFinding, CatalogReport};
 use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
@@ -43,18 +43,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Checks everything in the files.
-pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
-    let mut checker = Checker::new()
-        .with_constraints(olm_constraint::fault)
-        .with_doubts();
+pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<CatalogReport> {
+    let mut lint = CatalogLint::new();
     files.each(|file, meta| {
         match meta {
-            Ok(meta) => checker.add(file, &meta),
-            Err(error) => checker.add_failure(file, &error),
+            Ok(meta) => lint.add(file, &meta),
+            Err(error) => lint.add_failure(file, &error),
         }
         ControlFlow::Continue(())
     })?;
-    let mut report = checker.finish();
+    let mut report = lint.finish();
     for finding in &mut report.findings {
         if finding.rule == Rule::CatalogEmpty {
             finding.message = files.emptiness();
@@ -64,7 +62,7 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
     if !repeated.is_empty() {
         report
             .findings
-            .extend(repeated.into_iter().map(|(file, line, key)| Finding {
+            .extend(repeated.into_iter().map(|(file, line, key)| CatalogFinding {
                 rule: Rule::KeyRepeated,
                 object: Object::default(),
                 place: Some(Place {
@@ -73,20 +71,13 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<Report> {
                 }),
                 message: format!("the key {key:?} is there more than once: the last value counts"),
             }));
-        report
-            .findings
-            .sort_by(|left, right| match (&left.place, &right.place) {
-                (Some(left), Some(right)) => {
-                    walk_order(&left.file, &right.file).then(left.line.cmp(&right.line))
-                }
-                (left, right) => left.is_none().cmp(&right.is_none()),
-            });
+        report.sort();
     }
     Ok(report)
 }
 
 /// One line for a finding.
-fn line(finding: &Finding) -> String {
+fn line(finding: &CatalogFinding) -> String {
     let mut line = String::new();
     if let Some(place) = &finding.place {
         let _ = write!(line, "{place}: ");
@@ -101,7 +92,7 @@ fn line(finding: &Finding) -> String {
     line
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &CatalogReport) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         let _ = writeln!(text, "{}", line(finding));
@@ -120,7 +111,7 @@ fn text(report: &Report) -> String {
 }
 
 /// How much was found, in one line.
-pub(crate) fn summary(report: &Report) -> String {
+pub(crate) fn summary(report: &CatalogReport) -> String {
     let errors = report.errors().count() + report.omitted;
     let warnings = report
         .findings
@@ -136,7 +127,7 @@ pub(crate) fn summary(report: &Report) -> String {
     }
 }
 
-fn json(report: &Report) -> Value {
+fn json(report: &CatalogReport) -> Value {
     let findings: Vec<Value> = report
         .findings
         .iter()
@@ -144,7 +135,6 @@ fn json(report: &Report) -> Value {
             json!({
                 "severity": finding.rule.severity().name(),
                 "rule": finding.rule.id(),
-                "requirement": finding.rule.requirement(),
                 "message": finding.message,
                 "hint": finding.rule.hint(),
                 "package": given(&finding.object.package),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use olm_bundle::catalog;
+use olm_author::catalog_entry;
 use olm_fbc::property::TYPE_BUNDLE_OBJECT;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub fn run(case: &Value) -> Outcome {
     let files = files(case);
     let ok = expect.get("ok").and_then(Value::as_bool).unwrap_or_default();
     // The texts of errors are those of a file system or name types of another language.
-    let entry = match catalog::entry(&files, &BTreeMap::new(), "") {
+    let entry = match catalog_entry::entry(&files, &BTreeMap::new(), "") {
         Ok(entry) => entry,
         Err(error) => {
             return match Outcome::compare("ok", &ok, &false) {

@@ -1,6 +1,6 @@
 //! `bundle-validators`: what authors check before they publish.
 
-use olm_bundle::validators::{Manifests, Options, Problem, Severity, Validator, load, load_object};
+use olm_author::lint::{Manifests, Options, Problem, RuleSet, Severity, load, load_object};
 use serde_json::Value;
 
 use super::{Outcome, files};
@@ -43,10 +43,10 @@ pub fn run(case: &Value) -> Outcome {
             }
             None => (name.as_str(), Options::default()),
         };
-        let Some(validator) = Validator::named(name) else {
+        let Some(rule_set) = RuleSet::named(name) else {
             return Outcome::Fail(format!("there is no validator {name}"));
         };
-        let mut problems = validator.run(&manifests, &options);
+        let mut problems = rule_set.run(&manifests, &options);
         if duplicate_modes {
             problems.retain(|problem| !problem.detail.ends_with("duplicate install modes present"));
         }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use olm_fbc::template::semver::{Archetype, Stream, Versions, check_versions, generate};
-use olm_fbc::template::{Bundles, Template};
-use olm_fbc::{Bundle, Catalog, Channel, write};
+use olm_author::template::semver::{Archetype, Stream, Versions, check_versions, generate};
+use olm_author::template::{Bundles, Template};
+use olm_author::write;
+use olm_fbc::{Bundle, Catalog, Channel};
 use olm_version::{Version, blang};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 //! The reference stops at the first fault of a catalog, or shows a tree of those of its second stage. Ours reports
 //! everything, so that each recorded fault has to be among our findings, about the same object.
 
-use olm_fbc::check::{Finding, Report, Rule, Stage};
+use olm_fbc::check::{CatalogFinding, CatalogReport, Rule, Stage};
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Channel, ChannelEntry, Checker, graph};
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn whole_catalog(case: &Value, expect: &Value) -> Outcome {
     let report = checker.finish();
     // Rules that the requirements add to those of the reference stand in the deviations by name.
     let stricter = |rule: Rule| expect.get(rule.id()).and_then(Value::as_str) == Some("stricter");
-    let counted: Vec<&Finding> = report
+    let counted: Vec<&CatalogFinding> = report
         .errors()
         .filter(|finding| !stricter(finding.rule))
         .collect();
@@ -111,7 +111,7 @@ fn texts(expect: &Value) -> Vec<String> {
     }
 }
 
-fn contains(report: &Report, text: &str) -> Outcome {
+fn contains(report: &CatalogReport, text: &str) -> Outcome {
     let text = contract(text);
     if report.errors().any(|finding| finding.message.contains(text)) {
         Outcome::Pass
@@ -120,7 +120,7 @@ fn contains(report: &Report, text: &str) -> Outcome {
     }
 }
 
-fn shown(report: &Report) -> String {
+fn shown(report: &CatalogReport) -> String {
     report
         .errors()
         .map(|finding| format!("[{}] {}", finding.object, finding.message))
@@ -184,7 +184,7 @@ impl Leaf {
         })
     }
 
-    fn check(&self, report: &Report, quirks_mended: bool) -> Outcome {
+    fn check(&self, report: &CatalogReport, quirks_mended: bool) -> Outcome {
         let message = contract(&self.message);
         let same = |expected: &Option<String>, found: &str| {
             // One of ours may be about a bundle in all its channels.
@@ -210,7 +210,7 @@ impl Leaf {
     }
 
     /// Whether ours says outright what the reference shows by its consequences only.
-    fn is_mended(&self, report: &Report) -> bool {
+    fn is_mended(&self, report: &CatalogReport) -> bool {
         let says = |rule: Rule, text: &str| {
             report
                 .errors()

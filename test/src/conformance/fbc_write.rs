@@ -1,7 +1,8 @@
 //! `fbc-write`: rendered catalogs.
 
+use olm_author::write;
+use olm_fbc::Catalog;
 use olm_fbc::meta::limits;
-use olm_fbc::{Catalog, write};
 use serde_json::Value;
 
 use super::Outcome;

@@ -205,8 +205,8 @@ fn check_index(metas: &[Meta]) -> Result<(), String> {
 /// What is written of a catalog can be read, and written again it is the same, as JSON and as YAML.
 fn check_written(catalog: &Catalog) -> Result<(), String> {
     for (form, write) in [
-        ("JSON", olm_fbc::write::json as fn(&Catalog) -> String),
-        ("YAML", olm_fbc::write::yaml),
+        ("JSON", olm_author::write::json as fn(&Catalog) -> String),
+        ("YAML", olm_author::write::yaml),
     ] {
         let written = write(catalog);
         let mut again = Catalog::default();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use olm_fbc::template::{Template, TemplateError};
+use olm_author::template::{Template, TemplateError};
 use olm_fbc::{Blob, SCHEMA_DEPRECATIONS, meta, metas};
 
 use super::{Kind, guarded, walk};

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use super::Options;
 use super::certificates::inject_authority;
-use super::webhooks::service_name;
 use crate::bundle::Bundle;
 use crate::csv::ApiDescription;
-use crate::names::join_name;
+use crate::names::{join_name, service_name};
 
 /// How much an API's group counts when several have the same resource: as much as OLM classic says.
 const GROUP_PRIORITY: i64 = 2000;

@@ -7,11 +7,9 @@ use olm_api::names::{annotation, cert_manager};
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use super::deployments::containers_mut;
-use super::manifests::child;
-use super::webhooks::service_name;
+use super::manifests::{child, containers_mut};
 use crate::bundle::Bundle;
-use crate::names::join_name;
+use crate::names::{join_name, service_name};
 
 /// Who makes the certificates with which an operator serves its webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +50,9 @@ impl FromStr for CertificateProvider {
 /// The longest common name that cert-manager takes, in bytes. A certificate needs none beside its DNS names.
 const MAX_COMMON_NAME: usize = 64;
 /// The volume from which webhooks read their certificate, and where it is mounted.
-pub(crate) const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
+pub const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
 /// The volume from which aggregated API servers read theirs, and where it is mounted.
-pub(crate) const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
+pub const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
 
 /// The name of the certificate for a deployment's webhooks, which is also that of its Secret.
 #[must_use]

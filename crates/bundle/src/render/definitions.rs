@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::certificates::inject_authority;
 use super::manifests::without_noise;
-use super::webhooks::service_name;
 use super::{Options, schema};
 use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
-use crate::parse::object_name;
+use crate::names::service_name;
+use crate::object::object_name;
 
 /// A custom resource definition cannot be converted by a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

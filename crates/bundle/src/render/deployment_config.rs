@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::deployments::containers_mut;
-use super::fields::{Misfit, drop_unknown, misfits_of};
 use super::manifests::child;
+use super::manifests::containers_mut;
+use crate::reader::{Misfit, drop_unknown, misfits_of};
 
 /// The part of an affinity that may be replaced by itself.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];

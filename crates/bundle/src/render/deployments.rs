@@ -6,13 +6,14 @@ use k8s_openapi::api::apps::v1::DeploymentSpec;
 use olm_api::names::operator_condition;
 use serde_json::{Map, Value, json};
 
+use super::Options;
 use super::certificates::mount_certificates;
-use super::manifests::child;
-use super::{Options, fields};
+use super::manifests::{child, containers_mut};
 use crate::bundle::Bundle;
 use crate::csv::StrategyDeployment;
+use crate::reader::drop_unknown;
 
-/// The annotation that tells an operator which namespaces to watch (requirement 3.34).
+/// The annotation that tells an operator which namespaces to watch.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 /// The annotation that tells an operator where it runs.
 const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
@@ -54,7 +55,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         "spec": strategy.spec,
     });
     if let Some(spec) = deployment.get_mut("spec") {
-        fields::drop_unknown::<DeploymentSpec>(spec);
+        drop_unknown::<DeploymentSpec>(spec);
     }
     if let Some(spec) = child(&mut deployment, "spec") {
         spec.insert("revisionHistoryLimit".to_owned(), 1.into());
@@ -138,7 +139,7 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
 }
 
-/// Tells the operator the name of its OperatorCondition (requirement 8.01).
+/// Tells the operator the name of its OperatorCondition.
 fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
     for container in containers_mut(pod, "containers") {
         let environment = container.entry("env").or_insert_with(|| json!([]));
@@ -176,16 +177,4 @@ fn complete_containers(pod: &mut Map<String, Value>) {
             container.entry("resources").or_insert_with(|| json!({}));
         }
     }
-}
-
-/// The containers in a list of a pod.
-pub(super) fn containers_mut<'a>(
-    pod: &'a mut Map<String, Value>,
-    list: &str,
-) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
-    pod.get_mut(list)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
 }

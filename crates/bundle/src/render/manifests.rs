@@ -1,52 +1,10 @@
-//! Additional objects of a bundle, and which kinds they may be of (requirement 3.07).
+//! Additional objects of a bundle, and which kinds they may be of.
 
 use serde_json::{Map, Value};
 
 use super::{Options, RenderError};
 use crate::bundle::Bundle;
-use crate::parse::object_name;
-
-/// Whether objects of a kind live in a namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// They do, and are put into the install namespace.
-    Namespaced,
-    /// They do not, and are left as they are.
-    Cluster,
-}
-
-/// The scope of a supported kind; `None` for a kind that a bundle may not bring.
-///
-/// A VerticalPodAutoscaler is namespaced. The reference takes it for cluster-scoped and applies it to whatever
-/// namespace the author happened to write.
-#[must_use]
-pub fn scope(kind: &str) -> Option<Scope> {
-    match kind {
-        "ClusterServiceVersion"
-        | "Service"
-        | "ServiceAccount"
-        | "Role"
-        | "RoleBinding"
-        | "PrometheusRule"
-        | "ServiceMonitor"
-        | "PodMonitor"
-        | "Secret"
-        | "ConfigMap"
-        | "PodDisruptionBudget"
-        | "NetworkPolicy"
-        | "VerticalPodAutoscaler" => Some(Scope::Namespaced),
-        "CustomResourceDefinition"
-        | "ClusterRole"
-        | "ClusterRoleBinding"
-        | "PriorityClass"
-        | "ConsoleYAMLSample"
-        | "ConsoleQuickStart"
-        | "ConsoleCLIDownload"
-        | "ConsoleLink"
-        | "ConsolePlugin" => Some(Scope::Cluster),
-        _ => None,
-    }
-}
+use crate::object::{Scope, object_name, scope};
 
 /// The additional objects, namespaced ones in the install namespace whatever namespace they name.
 ///
@@ -92,4 +50,16 @@ pub(super) fn child<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map
         *entry = Value::Object(Map::new());
     }
     entry.as_object_mut()
+}
+
+/// The containers in a list of a pod.
+pub(super) fn containers_mut<'a>(
+    pod: &'a mut Map<String, Value>,
+    list: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
+    pod.get_mut(list)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
 }

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use serde_json::Value;
 
 use super::RenderError;
-use crate::parse::object_name;
+use crate::object::object_name;
 
 /// Where an object comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

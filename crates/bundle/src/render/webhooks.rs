@@ -8,34 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::Options;
 use super::certificates::{annotate_service, inject_authority};
-use super::fields::drop_unknown;
 use crate::bundle::Bundle;
 use crate::csv::{WebhookDefinition, WebhookKind};
-use crate::names::join_name;
-use crate::parse::object_name;
-
-/// The longest name that a Service may have.
-const MAX_SERVICE_NAME: usize = 63;
-
-/// The name of the Service in front of a deployment's webhooks and aggregated APIs.
-///
-/// Where the reference makes a name that no Service can have (64 characters, or a digit in front), ours is changed as
-/// little as it takes.
-#[must_use]
-pub fn service_name(deployment: &str) -> String {
-    let base = deployment.replace('.', "-");
-    let name = join_name(&base, SERVICE_SUFFIX);
-    let digit = name.starts_with(|first: char| first.is_ascii_digit());
-    if name.len() <= MAX_SERVICE_NAME && !digit {
-        return name;
-    }
-    let base = if digit { format!("s-{base}") } else { base };
-    let length = MAX_SERVICE_NAME - SERVICE_SUFFIX.len() - 1;
-    let base: String = base.chars().take(length).collect();
-    format!("{}-{SERVICE_SUFFIX}", base.trim_end_matches('-'))
-}
-
-const SERVICE_SUFFIX: &str = "service";
+use crate::names::service_name;
+use crate::object::object_name;
+use crate::reader::drop_unknown;
 
 /// A ValidatingWebhookConfiguration for each validating webhook.
 #[must_use]

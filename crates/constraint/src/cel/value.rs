@@ -58,7 +58,7 @@ pub enum Key {
 }
 
 impl Value {
-    /// The value of the variable `properties` (requirement 3.63): a list of maps with the keys `type` and `value`, of
+    /// The value of the variable `properties`: a list of maps with the keys `type` and `value`, of
     /// types and the JSON texts of values. A value that is not JSON is `null`.
     pub fn properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (kind_key, value_key) = (Key::String("type".into()), Key::String("value".into()));

@@ -1,12 +1,12 @@
 //! What can be said of a blob by itself.
 
+use crate::blob::package::{Icon, Package};
+use crate::blob::property::{self, Property};
 use crate::blob::{Blob, BlobError};
 use crate::check::label::{is_group, is_version};
 use crate::check::{BundleFacts, Checker, DeprecationFacts, Object, PackageFacts, Place, Rule};
 use crate::decode::{List, decode, decode_object};
 use crate::meta::Meta;
-use crate::package::{Icon, Package};
-use crate::property::{self, Property};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use olm_version::quoted;

@@ -3,8 +3,8 @@
 use olm_version::{Release, blang, quoted};
 
 use super::{BundleFacts, Checker, Object, Place, Rule, image_reference, shared};
-use crate::bundle::Bundle;
-use crate::property::{PackageProperty, TYPE_BUNDLE_OBJECT, TYPE_PACKAGE};
+use crate::blob::bundle::Bundle;
+use crate::blob::property::{PackageProperty, TYPE_BUNDLE_OBJECT, TYPE_PACKAGE};
 
 impl Checker {
     pub(super) fn add_bundle(&mut self, bundle: &Bundle, place: Place) {

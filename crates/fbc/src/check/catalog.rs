@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use olm_version::{blang, quoted};
 
 use super::{BundleFacts, ChannelFacts, Checker, Object, Place, Rule};
-use crate::channel::ChannelEntry;
+use crate::blob::channel::ChannelEntry;
 use crate::graph;
 
 impl Checker {

@@ -6,7 +6,7 @@ use olm_version::quoted;
 
 use super::catalog::Names;
 use super::{BundleFacts, ChannelFacts, Checker, DeprecationFacts, Object, Place, Rule};
-use crate::deprecation::{DeprecationEntry, Reference};
+use crate::blob::deprecation::{DeprecationEntry, Reference};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 impl Checker {

@@ -1,12 +1,12 @@
 //! The rules by name.
 
-/// How bad a finding is.
+/// How bad a finding is; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; the catalog stays valid.
-    Warning,
-    /// The catalog is not valid.
+    /// It makes the bundle or catalog invalid.
     Error,
+    /// It is worth knowing.
+    Warning,
 }
 
 impl Severity {
@@ -29,7 +29,7 @@ pub enum Stage {
 }
 
 macro_rules! rules {
-    ($($(#[doc = $doc:literal])+ $name:ident, $id:literal, $requirement:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident, $id:literal;)+) => {
         /// A rule that a catalog can break.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
@@ -45,128 +45,123 @@ macro_rules! rules {
             pub fn id(self) -> &'static str {
                 match self { $(Self::$name => $id,)+ }
             }
-
-            /// The requirement behind the rule.
-            pub fn requirement(self) -> &'static str {
-                match self { $(Self::$name => $requirement,)+ }
-            }
         }
     };
 }
 
 rules! {
     /// A file is a stream of JSON or YAML objects with unique keys.
-    Syntax, "syntax", "2.02";
+    Syntax, "syntax";
     /// There is something in the catalog.
-    CatalogEmpty, "catalog-empty", "2.20";
+    CatalogEmpty, "catalog-empty";
     /// An object has a key once.
-    KeyRepeated, "key-repeated", "2.08";
+    KeyRepeated, "key-repeated";
     /// A schema is one that is read, or has a prefix of its own.
-    SchemaUnknown, "schema-unknown", "2.15";
+    SchemaUnknown, "schema-unknown";
     /// The fields of a blob are those that are read.
-    FieldUnknown, "field-unknown", "2.08";
+    FieldUnknown, "field-unknown";
     /// A blob has a schema.
-    Schema, "schema", "2.10";
+    Schema, "schema";
     /// The fields of a blob have the types that its schema gives them.
-    Shape, "shape", "2.10";
+    Shape, "shape";
     /// A package that is given is not empty.
-    BlobPackage, "blob-package", "2.11";
+    BlobPackage, "blob-package";
     /// Properties are a list.
-    Properties, "properties", "2.12";
+    Properties, "properties";
     /// A property has a type.
-    PropertyType, "property-type", "2.13";
+    PropertyType, "property-type";
     /// The value of a property is not null.
-    PropertyNull, "property-null", "2.13";
+    PropertyNull, "property-null";
     /// The value of a property is there and fits its type.
-    PropertyValue, "property-value", "2.13";
+    PropertyValue, "property-value";
     /// A package has a name.
-    PackageName, "package-name", "2.21";
+    PackageName, "package-name";
     /// The name of a package is an RFC 1123 label.
-    PackageLabel, "package-label", "2.21";
+    PackageLabel, "package-label";
     /// The data of an icon are the image that its media type says.
-    PackageIcon, "package-icon", "2.21";
+    PackageIcon, "package-icon";
     /// A package is described once.
-    PackageDuplicate, "package-duplicate", "2.07";
+    PackageDuplicate, "package-duplicate";
     /// A package has a default channel.
-    DefaultChannel, "default-channel", "2.21";
+    DefaultChannel, "default-channel";
     /// The default channel is one of the package's channels.
-    DefaultChannelUnknown, "default-channel-unknown", "2.22";
+    DefaultChannelUnknown, "default-channel-unknown";
     /// A package has channels.
-    PackageWithoutChannel, "package-without-channel", "2.20";
+    PackageWithoutChannel, "package-without-channel";
     /// A package has bundles.
-    PackageWithoutBundle, "package-without-bundle", "2.20";
+    PackageWithoutBundle, "package-without-bundle";
     /// A channel belongs to a package of the catalog.
-    ChannelPackage, "channel-package", "2.30";
+    ChannelPackage, "channel-package";
     /// A channel has a name.
-    ChannelName, "channel-name", "2.30";
+    ChannelName, "channel-name";
     /// A channel is described once.
-    ChannelDuplicate, "channel-duplicate", "2.07";
+    ChannelDuplicate, "channel-duplicate";
     /// A channel has entries.
-    ChannelEmpty, "channel-empty", "2.30";
+    ChannelEmpty, "channel-empty";
     /// An entry has a name.
-    EntryName, "entry-name", "2.31";
+    EntryName, "entry-name";
     /// A bundle is once in a channel.
-    EntryDuplicate, "entry-duplicate", "2.34";
+    EntryDuplicate, "entry-duplicate";
     /// The bundle of an entry is in the catalog.
-    EntryBundle, "entry-bundle", "2.31";
+    EntryBundle, "entry-bundle";
     /// `replaces` and `skipRange` are not empty when they are given.
-    EntryEdge, "entry-edge", "2.31";
+    EntryEdge, "entry-edge";
     /// The names in `skips` are not empty.
-    EntrySkip, "entry-skip", "2.31";
+    EntrySkip, "entry-skip";
     /// `skipRange` is a range of versions.
-    EntrySkipRange, "entry-skip-range", "2.31";
+    EntrySkipRange, "entry-skip-range";
     /// A channel has one head, no circles, and no stranded entries.
-    ChannelGraph, "channel-graph", "2.33";
+    ChannelGraph, "channel-graph";
     /// A bundle names its package.
-    BundlePackage, "bundle-package", "2.40";
+    BundlePackage, "bundle-package";
     /// A bundle belongs to a package of the catalog.
-    BundlePackageUnknown, "bundle-package-unknown", "2.40";
+    BundlePackageUnknown, "bundle-package-unknown";
     /// A bundle is described once.
-    BundleDuplicate, "bundle-duplicate", "2.07";
+    BundleDuplicate, "bundle-duplicate";
     /// A bundle is in some channel.
-    BundleOrphan, "bundle-orphan", "2.20";
+    BundleOrphan, "bundle-orphan";
     /// A bundle has an image, or at least manifests.
-    BundleImage, "bundle-image", "2.40";
+    BundleImage, "bundle-image";
     /// A bundle has an image, even when it carries its manifests.
-    BundleImageOnly, "bundle-image-only", "2.40";
+    BundleImageOnly, "bundle-image-only";
     /// Image references can be parsed.
-    ImageReference, "image-reference", "2.40";
+    ImageReference, "image-reference";
     /// A related image names an image.
-    RelatedImage, "related-image", "2.40";
+    RelatedImage, "related-image";
     /// A bundle has exactly one `olm.package` property.
-    PackageProperty, "package-property", "2.41";
+    PackageProperty, "package-property";
     /// The `olm.package` property names the bundle's package.
-    PackagePropertyName, "package-property-name", "2.41";
+    PackagePropertyName, "package-property-name";
     /// The version is a semantic version.
-    Version, "version", "2.41";
+    Version, "version";
     /// The release is a release.
-    Release, "release", "2.41";
+    Release, "release";
     /// A bundle with a release is named after its package, version and release.
-    ReleaseName, "release-name", "2.41";
+    ReleaseName, "release-name";
     /// A version with a release has no build metadata.
-    ReleaseBuild, "release-build", "2.41";
+    ReleaseBuild, "release-build";
     /// A version and release is there once in a package.
-    VersionDuplicate, "version-duplicate", "2.07";
+    VersionDuplicate, "version-duplicate";
     /// A provided API is a valid group, version and kind.
-    Gvk, "gvk", "2.42";
+    Gvk, "gvk";
     /// A required package is named with a valid range.
-    PackageRequired, "package-required", "2.43";
+    PackageRequired, "package-required";
     /// A required API is a valid group, version and kind.
-    GvkRequired, "gvk-required", "2.44";
+    GvkRequired, "gvk-required";
     /// A constraint is one, and no longer than it may be.
-    Constraint, "constraint", "3.60";
+    Constraint, "constraint";
     /// Deprecations belong to a package of the catalog.
-    DeprecationPackage, "deprecation-package", "2.50";
+    DeprecationPackage, "deprecation-package";
     /// A package has its deprecations in one blob.
-    DeprecationDuplicate, "deprecation-duplicate", "2.50";
+    DeprecationDuplicate, "deprecation-duplicate";
     /// Deprecations have no name of their own.
-    DeprecationName, "deprecation-name", "2.50";
+    DeprecationName, "deprecation-name";
     /// Deprecations have entries.
-    DeprecationEmpty, "deprecation-empty", "2.51";
+    DeprecationEmpty, "deprecation-empty";
     /// What is deprecated is there, once, and of a schema that can be deprecated.
-    DeprecationReference, "deprecation-reference", "2.52";
+    DeprecationReference, "deprecation-reference";
     /// A deprecation has a message.
-    DeprecationMessage, "deprecation-message", "2.53";
+    DeprecationMessage, "deprecation-message";
 }
 
 impl Rule {

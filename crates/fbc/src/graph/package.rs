@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use olm_version::{VersionRelease, blang};
 
 use super::replaces_chain;
+use crate::blob::channel::{Channel, ChannelEntry};
 use crate::catalog::Catalog;
-use crate::channel::{Channel, ChannelEntry};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 /// Bundles of a channel beyond which the oldest are left out.
@@ -36,7 +36,7 @@ pub struct ChannelGraph {
     pub is_default: bool,
     /// Why the channel is deprecated, when it is.
     pub deprecated: Option<String>,
-    /// What is wrong with the graph, when it is not sound (requirement 2.33).
+    /// What is wrong with the graph, when it is not sound.
     pub fault: Option<String>,
     /// The bundles, the newest first.
     pub nodes: Vec<Node>,

@@ -55,7 +55,7 @@ fn less_or_equal(version: &Version, term: &Term) -> bool {
     }
 }
 
-/// Up to the next minor version; up to the next major one when no minor is given (requirement 1.33).
+/// Up to the next minor version; up to the next major one when no minor is given.
 fn tilde(version: &Version, term: &Term) -> bool {
     let bound = &term.version;
     if version.cmp_precedence(bound) == Ordering::Less {
@@ -69,7 +69,7 @@ fn tilde(version: &Version, term: &Term) -> bool {
     version.major == bound.major && (term.wild == Wild::Minor || version.minor == bound.minor)
 }
 
-/// Up to the next version of the first number that is not 0 (requirement 1.34).
+/// Up to the next version of the first number that is not 0.
 fn caret(version: &Version, term: &Term) -> bool {
     let bound = &term.version;
     if version.cmp_precedence(bound) == Ordering::Less {

@@ -1,0 +1,152 @@
+//! All checks of a bundle.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+
+use olm_bundle::lint::violations;
+use olm_bundle::{Bundle, BundleFiles, ParseError, Scopes, Support, Webhooks, parse};
+use olm_fbc::check::Severity;
+
+use super::finding::{FORMAT, Finding, INSTALL};
+use super::installation::manifests_as_installed;
+use super::layout::layout;
+use super::manifests::{LoadFault, load};
+use super::problem::Options;
+use super::publication::publication;
+use super::rules::RuleSet;
+
+/// Everything that is wrong with a bundle, sorted by place. `labels` are those of its image.
+#[must_use]
+pub fn bundle(
+    files: &BundleFiles,
+    labels: &BTreeMap<String, String>,
+    rule_sets: &BTreeSet<RuleSet>,
+    options: &Options,
+) -> Vec<Finding> {
+    let mut found = layout(files);
+    found.extend(rules(files, rule_sets, options));
+    // A fault of the format is reported once, not again for each thing that follows from it.
+    let formats: Vec<String> = found
+        .iter()
+        .filter(|finding| finding.check == FORMAT)
+        .map(|finding| finding.message.clone())
+        .collect();
+    let is_new = |finding: &Finding| {
+        !formats
+            .iter()
+            .any(|known| finding.message.ends_with(known) || known.ends_with(&finding.message))
+    };
+    found.extend(installation(files, labels).into_iter().filter(is_new));
+    found.sort();
+    found.dedup_by(|left, right| left.message == right.message && left.severity == right.severity);
+    found
+}
+
+/// What the sets of rules find.
+fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) -> Vec<Finding> {
+    let manifests = match load(files) {
+        Ok(manifests) => manifests,
+        Err(faults) => {
+            let unreadable = |fault: LoadFault| {
+                Finding::new(Severity::Error, FORMAT, fault.to_string()).in_file(fault.file())
+            };
+            return faults.into_iter().map(unreadable).collect();
+        }
+    };
+    let mut found = Vec::new();
+    for rule_set in rule_sets {
+        for problem in rule_set.run(&manifests, options) {
+            let object = problem.object.and_then(|at| manifests.objects.get(at));
+            let text = problem.to_string();
+            let message = text
+                .split_once(": ")
+                .map_or(text.as_str(), |(_, message)| message);
+            let message = message.trim_start_matches("Value : ");
+            found.push(Finding {
+                line: object.map(|object| object.line),
+                hint: problem.hint().map(Cow::Borrowed),
+                ..Finding::new(problem.severity, rule_set.name(), message)
+                    .in_file(object.map(|object| object.file.as_str()))
+            });
+        }
+    }
+    found
+}
+
+/// What keeps clusters from installing the bundle, or catalogs from taking it.
+fn installation(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Vec<Finding> {
+    let mut found = manifests_as_installed(files);
+    let is_error = |finding: &Finding| finding.severity == Severity::Error;
+    match parse(files, labels) {
+        // The findings name each of its faults.
+        Err(ParseError::ClusterServiceVersion(_)) if found.iter().any(is_error) => {}
+        Err(error) => found.push(Finding::new(Severity::Error, INSTALL, with_causes(&error))),
+        Ok(bundle) => {
+            found.extend(refused(&bundle));
+            found.extend(publication(&bundle));
+        }
+    }
+    found
+}
+
+/// What our own controllers refuse of a bundle that can be read, and what in it nobody reads.
+fn refused(bundle: &Bundle) -> Vec<Finding> {
+    let error = |message: String| Finding::new(Severity::Error, INSTALL, message);
+    let mut found: Vec<Finding> = violations(bundle)
+        .into_iter()
+        .map(|violation| error(violation.message))
+        .collect();
+    found.extend(bundle.all_properties().into_iter().filter_map(|property| {
+        let value = property.value.to_string();
+        let fault = olm_constraint::fault(&olm_fbc::Property::new(property.kind.as_str(), value))?;
+        Some(error(format!(
+            "what it requires by {} is not sound: {fault}",
+            property.kind
+        )))
+    }));
+    let webhooks = bundle.csv().spec.webhook_definitions.iter();
+    let unknown = webhooks.filter(|webhook| webhook.kind().is_none());
+    found.extend(unknown.map(|webhook| {
+        error(format!(
+            "webhook {:?} is of type {:?}, which nobody knows, and is not installed: write \
+             ValidatingAdmissionWebhook, MutatingAdmissionWebhook or ConversionWebhook",
+            webhook.generate_name, webhook.type_name
+        ))
+    }));
+    let nameless = bundle
+        .properties()
+        .iter()
+        .filter(|property| property.kind.is_empty());
+    found.extend(nameless.map(|property| {
+        let message = format!("nobody reads a property without a type: {}", property.value);
+        Finding::new(Severity::Warning, INSTALL, message)
+    }));
+    let support = Support {
+        webhooks: Webhooks::Served,
+        scopes: Scopes::Any,
+        ..Support::default()
+    };
+    let unsupported = bundle.check_support(&support);
+    found.extend(
+        unsupported
+            .iter()
+            .map(|unsupported| Finding::new(Severity::Warning, INSTALL, unsupported.to_string())),
+    );
+    found
+}
+
+/// An error and its causes on one line, without those that it repeats itself.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}

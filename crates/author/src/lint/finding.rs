@@ -1,0 +1,47 @@
+//! One finding about a bundle.
+
+use std::borrow::Cow;
+
+use olm_fbc::check::Severity;
+
+/// The check of a bundle's layout.
+pub(super) const FORMAT: &str = "format";
+/// The check of whether clusters can install a bundle.
+pub(super) const INSTALL: &str = "install";
+/// The check of whether catalogs can take a bundle.
+pub(super) const PUBLISH: &str = "publish";
+
+/// One thing that is wrong with a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file that it is about.
+    pub file: Option<String>,
+    /// The line where the object begins, counted from 1.
+    pub line: Option<usize>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The check that found it: `format`, `install`, `publish` or the name of a [`RuleSet`](super::RuleSet).
+    pub check: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<Cow<'static, str>>,
+}
+
+impl Finding {
+    pub(super) fn new(severity: Severity, check: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            file: None,
+            line: None,
+            severity,
+            check,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn in_file(mut self, file: Option<&str>) -> Self {
+        self.file = file.map(str::to_owned);
+        self
+    }
+}

@@ -1,0 +1,258 @@
+//! What keeps the manifests of a bundle from being installed as their author meant them, each with its place.
+
+mod deployment;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use olm_bundle::BundleFiles;
+use olm_bundle::InstallMode;
+use olm_bundle::object::{flatten, object_name};
+use olm_bundle::object::{list, text};
+use olm_bundle::reader::csv::{self, Reader};
+use olm_bundle::reader::{Misfit, misfits};
+use olm_fbc::base64_text;
+use olm_fbc::check::Severity;
+use olm_fbc::similar::nearest;
+use serde_json::{Map, Value};
+
+use super::finding::{Finding, INSTALL};
+use super::manifests::{Object, objects};
+
+/// What an author should know of the manifests, file by file. Files that cannot be read are another matter.
+pub(super) fn manifests_as_installed(files: &BundleFiles) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for object in objects(files) {
+        for value in flatten(object.value.clone()) {
+            let mut notes = Notes {
+                object: &object,
+                found: &mut found,
+            };
+            match (text(&value, "/apiVersion"), text(&value, "/kind")) {
+                (_, "ClusterServiceVersion") => notes.of_csv(&value),
+                ("v1", "ConfigMap") => {
+                    notes.of_texts(&value, "ConfigMap", ["data", "binaryData"]);
+                    notes.of_base64(&value, "ConfigMap", "binaryData");
+                }
+                ("v1", "Secret") => {
+                    notes.of_texts(&value, "Secret", ["data", "stringData"]);
+                    notes.of_base64(&value, "Secret", "data");
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// So many entries of one kind are told of an object.
+const MOST: usize = 50;
+
+/// How the place of a Deployment's specification begins.
+const DEPLOYMENTS: &str = "spec.install.spec.deployments[";
+
+struct Notes<'a> {
+    object: &'a Object,
+    found: &'a mut Vec<Finding>,
+}
+
+impl Notes<'_> {
+    fn add(&mut self, severity: Severity, message: String, hint: impl Into<Cow<'static, str>>) {
+        self.found.push(Finding {
+            line: Some(self.object.line),
+            hint: Some(hint.into()),
+            ..Finding::new(severity, INSTALL, message).in_file(Some(&self.object.file))
+        });
+    }
+
+    fn of_csv(&mut self, csv: &Value) {
+        let deployments = list(csv, "/spec/install/spec/deployments");
+        for fault in csv::faults(csv, Reader::Installer) {
+            let message = of_deployment(&fault, deployments).unwrap_or(fault);
+            let hint = if message.contains("must be a text, not a number") {
+                "put the value into quotes"
+            } else {
+                "correct the value; the bundle is not installed as long as it cannot be read"
+            };
+            self.add(Severity::Error, message, hint);
+        }
+        for (field, meant) in csv::unknown(csv) {
+            let hint = match meant {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "remove it, or correct its name or its place".to_owned(),
+            };
+            let message = format!("a ClusterServiceVersion has no field {field}, which is left out");
+            self.add(Severity::Warning, message, hint);
+        }
+        let modes = list(csv, "/spec/installModes");
+        let is_supported = |mode: &Value| {
+            mode.get("supported") == Some(&Value::Bool(true))
+                && text(mode, "/type").parse::<InstallMode>().is_ok()
+        };
+        // Without another one the bundle can never be installed.
+        let severity = if modes.iter().any(is_supported) {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
+        for (at, mode) in modes.iter().enumerate() {
+            let kind = text(mode, "/type");
+            if kind.parse::<InstallMode>().is_err() {
+                let names = InstallMode::ALL.map(InstallMode::as_str);
+                let hint = match nearest(kind, names) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => format!("there are {}", names.join(", ")),
+                };
+                let message = format!("spec.installModes[{at}].type: there is no install mode {kind:?}");
+                self.add(severity, message, hint);
+            }
+        }
+        for deployment in deployments {
+            self.of_deployment(deployment);
+        }
+    }
+
+    fn of_deployment(&mut self, deployment: &Value) {
+        let name = text(deployment, "/name");
+        let empty = Value::Null;
+        let spec = deployment.get("spec").unwrap_or(&empty);
+        let misfits = misfits(spec);
+        for misfit in &misfits {
+            if let Misfit::Unknown(field) = misfit {
+                let message =
+                    format!("Deployment {name:?} has no field {field}, which is left out: is it misspelled?");
+                self.add(
+                    Severity::Warning,
+                    message,
+                    "correct its name or its place, or remove it",
+                );
+            }
+        }
+        // What has another type is told as that.
+        if spec.is_object() && !misfits.iter().any(|misfit| matches!(misfit, Misfit::Wrong(_))) {
+            for fault in deployment::refused(spec) {
+                let message = format!("Deployment {name:?}: the API server refuses {fault}");
+                self.add(
+                    Severity::Error,
+                    message,
+                    "correct it: no API server takes the Deployment as it is",
+                );
+            }
+        }
+        if let Some(fault) = selector_fault(spec) {
+            self.add(
+                Severity::Error,
+                format!("Deployment {name:?}: the API server refuses spec.selector: {fault}"),
+                "let spec.selector.matchLabels be among spec.template.metadata.labels",
+            );
+        }
+        for kind in ["initContainers", "containers"] {
+            for container in list(spec, &format!("/template/spec/{kind}")) {
+                let mut known = BTreeSet::new();
+                for entry in list(container, "/env") {
+                    let variable = text(entry, "/name");
+                    if !known.insert(variable) {
+                        let container = text(container, "/name");
+                        let message = format!(
+                            "Deployment {name:?}: container {container:?} is given the variable {variable:?} more than \
+                             once; the last one counts"
+                        );
+                        self.add(Severity::Warning, message, "keep one of them");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Data that are no texts: the API server takes no other.
+    fn of_texts(&mut self, object: &Value, kind: &str, fields: [&str; 2]) {
+        let name = object_name(object);
+        for field in fields {
+            let Some(entries) = object.get(field).and_then(Value::as_object) else {
+                continue;
+            };
+            let is_wrong = |value: &Value| !value.is_string() && !value.is_null();
+            for (key, value) in entries.iter().filter(|(_, value)| is_wrong(value)).take(MOST) {
+                let given = csv::given(value);
+                let message = format!(
+                    "{kind} {name:?}: the API server refuses {field}.{key}, which must be a text, not {given}"
+                );
+                self.add(Severity::Error, message, "put the value into quotes");
+            }
+        }
+    }
+
+    /// Data that have to be base64 and are not.
+    fn of_base64(&mut self, object: &Value, kind: &str, field: &str) {
+        let name = object_name(object);
+        let entries = object.get(field).and_then(Value::as_object).into_iter().flatten();
+        let is_wrong = |value: &Value| {
+            value
+                .as_str()
+                .is_some_and(|text| base64_text::decode(text).is_err())
+        };
+        for (key, _) in entries.filter(|(_, value)| is_wrong(value)).take(MOST) {
+            let message =
+                format!("{kind} {name:?}: the API server refuses {field}.{key}, which is no base64");
+            let hint = match kind {
+                "Secret" => "encode it, or write it as it is into stringData",
+                _ => "encode it, or write it as it is into data",
+            };
+            self.add(Severity::Error, message, hint);
+        }
+    }
+}
+
+/// A fault of a Deployment's specification in terms of the Deployment.
+fn of_deployment(fault: &str, deployments: &[Value]) -> Option<String> {
+    let (index, rest) = fault.strip_prefix(DEPLOYMENTS)?.split_once(']')?;
+    let name = text(deployments.get(index.parse::<usize>().ok()?)?, "/name");
+    Some(format!(
+        "Deployment {name:?}: the API server refuses {}",
+        rest.trim_start_matches('.')
+    ))
+}
+
+/// Why the API server refuses the selector of a Deployment: it is empty, or not fulfilled by the template's own labels.
+fn selector_fault(spec: &Value) -> Option<String> {
+    let selector = match spec.get("selector") {
+        None | Some(Value::Null) if spec.is_object() => return Some("it is missing".to_owned()),
+        selector => selector?.as_object()?,
+    };
+    let empty = Map::new();
+    let labels = spec
+        .pointer("/template/metadata/labels")
+        .and_then(Value::as_object);
+    let labels = labels.unwrap_or(&empty);
+    let wanted = selector.get("matchLabels").and_then(Value::as_object);
+    let rules = selector.get("matchExpressions").and_then(Value::as_array);
+    if wanted.is_none_or(Map::is_empty) && rules.is_none_or(Vec::is_empty) {
+        return Some("it is empty".to_owned());
+    }
+    let unmatched = |(key, value): &(&String, &Value)| labels.get(*key) != Some(*value);
+    if let Some((key, value)) = wanted.into_iter().flatten().find(unmatched) {
+        let value = value.as_str().unwrap_or_default();
+        return Some(format!("the template has no label {key}: {value:?}"));
+    }
+    let rule = rules
+        .into_iter()
+        .flatten()
+        .find(|rule| !is_fulfilled(rule, labels))?;
+    Some(format!(
+        "the labels of the template do not fulfil the rule {:?} {}",
+        text(rule, "/key"),
+        text(rule, "/operator")
+    ))
+}
+
+fn is_fulfilled(rule: &Value, labels: &Map<String, Value>) -> bool {
+    let given = labels.get(text(rule, "/key"));
+    let is_listed = || given.is_some_and(|given| list(rule, "/values").contains(given));
+    match text(rule, "/operator") {
+        "In" => is_listed(),
+        "NotIn" => !is_listed(),
+        "Exists" => given.is_some(),
+        "DoesNotExist" => given.is_none(),
+        _ => false,
+    }
+}

@@ -1,0 +1,325 @@
+//! What the API server refuses of the specification of a Deployment although each field has its type: what authors get wrong,
+//! not all that it checks.
+
+use std::collections::BTreeSet;
+
+use olm_bundle::object::{list, text};
+use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
+use olm_fbc::check::label::is_label;
+use olm_version::quoted;
+use serde_json::Value;
+
+/// Whole numbers of the specification that are never below zero. `revisionHistoryLimit` is always ours.
+const COUNTS: [&str; 2] = ["replicas", "minReadySeconds"];
+/// In seconds, where nothing is given.
+const PROGRESS_DEADLINE: i64 = 600;
+/// The longest name of a container.
+const MAX_NAME: usize = 63;
+/// So many are told.
+const MOST: usize = 50;
+
+/// What is refused so far.
+struct Refused(Vec<String>);
+
+impl Refused {
+    fn add(&mut self, what: impl FnOnce() -> String) {
+        if self.0.len() < MOST {
+            self.0.push(what());
+        } else if self.0.len() == MOST {
+            self.0.push("more than that".to_owned());
+        }
+    }
+}
+
+/// Each refused value of a specification whose fields have their types: its place, what is there, and what has to be.
+pub(super) fn refused(spec: &Value) -> Vec<String> {
+    let mut found = Refused(Vec::new());
+    let number = |field: &str| spec.get(field).and_then(Value::as_i64);
+    for field in COUNTS {
+        if let Some(count) = number(field).filter(|count| *count < 0) {
+            found.add(|| format!("spec.{field}: {count} is below zero"));
+        }
+    }
+    let ready = number("minReadySeconds").unwrap_or_default();
+    let deadline = number("progressDeadlineSeconds").unwrap_or(PROGRESS_DEADLINE);
+    if deadline <= ready {
+        found.add(|| {
+            format!("spec.progressDeadlineSeconds: {deadline} is not more than minReadySeconds, {ready}")
+        });
+    }
+    let pod = spec.pointer("/template/spec").unwrap_or(&Value::Null);
+    let policy = text(pod, "/restartPolicy");
+    if !policy.is_empty() && policy != "Always" {
+        found.add(|| {
+            format!(
+                "spec.template.spec.restartPolicy: {} is not \"Always\"",
+                quoted(policy)
+            )
+        });
+    }
+    if list(pod, "/containers").is_empty() {
+        found.add(|| "spec.template.spec.containers: there is none".to_owned());
+    }
+    let brought = list(pod, "/volumes").iter();
+    let volumes = Volumes {
+        brought: brought.map(|volume| text(volume, "/name")).collect(),
+        replaced: replaced(pod),
+    };
+    let mut names = BTreeSet::new();
+    for kind in ["initContainers", "containers"] {
+        for (at, container) in list(pod, &format!("/{kind}")).iter().enumerate() {
+            let place = || format!("spec.template.spec.{kind}[{at}]");
+            let name = text(container, "/name");
+            if name.len() > MAX_NAME || !is_label(name) {
+                found.add(|| {
+                    format!(
+                        "{}.name: {} is not 1 to {MAX_NAME} lower case letters, digits and hyphens between them",
+                        place(),
+                        quoted(name)
+                    )
+                });
+            } else if !names.insert(name) {
+                found.add(|| format!("{}.name: {} is there twice", place(), quoted(name)));
+            }
+            of_container(container, &volumes, &place, &mut found);
+        }
+    }
+    found.0
+}
+
+/// The volumes of a pod by name.
+struct Volumes<'v> {
+    brought: BTreeSet<&'v str>,
+    replaced: BTreeSet<&'v str>,
+}
+
+/// Those that give way to certificates, with their mounts, where the API server calls the Deployment: by name, or because they
+/// are mounted in their place.
+fn replaced(pod: &Value) -> BTreeSet<&str> {
+    let certificates = [WEBHOOK_VOLUME, APISERVER_VOLUME];
+    let containers = ["/initContainers", "/containers"]
+        .into_iter()
+        .flat_map(|kind| list(pod, kind));
+    let mounts = containers.flat_map(|container| list(container, "/volumeMounts"));
+    let in_place = |mount: &&Value| {
+        certificates
+            .iter()
+            .any(|(_, path)| text(mount, "/mountPath") == *path)
+    };
+    let names = mounts.filter(in_place).map(|mount| text(mount, "/name"));
+    names.chain(certificates.map(|(name, _)| name)).collect()
+}
+
+fn of_container(container: &Value, volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
+    if text(container, "/image").is_empty() {
+        found.add(|| format!("{}.image: there is none", place()));
+    }
+    for kind in ["requests", "limits"] {
+        let amounts = container.pointer(&format!("/resources/{kind}"));
+        for (resource, amount) in amounts.and_then(Value::as_object).into_iter().flatten() {
+            if is_negative(amount) {
+                found.add(|| format!("{}.resources.{kind}.{resource}: {amount} is below zero", place()));
+            }
+        }
+    }
+    for (at, port) in list(container, "/ports").iter().enumerate() {
+        let number = port.get("containerPort").and_then(Value::as_i64);
+        if !number.is_some_and(|number| (1..=65535).contains(&number)) {
+            let given = number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
+            found.add(|| {
+                format!(
+                    "{}.ports[{at}].containerPort: {given} is not between 1 and 65535",
+                    place()
+                )
+            });
+        }
+    }
+    for (at, variable) in list(container, "/env").iter().enumerate() {
+        if text(variable, "/name").is_empty() {
+            found.add(|| format!("{}.env[{at}].name: there is none", place()));
+        }
+    }
+    of_mounts(list(container, "/volumeMounts"), volumes, place, found);
+}
+
+fn of_mounts(mounts: &[Value], volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
+    let mut paths = BTreeSet::new();
+    for (at, mount) in mounts.iter().enumerate() {
+        let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
+        if volumes.replaced.contains(name) {
+            continue;
+        }
+        if !volumes.brought.contains(name) {
+            found.add(|| {
+                format!(
+                    "{}.volumeMounts[{at}].name: there is no volume {}",
+                    place(),
+                    quoted(name)
+                )
+            });
+        }
+        if path.is_empty() {
+            found.add(|| format!("{}.volumeMounts[{at}].mountPath: there is none", place()));
+        } else if !paths.insert(path) {
+            found.add(|| {
+                format!(
+                    "{}.volumeMounts[{at}].mountPath: {} is there twice",
+                    place(),
+                    quoted(path)
+                )
+            });
+        }
+    }
+}
+
+/// Whether a quantity is below zero.
+fn is_negative(amount: &Value) -> bool {
+    match amount {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number < 0.0),
+        Value::String(amount) => {
+            let is_counted = |one: char| ('1'..='9').contains(&one);
+            let amount = amount.trim().strip_prefix('-');
+            // The digits of an exponent count for nothing.
+            let mantissa = amount.and_then(|amount| amount.split(['e', 'E']).next());
+            mantissa.is_some_and(|mantissa| mantissa.contains(is_counted))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sound() -> Value {
+        let container = |name: &str| {
+            json!({
+                "name": name, "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "A"}],
+                "resources": {"limits": {"cpu": "-0", "memory": "-0e5"}, "requests": {"cpu": 1}},
+                "volumeMounts": [
+                    {"name": "v", "mountPath": "/v"},
+                    {"name": "webhook-cert", "mountPath": "/certs"},
+                    {"name": "cert", "mountPath": "/apiserver.local.config/certificates"},
+                    {"name": "cert", "mountPath": "/elsewhere"},
+                ],
+            })
+        };
+        json!({
+            "replicas": 0, "minReadySeconds": 5, "progressDeadlineSeconds": 6, "revisionHistoryLimit": -1,
+            "template": {"spec": {
+                "restartPolicy": "Always", "volumes": [{"name": "v"}],
+                "initContainers": [container("first")], "containers": [container("main")],
+            }},
+        })
+    }
+
+    #[test]
+    fn each_refused_value_is_told_with_its_place() {
+        let sound = sound();
+        assert_eq!(refused(&sound), [""; 0]);
+        let check = |place: &str, value: Value, expected: &str| {
+            let mut odd = sound.clone();
+            *odd.pointer_mut(place).unwrap() = value;
+            assert_eq!(refused(&odd), [expected], "{place}");
+        };
+        check("/replicas", json!(-1), "spec.replicas: -1 is below zero");
+        check(
+            "/minReadySeconds",
+            json!(-1),
+            "spec.minReadySeconds: -1 is below zero",
+        );
+        check(
+            "/progressDeadlineSeconds",
+            json!(5),
+            "spec.progressDeadlineSeconds: 5 is not more than minReadySeconds, 5",
+        );
+        check(
+            "/template/spec/restartPolicy",
+            json!("Never"),
+            "spec.template.spec.restartPolicy: \"Never\" is not \"Always\"",
+        );
+        check(
+            "/template/spec/containers",
+            json!([]),
+            "spec.template.spec.containers: there is none",
+        );
+        check(
+            "/template",
+            json!({}),
+            "spec.template.spec.containers: there is none",
+        );
+        for (list, at) in [
+            ("containers", "containers/0"),
+            ("initContainers", "initContainers/0"),
+        ] {
+            let check = |field: &str, value: Value, expected: &str| {
+                check(
+                    &format!("/template/spec/{at}{field}"),
+                    value,
+                    &format!("spec.template.spec.{list}[0]{expected}"),
+                );
+            };
+            let long = "a".repeat(64);
+            for name in ["My_App", "", long.as_str()] {
+                let told = format!(
+                    ".name: {name:?} is not 1 to 63 lower case letters, digits and hyphens between them"
+                );
+                check("/name", json!(name), &told);
+            }
+            check("/image", json!(""), ".image: there is none");
+            check(
+                "/resources/limits/cpu",
+                json!("-500m"),
+                ".resources.limits.cpu: \"-500m\" is below zero",
+            );
+            check(
+                "/resources/requests/cpu",
+                json!(-1),
+                ".resources.requests.cpu: -1 is below zero",
+            );
+            let range = "is not between 1 and 65535";
+            check(
+                "/ports/0/containerPort",
+                json!(80000),
+                &format!(".ports[0].containerPort: 80000 {range}"),
+            );
+            check(
+                "/ports/0",
+                json!({}),
+                &format!(".ports[0].containerPort: nothing {range}"),
+            );
+            check("/env/0/name", json!(""), ".env[0].name: there is none");
+            check(
+                "/volumeMounts/0/name",
+                json!("w"),
+                ".volumeMounts[0].name: there is no volume \"w\"",
+            );
+            check(
+                "/volumeMounts/0/mountPath",
+                json!(""),
+                ".volumeMounts[0].mountPath: there is none",
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_there_twice_is_told_and_of_many_the_first() {
+        let mut twice = sound();
+        let containers = twice["template"]["spec"]["containers"].as_array_mut().unwrap();
+        let mut again = containers[0].clone();
+        again["volumeMounts"] = json!([again["volumeMounts"][0], again["volumeMounts"][0]]);
+        containers.push(again);
+        assert_eq!(
+            refused(&twice),
+            [
+                "spec.template.spec.containers[1].name: \"main\" is there twice",
+                "spec.template.spec.containers[1].volumeMounts[1].mountPath: \"/v\" is there twice",
+            ]
+        );
+        let mut many = sound();
+        many["template"]["spec"]["containers"] = vec![json!({}); 100_000].into();
+        assert_eq!(refused(&many).len(), 51);
+    }
+}

@@ -1,0 +1,179 @@
+//! What a set of rules finds, in the words that authors know from operator tooling.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use olm_fbc::check::Severity;
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem it is, by the name that tooling knows: `CSVFileNotValid`.
+    pub kind: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The field, when it is about one.
+    pub field: Option<String>,
+    /// The value or object, when it is about one; may be empty.
+    pub value: Option<String>,
+    /// What is wrong.
+    pub detail: String,
+    /// Position of the object in [`Manifests::objects`], when it is about one.
+    pub object: Option<usize>,
+    /// What its hint follows from.
+    pub(super) advice: Advice,
+}
+
+/// What a hint follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// What the problem says.
+    Detail,
+    /// That there is no API to show an example of.
+    NoApi,
+}
+
+impl Problem {
+    pub(super) fn new(severity: Severity, kind: &'static str, value: Option<String>, detail: String) -> Self {
+        Self {
+            kind,
+            severity,
+            field: None,
+            value,
+            detail,
+            object: None,
+            advice: Advice::Detail,
+        }
+    }
+
+    /// About the ClusterServiceVersion of this name.
+    pub(super) fn csv(severity: Severity, name: &str, detail: impl fmt::Display) -> Self {
+        let value = Some(String::new());
+        Self::new(severity, "CSVFileNotValid", value, format!("({name}) {detail}"))
+    }
+
+    /// About the bundle or an object of this name.
+    pub(super) fn failed(severity: Severity, name: &str, detail: impl Into<String>) -> Self {
+        Self::new(severity, "ValidationFailed", Some(name.to_owned()), detail.into())
+    }
+
+    pub(super) fn bundle(severity: Severity, value: &str, detail: impl Into<String>) -> Self {
+        Self::new(severity, "BundleNotValid", Some(value.to_owned()), detail.into())
+    }
+
+    pub(super) fn at(mut self, object: usize) -> Self {
+        self.object = Some(object);
+        self
+    }
+
+    pub(super) fn advised(mut self, advice: Advice) -> Self {
+        self.advice = advice;
+        self
+    }
+
+    /// What to do about it, where that is not plain from the problem.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        if self.advice == Advice::NoApi {
+            return Some(
+                "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools",
+            );
+        }
+        let detail = self.detail.as_str();
+        [
+            (
+                "wrong case",
+                "annotation keys count letter by letter: rename the key",
+            ),
+            (
+                "csv.Spec.minKubeVersion is not informed",
+                "set spec.minKubeVersion, for example 1.27.0",
+            ),
+            (
+                "MinKubeVersion has an invalid value",
+                "write three numbers, for example 1.27.0",
+            ),
+            (
+                "annotations not found",
+                "add the annotation alm-examples with one example of each provided API",
+            ),
+            (
+                "should have an example",
+                "add an example of the API to the annotation alm-examples",
+            ),
+            (
+                "example must have a provided API",
+                "remove the example, or list its API under owned",
+            ),
+            (
+                "install modes not found",
+                "list all four install modes with supported: true or false",
+            ),
+            ("duplicate install modes", "list each install mode once"),
+            (
+                "deprecated and removed",
+                "publish the objects in the version that newer clusters serve",
+            ),
+            (
+                "is present in bundle",
+                "list the API under spec.customresourcedefinitions.owned, or remove the file",
+            ),
+            (
+                "not found in bundle",
+                "add the definition to manifests/, or remove it from owned",
+            ),
+            (
+                "resource requests",
+                "set resources.requests.cpu and .memory of the container",
+            ),
+            (
+                "recommended naming convention",
+                "name channels candidate-…, fast-… or stable-…",
+            ),
+            (
+                "of the icon are",
+                "give the icon's file as base64, and its media type, for example image/svg+xml",
+            ),
+            (
+                "where it is not offered",
+                "add for example operatorframework.io/arch.arm64: supported, or ignore this where it is not supported",
+            ),
+            ("cannot set to true", "set spec.preserveUnknownFields to false"),
+        ]
+        .into_iter()
+        .find(|(part, _)| detail.contains(part))
+        .map(|(_, hint)| hint)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field, value, detail, ..
+        } = self;
+        formatter.write_str(match self.severity {
+            Severity::Error => "Error: ",
+            Severity::Warning => "Warning: ",
+        })?;
+        match (field, value) {
+            (Some(field), Some(value)) => write!(formatter, "Field {field}, Value {value}: {detail}"),
+            (Some(field), None) => write!(formatter, "Field {field}: {detail}"),
+            (None, Some(value)) => write!(formatter, "Value {value}: {detail}"),
+            (None, None) => write!(formatter, ": {detail}"),
+        }
+    }
+}
+
+/// What some validators can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The Kubernetes version that the bundle is for, `1.25` for example; empty when any.
+    pub kubernetes_version: String,
+    /// The categories that are allowed in the place of the standard ones.
+    pub categories: Option<BTreeSet<String>>,
+    /// The Dockerfile of the bundle, for `community`.
+    pub dockerfile: Option<String>,
+    /// For `multiarch`: the platforms that each image is built for, as `linux/amd64`, or why they are not known. What is
+    /// not in here is not looked at.
+    pub platforms: BTreeMap<String, Result<BTreeSet<String>, String>>,
+}

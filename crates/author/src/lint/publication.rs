@@ -1,0 +1,64 @@
+//! What no catalog takes of a bundle that can be installed, and what a catalog takes for something else.
+
+use olm_bundle::Bundle;
+use olm_bundle::openshift::{PropertiesError, maximum};
+use olm_fbc::check::Severity;
+use olm_version::{BuildMetadata, VersionRelease, blang};
+
+use super::finding::{Finding, PUBLISH};
+
+/// Where a bundle says the versions that it may follow.
+const SKIP_RANGE: &str = "olm.skipRange";
+
+/// What its author should know before the bundle goes into a catalog, each with what to do.
+pub(super) fn publication(bundle: &Bundle) -> Vec<Finding> {
+    let all = [version, skip_range, default_channel, openshift];
+    all.iter()
+        .filter_map(|check| check(bundle))
+        .map(|message| Finding::new(Severity::Warning, PUBLISH, message))
+        .collect()
+}
+
+fn version(bundle: &Bundle) -> Option<String> {
+    let text = &bundle.csv().spec.version;
+    let fault = match VersionRelease::parse(text, BuildMetadata::Release) {
+        Ok(_) => return None,
+        Err(_) if text.is_empty() => "is missing".to_owned(),
+        Err(fault) => format!("is none: {fault}"),
+    };
+    Some(format!(
+        "spec.version {fault}; no catalog takes the bundle without: write three numbers, for example 1.0.0"
+    ))
+}
+
+fn skip_range(bundle: &Bundle) -> Option<String> {
+    let range = bundle.csv().metadata.annotations.get(SKIP_RANGE)?;
+    let fault = blang::Range::parse(range).err().filter(|_| !range.is_empty())?;
+    Some(format!(
+        "the annotation {SKIP_RANGE} {range:?} is no range of versions ({fault}), and leads from no version to this one: \
+         write for example \">=1.0.0 <1.2.0\""
+    ))
+}
+
+fn default_channel(bundle: &Bundle) -> Option<String> {
+    let default = bundle.annotations().default_channel()?;
+    let channels: Vec<&str> = bundle.annotations().channels().collect();
+    if channels.is_empty() || channels.contains(&default) {
+        return None;
+    }
+    Some(format!(
+        "the default channel {default:?} is none of the bundle's channels ({}): name one of them, or add it to them",
+        channels.join(", ")
+    ))
+}
+
+fn openshift(bundle: &Bundle) -> Option<String> {
+    let fault = match maximum(bundle.properties_text()?).err()? {
+        // A bundle of which it is not a list is not read at all.
+        PropertiesError::Shape(_) => return None,
+        fault => fault,
+    };
+    Some(format!(
+        "{fault}: an OpenShift cluster with the bundle on it is not updated; write one, for example \"4.18\""
+    ))
+}

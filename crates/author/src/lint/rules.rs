@@ -1,0 +1,103 @@
+//! Sets of rules about good bundles, each by the name that operator tooling knows it by.
+//!
+//! Unlike [`violations`](olm_bundle::lint::violations), which decides what is installed, these are about good manifests:
+//! metadata that people see, rules of places where operators are published, APIs that newer clusters no longer serve. A set
+//! reports everything it finds. [`Problem`]s are displayed in the words that authors know from that tooling.
+
+mod annotations;
+mod bundle;
+mod community;
+mod csv;
+mod definitions;
+mod hub;
+mod icons;
+mod objects;
+mod platforms;
+mod practices;
+mod removed;
+mod text;
+
+pub use platforms::images;
+
+use super::manifests::Manifests;
+use super::problem::{Options, Problem};
+
+macro_rules! rule_sets {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $run:expr;)+) => {
+        /// A set of rules.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum RuleSet {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl RuleSet {
+            /// Every set.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name by which it is selected.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Everything it finds, errors first.
+            #[must_use]
+            pub fn run(self, manifests: &Manifests, options: &Options) -> Vec<Problem> {
+                let run: fn(&Manifests, &Options) -> Vec<Problem> = match self {
+                    $(Self::$variant => $run,)+
+                };
+                let mut problems = run(manifests, options);
+                problems.sort_by_key(|problem| problem.severity);
+                problems
+            }
+        }
+    };
+}
+
+rule_sets! {
+    /// The ClusterServiceVersion.
+    ClusterServiceVersion, "clusterserviceversion", csv::validate;
+    /// Custom resource definitions.
+    Definitions, "crd", definitions::validate;
+    /// What the objects of a bundle say of each other.
+    Bundle, "bundle", bundle::validate;
+    /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three that it is made of.
+    OperatorHub, "operatorhub", hub::validate_deprecated;
+    /// OperatorHub.io.
+    OperatorHubV2, "operatorhub/v2", hub::validate;
+    /// The annotation `capabilities`.
+    Capabilities, "standardcapabilities", hub::capabilities;
+    /// The annotation `categories`.
+    Categories, "standardcategories", hub::categories;
+    /// Objects that could harm the cluster.
+    Objects, "object", objects::validate;
+    /// Operator groups.
+    OperatorGroups, "operatorgroup", annotations::operator_groups;
+    /// Community operators on OpenShift 4.9; deprecated.
+    Community, "community", community::validate;
+    /// APIs that newer clusters no longer serve.
+    RemovedApis, "alpha-deprecated-apis", removed::validate;
+    /// Recommendations.
+    GoodPractices, "good-practices", practices::validate;
+    /// The platforms of images.
+    Platforms, "multiarch", platforms::validate;
+    /// Icons.
+    Icons, "icons", icons::validate;
+}
+
+impl RuleSet {
+    /// Those that run when none is selected.
+    pub const DEFAULT: [Self; 4] = [
+        Self::ClusterServiceVersion,
+        Self::Definitions,
+        Self::Bundle,
+        Self::Icons,
+    ];
+
+    /// The set of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|rule_set| rule_set.name() == name)
+    }
+}

@@ -1,0 +1,48 @@
+//! Annotations whose keys are often misspelled.
+
+use olm_bundle::object::object_name;
+use olm_fbc::check::Severity;
+use serde_json::Value;
+
+use crate::lint::manifests::{Manifests, of_kind};
+use crate::lint::problem::{Options, Problem};
+
+/// Keys that count letter by letter.
+const KEYS: [&str; 5] = [
+    "olm.operatorGroup",
+    "olm.operatorNamespace",
+    "olm.targetNamespaces",
+    "olm.providedAPIs",
+    "olm.skipRange",
+];
+
+pub(super) fn check(value: &Value) -> Vec<Problem> {
+    let name = object_name(value);
+    let annotations = value.pointer("/metadata/annotations").and_then(Value::as_object);
+    let mut problems = Vec::new();
+    for key in annotations.into_iter().flatten().map(|(key, _)| key) {
+        let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
+        if let Some(known) = known.filter(|known| **known != key.as_str()) {
+            problems.push(Problem::failed(
+                Severity::Error,
+                name,
+                format!("provided annotation {key} uses wrong case and should be {known} instead"),
+            ));
+        }
+        if key == "olm.properties" {
+            problems.push(Problem::new(
+                Severity::Warning,
+                "PropertiesAnnotationUsed",
+                Some(String::new()),
+                format!("found {key} annotation, please define these properties in metadata/properties.yaml instead"),
+            ));
+        }
+    }
+    problems
+}
+
+pub(super) fn operator_groups(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+    of_kind(manifests, "OperatorGroup")
+        .flat_map(|(at, value)| check(value).into_iter().map(move |problem| problem.at(at)))
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! The ClusterServiceVersion by itself.
+
+use std::collections::BTreeSet;
+
+use olm_bundle::names::subdomain_faults;
+use olm_bundle::object::object_name;
+use olm_bundle::object::{list, text};
+use olm_fbc::check::Severity;
+use olm_version::blang;
+use serde_json::Value;
+
+use super::annotations;
+use super::text::label_value_faults;
+use crate::lint::manifests::{Manifests, csvs};
+use crate::lint::problem::{Advice, Options, Problem};
+
+pub(super) const NO_MINIMUM: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
+
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+    csvs(manifests)
+        .flat_map(|(at, csv)| check(csv).into_iter().map(move |problem| problem.at(at)))
+        .collect()
+}
+
+fn check(csv: &Value) -> Vec<Problem> {
+    let name = object_name(csv);
+    let mut problems = Vec::new();
+    for (field, value) in [
+        ("metadata.name", name),
+        ("spec.replaces", text(csv, "/spec/replaces")),
+    ] {
+        let mut faults = subdomain_faults(value);
+        faults.extend(label_value_faults(value));
+        if !faults.is_empty() && (field == "metadata.name" || !value.is_empty()) {
+            let detail = format!(
+                "{field} {} is invalid: {}",
+                olm_version::quoted(value),
+                faults.join(",")
+            );
+            problems.push(Problem::csv(Severity::Error, name, detail));
+        }
+    }
+    problems.extend(examples(csv));
+    problems.extend(install_modes(csv));
+    problems.extend(minimum_version(csv));
+    problems.extend(required_fields(csv));
+    problems.extend(annotations::check(csv));
+    for (pointer, field) in [("/apiVersion", "apiVersion"), ("/kind", "kind")] {
+        if text(csv, pointer).is_empty() {
+            problems.push(Problem::csv(
+                Severity::Error,
+                name,
+                format!("'{field}' is missing"),
+            ));
+        }
+    }
+    problems
+}
+
+/// Whether a minimum version is given, and is one.
+pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
+    let name = object_name(csv);
+    let minimum = match csv.pointer("/spec/minKubeVersion") {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(other) => other.to_string(),
+    };
+    if minimum.trim().is_empty() {
+        return Some(Problem::csv(Severity::Warning, name, NO_MINIMUM));
+    }
+    blang::parse_version(&minimum).err().map(|_| {
+        let detail = format!("csv.Spec.MinKubeVersion has an invalid value: {minimum}");
+        Problem::csv(Severity::Error, name, detail)
+    })
+}
+
+/// Group, version and kind.
+type Api = (String, String, String);
+
+fn shown((group, version, kind): &Api) -> String {
+    format!("{group}/{version}, Kind={kind}")
+}
+
+fn examples(csv: &Value) -> Vec<Problem> {
+    let name = object_name(csv);
+    let annotations = csv.pointer("/metadata/annotations").and_then(Value::as_object);
+    let (provided, faults) = provided(csv);
+    let advice = if provided.is_empty() && faults.is_empty() {
+        Advice::NoApi
+    } else {
+        Advice::Detail
+    };
+    let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
+        let problem = Problem::csv(Severity::Warning, name, "annotations not found");
+        return vec![problem.advised(advice)];
+    };
+    let example = |key: &str| {
+        annotations
+            .get(key)
+            .map(|value| value.as_str().unwrap_or_default())
+    };
+    let mut problems = Vec::new();
+    let examples = match (example("alm-examples"), example("olm.examples")) {
+        (None, None) => {
+            let problem = Problem::csv(Severity::Warning, name, "example annotations not found");
+            return vec![problem.advised(advice)];
+        }
+        (Some(first), second) => {
+            if second.is_some() {
+                problems.push(Problem::csv(
+                    Severity::Warning,
+                    name,
+                    "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`",
+                ));
+            }
+            first
+        }
+        (None, Some(second)) => second,
+    };
+    let found = match parse_examples(examples) {
+        Ok(found) => found,
+        Err(problem) => {
+            problems.push(problem);
+            return problems;
+        }
+    };
+    problems.extend(faults);
+    problems.extend(
+        found
+            .difference(&provided)
+            .map(|api| operation(Severity::Error, api, "example must have a provided API")),
+    );
+    problems.extend(provided.difference(&found).map(|api| {
+        operation(
+            Severity::Warning,
+            api,
+            "provided API should have an example annotation",
+        )
+    }));
+    problems
+}
+
+fn operation(severity: Severity, api: &Api, detail: &str) -> Problem {
+    Problem::new(severity, "OperationFailed", Some(shown(api)), detail.to_owned())
+}
+
+fn unparsed(value: Option<String>, detail: impl Into<String>) -> Problem {
+    Problem::new(Severity::Error, "ParseError", value, detail.into())
+}
+
+/// The APIs of the examples.
+fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Problem> {
+    if examples.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let value: Value = serde_json::from_str(examples).map_err(|error| {
+        let offset = offset(examples, error.line(), error.column());
+        let before = examples.get(..offset).unwrap_or(examples);
+        let shown = format!("invalid character at {offset}\n {before}<--(see the invalid character)");
+        unparsed(Some(shown), "invalid example")
+    })?;
+    let undecodable = |fault: &str| unparsed(Some(fault.to_owned()), "error decoding example CustomResource");
+    let examples = match value {
+        Value::Null => return Ok(BTreeSet::new()),
+        Value::Array(examples) => examples,
+        _ => return Err(undecodable("the examples are not a list")),
+    };
+    let api = |example: &Value| {
+        let version = text(example, "/apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        match text(example, "/kind") {
+            "" => Err(undecodable("Object 'Kind' is missing in an example")),
+            kind => Ok((group.to_owned(), version.to_owned(), kind.to_owned())),
+        }
+    };
+    examples.iter().map(api).collect()
+}
+
+/// How many bytes of the text there are up to a line and column, both counted from 1, the last one included.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(line.saturating_sub(1))
+        .map(str::len)
+        .sum();
+    (before + column).min(text.len())
+}
+
+fn provided(csv: &Value) -> (BTreeSet<Api>, Vec<Problem>) {
+    let mut apis = BTreeSet::new();
+    let mut problems = Vec::new();
+    let of = |value: &Value, group: &str| {
+        (
+            group.to_owned(),
+            text(value, "/version").to_owned(),
+            text(value, "/kind").to_owned(),
+        )
+    };
+    for owned in list(csv, "/spec/customresourcedefinitions/owned") {
+        match text(owned, "/name").split_once('.') {
+            Some((_, group)) => {
+                apis.insert(of(owned, group));
+            }
+            None => problems.push(unparsed(
+                None,
+                format!(
+                    "couldn't parse plural.group from crd name: {}",
+                    text(owned, "/name")
+                ),
+            )),
+        }
+    }
+    let served = list(csv, "/spec/apiservicedefinitions/owned");
+    apis.extend(served.iter().map(|owned| of(owned, text(owned, "/group"))));
+    (apis, problems)
+}
+
+fn install_modes(csv: &Value) -> Vec<Problem> {
+    let name = object_name(csv);
+    let error = |detail: &str| Problem::csv(Severity::Error, name, detail);
+    let modes: Vec<(&str, bool)> = list(csv, "/spec/installModes")
+        .iter()
+        .map(|mode| {
+            let supported = mode.get("supported").and_then(Value::as_bool).unwrap_or_default();
+            (text(mode, "/type"), supported)
+        })
+        .collect();
+    if modes.is_empty() {
+        return vec![error("install modes not found")];
+    }
+    let mut problems = Vec::new();
+    let distinct: BTreeSet<&str> = modes.iter().map(|(mode, _)| *mode).collect();
+    if distinct.len() < modes.len() {
+        problems.push(error("duplicate install modes present"));
+    }
+    let converts = list(csv, "/spec/webhookdefinitions")
+        .iter()
+        .filter(|webhook| !list(webhook, "/conversionCRDs").is_empty());
+    let only_all = modes
+        .iter()
+        .all(|(mode, supported)| (*mode == "AllNamespaces") == *supported);
+    if !only_all {
+        problems.extend(converts.map(|_| {
+            error("only AllNamespaces InstallModeType is supported when conversionCRDs is present")
+        }));
+    }
+    if modes.iter().all(|(_, supported)| !supported) {
+        problems.push(error("none of InstallModeTypes are supported"));
+    }
+    problems
+}
+
+/// Fields that are not optional and say nothing.
+fn required_fields(csv: &Value) -> Vec<Problem> {
+    let missing = |field: &str, what: &str| Problem {
+        field: Some(field.to_owned()),
+        ..Problem::new(
+            Severity::Error,
+            "FieldNotFound",
+            Some(what.to_owned()),
+            "required field missing".to_owned(),
+        )
+    };
+    let empty = |pointer: &str| csv.pointer(pointer).is_none_or(says_nothing);
+    let mut problems = Vec::new();
+    if empty("/apiVersion") && empty("/kind") {
+        problems.push(missing("TypeMeta", "struct"));
+    }
+    if empty("/metadata") {
+        problems.push(missing("ObjectMeta", "struct"));
+    }
+    if empty("/spec") {
+        problems.push(missing("Spec", "struct"));
+        return problems;
+    }
+    if empty("/spec/install") {
+        problems.push(missing("Spec.InstallStrategy", "struct"));
+    } else {
+        if empty("/spec/install/strategy") {
+            problems.push(missing("Spec.InstallStrategy.StrategyName", "field"));
+        }
+        let deployments = csv.pointer("/spec/install/spec/deployments");
+        if !empty("/spec/install/spec") && deployments.is_none_or(Value::is_null) {
+            problems.push(missing(
+                "Spec.InstallStrategy.StrategySpec.DeploymentSpecs",
+                "field",
+            ));
+        }
+    }
+    if empty("/spec/displayName") {
+        problems.push(missing("Spec.DisplayName", "field"));
+    }
+    problems
+}
+
+/// Whether a value is the one that an absent field has. Lists are there even when they are empty.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(_) => false,
+        Value::Object(members) => members.is_empty() || members.values().all(Value::is_null),
+    }
+}

@@ -1,0 +1,28 @@
+//! Whether the icons of a ClusterServiceVersion are pictures.
+
+use olm_bundle::object::object_name;
+use olm_bundle::object::{list, text};
+use olm_fbc::Icon;
+use olm_fbc::check::Severity;
+
+use crate::lint::manifests::{Manifests, csvs};
+use crate::lint::problem::{Options, Problem};
+
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (at, csv) in csvs(manifests) {
+        for icon in list(csv, "/spec/icon") {
+            let icon = Icon {
+                base64_data: Some(text(icon, "/base64data").to_owned()),
+                media_type: text(icon, "/mediatype").to_owned(),
+            };
+            let fault = match icon.data() {
+                Err(error) => Some(format!("the icon's {error}")),
+                Ok(_) => icon.fault(),
+            };
+            problems
+                .extend(fault.map(|fault| Problem::csv(Severity::Warning, object_name(csv), fault).at(at)));
+        }
+    }
+    problems
+}

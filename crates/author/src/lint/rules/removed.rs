@@ -1,0 +1,211 @@
+//! APIs that newer clusters no longer serve.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_bundle::object::object_name;
+use olm_bundle::object::{list, text};
+use olm_fbc::check::Severity;
+use olm_version::Version;
+use serde_json::Value;
+
+use super::text::{quoted_list, tolerant_version};
+use crate::lint::manifests::{Manifests, csvs, of_kind};
+use crate::lint::problem::{Options, Problem};
+
+/// Kinds with the names of the objects of each.
+pub(super) type Found = BTreeMap<String, Vec<String>>;
+
+/// What Kubernetes 1.22 no longer serves, custom resource definitions aside.
+const REMOVED_IN_22: &[(&str, &[&str])] = &[
+    ("scheduling.k8s.io/v1beta1", &["PriorityClass"]),
+    (
+        "rbac.authorization.k8s.io/v1beta1",
+        &["Role", "ClusterRoleBinding", "RoleBinding", "ClusterRole"],
+    ),
+    ("apiregistration.k8s.io/v1beta1", &["APIService"]),
+    ("authentication.k8s.io/v1beta1", &["TokenReview"]),
+    (
+        "authorization.k8s.io/v1beta1",
+        &[
+            "LocalSubjectAccessReview",
+            "SelfSubjectAccessReview",
+            "SubjectAccessReview",
+        ],
+    ),
+    (
+        "admissionregistration.k8s.io/v1beta1",
+        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    ),
+    ("coordination.k8s.io/v1beta1", &["Lease"]),
+    ("extensions/v1beta1", &["Ingress"]),
+    ("networking.k8s.io/v1beta1", &["Ingress", "IngressClass"]),
+    (
+        "storage.k8s.io/v1beta1",
+        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],
+    ),
+    ("certificates.k8s.io/v1beta1", &["CertificateSigningRequest"]),
+];
+
+/// What Kubernetes 1.25 no longer serves.
+const REMOVED_IN_25: &[(&str, &[&str])] = &[
+    ("batch/v1beta1", &["CronJob"]),
+    ("discovery.k8s.io/v1beta1", &["EndpointSlice"]),
+    ("events.k8s.io/v1beta1", &["Event"]),
+    ("autoscaling/v2beta1", &["HorizontalPodAutoscaler"]),
+    ("policy/v1beta1", &["PodDisruptionBudget", "PodSecurityPolicy"]),
+    ("node.k8s.io/v1beta1", &["RuntimeClass"]),
+];
+
+/// What Kubernetes 1.26 no longer serves.
+const REMOVED_IN_26: &[(&str, &[&str])] = &[("autoscaling/v2beta2", &["HorizontalPodAutoscaler"])];
+
+pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
+    let Some((at, csv)) = csvs(manifests).next() else {
+        return Vec::new();
+    };
+    let name = object_name(csv);
+    let mut problems = Vec::new();
+    let mut find = |severity: Severity, detail: String| {
+        problems.push(Problem::failed(severity, name, detail).at(at));
+    };
+    let asked = tolerant_version(&options.kubernetes_version);
+    if asked.is_none() && !options.kubernetes_version.is_empty() {
+        find(
+            Severity::Error,
+            format!(
+                "invalid value informed via the k8s key option : {}",
+                options.kubernetes_version
+            ),
+        );
+    }
+    let minimum = match csv.pointer("/spec/minKubeVersion") {
+        Some(Value::Number(number)) => number.to_string(),
+        _ => text(csv, "/spec/minKubeVersion").to_owned(),
+    };
+    let least = tolerant_version(&minimum);
+    if least.is_none() && !minimum.is_empty() {
+        find(
+            Severity::Error,
+            format!(
+                "unable to use csv.Spec.MinKubeVersion to verify the CRD/Webhook apis because it has an invalid value: \
+                 {minimum}"
+            ),
+        );
+    }
+    let (of_25, rights) = in_25(manifests, csv);
+    for (minor, found, inferred) in [
+        (22, in_22(manifests), Found::new()),
+        (25, of_25, rights),
+        (26, by_table(manifests, REMOVED_IN_26), Found::new()),
+    ] {
+        let removal = Version::new(1, minor, 0);
+        let reached = [&asked, &least]
+            .into_iter()
+            .flatten()
+            .any(|version| version.cmp_precedence(&removal).is_ge());
+        if !found.is_empty() {
+            let severity = if reached {
+                Severity::Error
+            } else {
+                Severity::Warning
+            };
+            find(severity, message(minor, &found));
+        }
+        if !inferred.is_empty() {
+            find(Severity::Warning, message(minor, &inferred));
+        }
+    }
+    problems
+}
+
+fn message(minor: u64, found: &Found) -> String {
+    format!(
+        "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: \
+         https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}",
+        listed(found)
+    )
+}
+
+/// Kinds with their objects: `CRD: (["a" "b"]),Role: (["c"])`.
+pub(super) fn listed(found: &Found) -> String {
+    let kinds: Vec<String> = found
+        .iter()
+        .map(|(kind, names)| format!("{kind}: ({})", quoted_list(names)))
+        .collect();
+    kinds.join(",")
+}
+
+fn by_table(manifests: &Manifests, table: &[(&str, &[&str])]) -> Found {
+    let mut found = Found::new();
+    for object in &manifests.objects {
+        let (version, kind) = (text(&object.value, "/apiVersion"), text(&object.value, "/kind"));
+        if is_in(table, version, kind) {
+            let names = found.entry(kind.to_owned()).or_default();
+            names.push(object_name(&object.value).to_owned());
+        }
+    }
+    found
+}
+
+fn is_in(table: &[(&str, &[&str])], version: &str, kind: &str) -> bool {
+    table
+        .iter()
+        .any(|(removed, kinds)| *removed == version && kinds.contains(&kind))
+}
+
+/// What Kubernetes 1.22 no longer serves.
+pub(super) fn in_22(manifests: &Manifests) -> Found {
+    let mut found = by_table(manifests, REMOVED_IN_22);
+    let definitions: Vec<String> = of_kind(manifests, "CustomResourceDefinition")
+        .filter(|(_, definition)| text(definition, "/apiVersion") == "apiextensions.k8s.io/v1beta1")
+        .map(|(_, definition)| object_name(definition).to_owned())
+        .collect();
+    if !definitions.is_empty() {
+        found.insert("CRD".to_owned(), definitions);
+    }
+    found
+}
+
+/// What Kubernetes 1.25 no longer serves: objects and resources that the ClusterServiceVersion names, and rights from which
+/// their use is inferred.
+fn in_25(manifests: &Manifests, csv: &Value) -> (Found, Found) {
+    let mut found = by_table(manifests, REMOVED_IN_25);
+    let mut named: BTreeSet<String> = BTreeSet::new();
+    for (relation, shown) in [("owned", "Owned"), ("required", "Required")] {
+        let definitions = list(csv, &format!("/spec/customresourcedefinitions/{relation}"));
+        for (at, definition) in definitions.iter().enumerate() {
+            for (resource_at, resource) in list(definition, "/resources").iter().enumerate() {
+                let kind = text(resource, "/kind");
+                named.insert(format!("{}s", kind.to_lowercase()));
+                if is_in(REMOVED_IN_25, text(resource, "/version"), kind) {
+                    found.entry(kind.to_owned()).or_default().push(format!(
+                        "ClusterServiceVersion.Spec.CustomResourceDefinitions.{shown}[{at}].Resource[{resource_at}]"
+                    ));
+                }
+            }
+        }
+    }
+    let mut rights = Found::new();
+    let resource = "podsecuritypolicies";
+    for (field, shown) in [
+        ("clusterPermissions", "ClusterPermissions"),
+        ("permissions", "Permissions"),
+    ] {
+        let permissions = list(csv, &format!("/spec/install/spec/{field}"));
+        for (at, permission) in permissions.iter().enumerate() {
+            for (rule_at, rule) in list(permission, "/rules").iter().enumerate() {
+                let count = |pointer: &str, wanted: &str| {
+                    let values = list(rule, pointer).iter().filter_map(Value::as_str);
+                    values.filter(|value| *value == wanted).count()
+                };
+                let used = count("/apiGroups", "policy") * count("/resources", resource);
+                if used > 0 && !named.contains(resource) {
+                    rights.entry(resource.to_owned()).or_default().push(format!(
+                        "ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.{shown}[{at}].Rules[{rule_at}]"
+                    ));
+                }
+            }
+        }
+    }
+    (found, rights)
+}

@@ -1,0 +1,81 @@
+//! What a check tells authors although their catalog is valid.
+
+use olm_author::lint::CatalogLint;
+use olm_fbc::meta::{limits, metas};
+
+/// Checks one file and compares the warnings; nothing else may be found.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let mut checks = CatalogLint::new();
+    for meta in metas(text.as_bytes(), &limits()) {
+        match meta {
+            Ok(meta) => checks.add("catalog.yaml", &meta),
+            Err(error) => checks.add_failure("catalog.yaml", &error),
+        }
+    }
+    let report = checks.finish();
+    assert!(report.is_valid(), "{text}\n{report:#?}");
+    let found: Vec<String> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            let line = finding.place.as_ref().map_or(0, |place| place.line);
+            format!("{line} {} {}", finding.rule.id(), finding.message)
+        })
+        .collect();
+    assert_eq!(found, expected, "{text}");
+}
+
+#[test]
+fn fields_that_nobody_reads_are_told_with_what_was_meant() {
+    check(
+        "{\"schema\": \"olm.package\", \"name\": \"foo\", \"DefaultChannel\": \"stable\", \"descripton\": \"x\", \"maturity\": 1,\n\
+         \"properties\": [{\"type\": \"x\", \"value\": {\"anything\": 1}}]}\n\
+         {\"schema\": \"olm.channel\", \"package\": \"foo\", \"name\": \"stable\",\n\
+         \"entries\": [{\"name\": \"foo.v1\", \"skiprange\": \"<1.0.0\"}, {\"name\": \"foo.v0\"}, {\"name\": \"foo.v2\", \"replace\": \"foo.v0\", \"skips\": [\"foo.v0\", \"foo.v1\"]}]}\n\
+         {\"schema\": \"olm.bundle\", \"package\": \"foo\", \"name\": \"foo.v0\", \"image\": \"r.example/foo:0\", \"relatedImages\": [{\"nam\": \"x\", \"image\": \"r.example/x\"}],\n\
+         \"properties\": [{\"type\": \"olm.package\", \"value\": {\"packageName\": \"foo\", \"version\": \"0.1.0\"}}]}\n\
+         {\"schema\": \"olm.bundle\", \"package\": \"foo\", \"name\": \"foo.v1\", \"image\": \"r.example/foo:1\",\n\
+         \"properties\": [{\"type\": \"olm.package\", \"value\": {\"packageName\": \"foo\", \"version\": \"1.0.0\"}}]}\n\
+         {\"schema\": \"olm.bundle\", \"package\": \"foo\", \"name\": \"foo.v2\", \"image\": \"r.example/foo:2\",\n\
+         \"properties\": [{\"type\": \"olm.package\", \"value\": {\"packageName\": \"foo\", \"version\": \"2.0.0\"}}]}\n",
+        &[
+            r#"1 field-unknown nothing reads the field "descripton"; did you mean "description"?"#,
+            r#"1 field-unknown nothing reads the field "maturity""#,
+            r#"3 field-unknown nothing reads the field "entries[2].replace"; did you mean "replaces"?"#,
+            r#"5 field-unknown nothing reads the field "relatedImages[0].nam"; did you mean "name"?"#,
+        ],
+    );
+}
+
+#[test]
+fn schemas_that_nobody_reads_are_told_unless_they_have_a_prefix_of_their_own() {
+    check(
+        "schema: olm.bundel\n---\nschema: Channel\n---\nschema: olm.other\n---\nschema: olm.semver\n---\nschema: example.com.v1\nname: x\n",
+        &[
+            r#"1 schema-unknown nothing reads the schema "olm.bundel"; did you mean "olm.bundle"?"#,
+            r#"3 schema-unknown nothing reads the schema "Channel"; did you mean "olm.channel"?"#,
+            r#"5 schema-unknown nothing reads the schema "olm.other": the prefix olm. is reserved, schemas of others have one of their own"#,
+            r#"7 schema-unknown "olm.semver" is a template, which is rendered to become part of a catalog: `olm catalog template`"#,
+        ],
+    );
+}
+
+#[test]
+fn keys_that_are_there_twice_are_told() {
+    check(
+        "{\"schema\":\"example.com.v1\",\"name\":\"a\",\"name\":\"b\"}\n{\"schema\":\"example.com.v1\",\"v\":[{\"k\":1,\"K\":2},{\"k\":1,\"k\":1}]}\n",
+        &[
+            r#"1 key-repeated the key "name" is there more than once: the last value counts"#,
+            r#"2 key-repeated the key "k" is there more than once: the last value counts"#,
+        ],
+    );
+}
+
+#[test]
+fn a_catalog_without_content_is_told() {
+    check(
+        "",
+        &["0 catalog-empty the catalog is empty: no file that counts holds an object"],
+    );
+}

@@ -1,0 +1,95 @@
+//! Rules about deployments, custom resource definitions and additional objects.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::duplicates;
+use crate::bundle::Bundle;
+use crate::names::subdomain_faults;
+use crate::object::{object_name, scope};
+
+fn deployment_list(bundle: &Bundle) -> impl Iterator<Item = &str> {
+    bundle
+        .csv
+        .spec
+        .install
+        .spec
+        .deployments
+        .iter()
+        .map(|deployment| deployment.name.as_str())
+}
+
+pub(super) fn deployment_uniqueness(bundle: &Bundle) -> Vec<String> {
+    duplicates(deployment_list(bundle))
+        .into_iter()
+        .map(|name| format!("cluster service version contains duplicate strategy deployment spec '{name}'"))
+        .collect()
+}
+
+pub(super) fn deployment_names(bundle: &Bundle) -> Vec<String> {
+    let names: BTreeSet<&str> = deployment_list(bundle).collect();
+    let describe = |name: &str| {
+        let mut faults = subdomain_faults(name);
+        faults.sort_unstable();
+        (!faults.is_empty()).then(|| {
+            format!(
+                "invalid cluster service version strategy deployment name '{name}': {}",
+                faults.join(", ")
+            )
+        })
+    };
+    names.into_iter().filter_map(describe).collect()
+}
+
+pub(super) fn definition_uniqueness(bundle: &Bundle) -> Vec<String> {
+    duplicates(bundle.definitions.iter().map(object_name))
+        .into_iter()
+        .map(|name| format!("bundle contains duplicate custom resource definition '{name}'"))
+        .collect()
+}
+
+pub(super) fn owned_definitions(bundle: &Bundle) -> Vec<String> {
+    let present: BTreeSet<&str> = bundle.definitions.iter().map(object_name).collect();
+    let owned: BTreeSet<&str> = bundle
+        .csv
+        .spec
+        .custom_resource_definitions
+        .owned
+        .iter()
+        .map(|api| api.name.as_str())
+        .collect();
+    owned
+        .difference(&present)
+        .map(|name| {
+            format!(
+                "cluster service definition references owned custom resource definition '{name}' not found in bundle"
+            )
+        })
+        .collect()
+}
+
+pub(super) fn package_name(bundle: &Bundle) -> Vec<String> {
+    if bundle.package().is_empty() {
+        vec!["package name is empty".to_owned()]
+    } else {
+        Vec::new()
+    }
+}
+
+pub(super) fn kinds(bundle: &Bundle) -> Vec<String> {
+    let kind = |object: &Value| {
+        object
+            .get("kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    bundle
+        .others
+        .iter()
+        .map(|object| (object_name(object), kind(object)))
+        .filter(|(_, kind)| scope(kind).is_none())
+        .map(|(name, kind)| format!("unsupported resource \"{name}\" with kind \"{kind}\""))
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! What cannot be installed by us, before anything is rendered.
+
+use crate::bundle::Bundle;
+use crate::install_modes::{InstallMode, InstallModes};
+use crate::metadata::{DeclaredIn, Dependency};
+use crate::object::object_name;
+
+/// Whether somebody provides certificates for webhooks and aggregated APIs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Webhooks {
+    /// Nobody does: bundles with webhooks are refused.
+    #[default]
+    Refused,
+    /// A certificate provider is chosen.
+    Served,
+}
+
+/// Which install modes may be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scopes {
+    /// All namespaces, the operator's own, or one other.
+    #[default]
+    Any,
+    /// All namespaces only (feature gate `SingleOwnNamespaceInstallSupport` off).
+    AllNamespacesOnly,
+}
+
+/// Whether somebody looks for what bundles need from others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dependencies {
+    /// Nobody does: bundles with dependencies are refused.
+    #[default]
+    Refused,
+    /// The caller does.
+    Evaluated,
+}
+
+/// What this installation supports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Support {
+    /// Webhooks.
+    pub webhooks: Webhooks,
+    /// Install modes.
+    pub scopes: Scopes,
+    /// Dependencies.
+    pub dependencies: Dependencies,
+}
+
+/// One reason why a bundle cannot be installed here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// The bundle brings aggregated APIs and nobody provides their certificates.
+    #[error(
+        "unsupported bundle: apiServiceDefintions are not supported: no certificate provider is configured for {}",
+        .0.join(", ")
+    )]
+    ApiServices(Vec<String>),
+    /// The bundle brings webhooks and nobody provides their certificates.
+    #[error(
+        "unsupported bundle: webhookDefinitions are not supported: no certificate provider is configured for {}",
+        .0.join(", ")
+    )]
+    Webhooks(Vec<String>),
+    /// No supported install mode can be used here.
+    #[error(
+        "unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] \
+         install modes"
+    )]
+    NoInstallMode,
+    /// Only all namespaces may be watched, and the operator cannot.
+    #[error("unsupported bundle: bundle does not support AllNamespaces install mode")]
+    NotAllNamespaces,
+    /// The bundle needs other bundles, and nobody looks whether they are there.
+    #[error("bundle {bundle:?} has a dependency declared via {declared_via}: {needed}")]
+    Dependency {
+        /// The bundle's name.
+        bundle: String,
+        /// Where and as what it is declared.
+        declared_via: String,
+        /// What is needed.
+        needed: String,
+    },
+    /// A custom resource definition is written for an API that Kubernetes no longer serves.
+    #[error(
+        "unsupported bundle: custom resource definition {name:?} is of {version}, which Kubernetes serves no longer: \
+         only apiextensions.k8s.io/v1 can be applied"
+    )]
+    DefinitionVersion {
+        /// The definition's name.
+        name: String,
+        /// Its `apiVersion`.
+        version: String,
+    },
+}
+
+impl Unsupported {
+    /// A stable name of the reason, for counting.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ApiServices(_) => "api-services",
+            Self::Webhooks(_) => "webhooks",
+            Self::NoInstallMode => "no-install-mode",
+            Self::NotAllNamespaces => "not-all-namespaces",
+            Self::Dependency { .. } => "dependency",
+            Self::DefinitionVersion { .. } => "definition-version",
+        }
+    }
+}
+
+impl Bundle {
+    /// Everything in the bundle that cannot be installed here; empty when it can be.
+    #[must_use]
+    pub fn check_support(&self, support: &Support) -> Vec<Unsupported> {
+        let mut found = Vec::new();
+        let spec = &self.csv.spec;
+        if support.webhooks == Webhooks::Refused && !spec.api_service_definitions.owned.is_empty() {
+            let names = spec.api_service_definitions.owned.iter();
+            found.push(Unsupported::ApiServices(
+                names.map(|api| format!("{:?}", api.api_service_name())).collect(),
+            ));
+        }
+        if support.webhooks == Webhooks::Refused && !spec.webhook_definitions.is_empty() {
+            let names = spec.webhook_definitions.iter();
+            found.push(Unsupported::Webhooks(
+                names
+                    .map(|webhook| format!("{} {:?}", webhook.type_name, webhook.generate_name))
+                    .collect(),
+            ));
+        }
+        found.extend(install_mode_fault(&self.csv.install_modes(), support.scopes));
+        if support.dependencies == Dependencies::Refused {
+            found.extend(
+                self.dependencies
+                    .iter()
+                    .map(|dependency| self.depends(dependency)),
+            );
+        }
+        let version = |definition: &serde_json::Value| {
+            definition
+                .get("apiVersion")
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        found.extend(
+            self.definitions
+                .iter()
+                .map(|definition| (object_name(definition).to_owned(), version(definition)))
+                .filter(|(_, version)| version != "apiextensions.k8s.io/v1")
+                .map(|(name, version)| Unsupported::DefinitionVersion { name, version }),
+        );
+        found
+    }
+
+    fn depends(&self, dependency: &Dependency) -> Unsupported {
+        Unsupported::Dependency {
+            bundle: self.name().to_owned(),
+            declared_via: match dependency.declared_in {
+                DeclaredIn::Property => format!("property {:?}", dependency.kind),
+                DeclaredIn::DependenciesFile => {
+                    format!("{:?} in metadata/dependencies.yaml", dependency.kind)
+                }
+                DeclaredIn::ClusterServiceVersion => "a required API of its ClusterServiceVersion".to_owned(),
+            },
+            needed: dependency.to_string(),
+        }
+    }
+}
+
+fn install_mode_fault(modes: &InstallModes, scopes: Scopes) -> Option<Unsupported> {
+    let all = modes.contains(InstallMode::AllNamespaces);
+    let narrow = modes.contains(InstallMode::OwnNamespace) || modes.contains(InstallMode::SingleNamespace);
+    match scopes {
+        Scopes::AllNamespacesOnly if !all => Some(Unsupported::NotAllNamespaces),
+        Scopes::Any if !all && !narrow => Some(Unsupported::NoInstallMode),
+        _ => None,
+    }
+}

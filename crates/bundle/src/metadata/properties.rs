@@ -1,0 +1,64 @@
+//! Properties: `metadata/properties.yaml` and the annotation `olm.properties` of the ClusterServiceVersion.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::members::{member, plain_text};
+
+/// A typed fact about a bundle. Types are open: most mean something to somebody else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Property {
+    /// What the fact is about, `olm.maxOpenShiftVersion` for example; empty where the author does not say.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The fact.
+    pub value: Value,
+}
+
+/// A list of properties is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PropertyError {
+    /// The list is something else.
+    #[error("the properties are not a list")]
+    NotAList,
+    /// An entry is no mapping.
+    #[error("property {0} is not a mapping")]
+    NotAMapping(usize),
+    /// The type of an entry is a list or a mapping.
+    #[error("the type of property {0} is not a text")]
+    Type(usize),
+}
+
+/// Reads a list of properties in the flat form `{type, value}` or wrapped as `{property: {type, value}}`.
+/// Entries are counted from 1 in errors.
+///
+/// Authors leave out types and values of properties that nobody reads; that is no reason not to install the operator.
+pub fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
+    let entries = match list {
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(entries) => entries,
+        _ => return Err(PropertyError::NotAList),
+    };
+    entries
+        .iter()
+        .zip(1..)
+        .map(|(entry, position)| read_entry(entry, position))
+        .collect()
+}
+
+fn read_entry(entry: &Value, position: usize) -> Result<Property, PropertyError> {
+    let empty = Map::new();
+    let entry = match entry {
+        Value::Null => &empty,
+        Value::Object(entry) => entry,
+        _ => return Err(PropertyError::NotAMapping(position)),
+    };
+    let entry = match member(entry, "property") {
+        Some(Value::Object(inner)) if member(entry, "type").is_none() => inner,
+        _ => entry,
+    };
+    Ok(Property {
+        kind: plain_text(member(entry, "type")).ok_or(PropertyError::Type(position))?,
+        value: member(entry, "value").cloned().unwrap_or_default(),
+    })
+}

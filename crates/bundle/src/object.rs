@@ -1,0 +1,94 @@
+//! Manifests as JSON values.
+
+use serde_json::Value;
+
+/// The items of a list, which lend their kind and version from it where they have none; otherwise the object.
+pub fn flatten(mut value: Value) -> Vec<Value> {
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let Some(Value::Array(_)) = value.get("items") else {
+        return vec![value];
+    };
+    let kind = text(&value, "kind").and_then(|kind| kind.strip_suffix("List").map(str::to_owned));
+    let version = text(&value, "apiVersion");
+    let Some(Value::Array(mut items)) = value.get_mut("items").map(Value::take) else {
+        return vec![value];
+    };
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        let inherited = [
+            ("kind", kind.as_deref().filter(|kind| !kind.is_empty())),
+            ("apiVersion", version.as_deref()),
+        ];
+        for (field, inherited) in inherited {
+            if let Some(inherited) = inherited
+                && !item.contains_key(field)
+            {
+                item.insert(field.to_owned(), inherited.into());
+            }
+        }
+    }
+    items
+}
+
+/// The object's `metadata.name`, or the empty text.
+pub fn object_name(object: &Value) -> &str {
+    object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The string at a JSON pointer; empty where there is none.
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The elements of the list at a JSON pointer; none where there is no list.
+pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// They do, and are put into the install namespace.
+    Namespaced,
+    /// They do not, and are left as they are.
+    Cluster,
+}
+
+/// The scope of a supported kind; `None` for a kind that a bundle may not bring.
+///
+/// A VerticalPodAutoscaler is namespaced. The reference takes it for cluster-scoped and applies it to whatever
+/// namespace the author happened to write.
+#[must_use]
+pub fn scope(kind: &str) -> Option<Scope> {
+    match kind {
+        "ClusterServiceVersion"
+        | "Service"
+        | "ServiceAccount"
+        | "Role"
+        | "RoleBinding"
+        | "PrometheusRule"
+        | "ServiceMonitor"
+        | "PodMonitor"
+        | "Secret"
+        | "ConfigMap"
+        | "PodDisruptionBudget"
+        | "NetworkPolicy"
+        | "VerticalPodAutoscaler" => Some(Scope::Namespaced),
+        "CustomResourceDefinition"
+        | "ClusterRole"
+        | "ClusterRoleBinding"
+        | "PriorityClass"
+        | "ConsoleYAMLSample"
+        | "ConsoleQuickStart"
+        | "ConsoleCLIDownload"
+        | "ConsoleLink"
+        | "ConsolePlugin" => Some(Scope::Cluster),
+        _ => None,
+    }
+}

@@ -1,0 +1,8 @@
+//! Values as the decoders of Kubernetes read them, and what in them does not fit.
+
+pub mod csv;
+mod misfit;
+pub(crate) mod value;
+
+pub use misfit::{Misfit, misfits};
+pub(crate) use misfit::{drop_unknown, misfits_of};

@@ -1,0 +1,202 @@
+//! Fields that a kind does not have.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use k8s_openapi::api::apps::v1::DeploymentSpec;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::value::{Fault, Path, Step, read_noting};
+
+/// Where the specification of a Deployment does not fit its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misfit {
+    /// A field has a value of another type, which the API server refuses: the field, and what is wrong.
+    Wrong(String),
+    /// A field that Deployments do not have, and that is left out.
+    Unknown(String),
+}
+
+impl Misfit {
+    /// The same, of a field that stands within another.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Wrong(why) if why.starts_with(['[', ':']) => Self::Wrong(format!("{place}{why}")),
+            Self::Wrong(why) => Self::Wrong(format!("{place}.{why}")),
+            Self::Unknown(field) if field.starts_with('[') => Self::Unknown(format!("{place}{field}")),
+            Self::Unknown(field) => Self::Unknown(format!("{place}.{field}")),
+        }
+    }
+}
+
+/// Where the specification of a Deployment does not fit its kind.
+#[must_use]
+pub fn misfits(spec: &Value) -> Vec<Misfit> {
+    misfits_of::<DeploymentSpec>(spec)
+}
+
+/// So many fields with wrong values are told.
+const MOST: usize = 20;
+
+/// Where a value does not fit a type.
+pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
+    let read = |value: &Value, unknown: Option<&mut Vec<Path>>| read_noting::<T>(value, unknown).map(drop);
+    find(value, &read)
+}
+
+type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), Fault>;
+
+fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
+    let mut misfits = Vec::new();
+    let mut value = Cow::Borrowed(value);
+    // A reader stops where the first value is wrong: without it, it comes to the next.
+    while let Err(fault) = read(&value, None) {
+        let why = fault.error.to_string();
+        let why = why
+            .replace("expected i32", "expected a whole number")
+            .replace("expected i64", "expected a whole number");
+        misfits.push(Misfit::Wrong(format!("{}: {why}", fault.path)));
+        if !remove(value.to_mut(), &fault.path) {
+            return misfits;
+        }
+        if misfits.len() == MOST {
+            misfits.push(Misfit::Wrong(": and perhaps more".to_owned()));
+            return misfits;
+        }
+    }
+    let mut unknown = Vec::new();
+    if read(&value, Some(&mut unknown)).is_ok() {
+        misfits.extend(unknown.iter().map(|path| Misfit::Unknown(path.to_string())));
+    }
+    misfits
+}
+
+/// Leaves out what a type has no field for: the reference decodes values into its own types, and the API server takes no
+/// such field in a server-side apply. One that is wrong in another way stays as it is.
+pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
+    let mut unknown = Vec::new();
+    if read_noting::<T>(value, Some(&mut unknown)).is_err() {
+        return;
+    }
+    let parts: Vec<_> = unknown
+        .iter()
+        .filter_map(|path| path.steps().split_last())
+        .collect();
+    // All of a mapping at once: each removal moves those after it.
+    for group in parts.chunk_by(|(_, left), (_, right)| left == right) {
+        let keys = group.iter().filter_map(|(last, _)| match last {
+            Step::Key(name) => Some(name),
+            Step::Index(_) => None,
+        });
+        let names: HashSet<&String> = keys.collect();
+        let around = group.first().and_then(|(_, around)| at(value, around));
+        if let Some(Value::Object(fields)) = around {
+            fields.retain(|name, _| !names.contains(name));
+        }
+    }
+}
+
+/// Takes a field away, or what an element of a list is. Whether there was something.
+fn remove(value: &mut Value, path: &Path) -> bool {
+    let Some((last, around)) = path.steps().split_last() else {
+        return false;
+    };
+    let Some(around) = at(value, around) else {
+        return false;
+    };
+    match last {
+        Step::Key(name) => around
+            .as_object_mut()
+            .is_some_and(|fields| fields.shift_remove(name).is_some()),
+        Step::Index(index) => around
+            .get_mut(index)
+            .is_some_and(|element| !element.take().is_null()),
+    }
+}
+
+fn at<'v>(value: &'v mut Value, path: &[Step]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |at, step| match step {
+        Step::Key(key) => at.get_mut(key),
+        Step::Index(index) => at.get_mut(index),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_fields_that_a_deployment_does_not_have_are_left_out() {
+        let sound = json!({
+            "replicas": 1, "selector": {"matchLabels": {"any": "label"}},
+            "strategy": {"rollingUpdate": {"maxUnavailable": "25%"}},
+            "template": {
+                "metadata": {"annotations": {"any": "annotation"}, "creationTimestamp": null},
+                "spec": {"containers": [{
+                    "name": "a", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1", "any": 2}},
+                    "livenessProbe": {"httpGet": {"port": "web"}}, "env": null,
+                }], "nodeSelector": {"any": "label"}},
+            },
+        });
+        let check = |spec: &Value, expected: &Value| {
+            let mut found = spec.clone();
+            drop_unknown::<DeploymentSpec>(&mut found);
+            assert_eq!(found, *expected);
+        };
+        check(&sound, &sound);
+        let mut odd = sound.clone();
+        odd["install"] = json!({"a": 1});
+        odd["template"]["spec"]["containers"][0]["imagePullPolice"] = json!("Always");
+        odd["template"]["spec"]["containers"][0]["ports"][0]["targetPort"] = json!(80);
+        check(&odd, &sound);
+        let unknown = |path: &str| Misfit::Unknown(path.to_owned());
+        assert_eq!(
+            misfits(&odd),
+            [
+                unknown("template.spec.containers[0].ports[0].targetPort"),
+                unknown("template.spec.containers[0].imagePullPolice"),
+                unknown("install"),
+            ]
+        );
+        assert_eq!(misfits(&sound), []);
+        let mut wrong = sound.clone();
+        wrong["replicas"] = json!([]);
+        wrong["template"]["spec"]["containers"][0]["args"] = json!([1, "two", 3]);
+        wrong["template"]["spec"]["containers"][0]["resources"]["limits"] =
+            json!({"cpu": "much", "any": "lots"});
+        wrong["install"] = json!({"a": 1});
+        let found = misfits(&wrong);
+        let places = [
+            "replicas: ",
+            "template.spec.containers[0].args[0]: ",
+            "template.spec.containers[0].args[2]: ",
+            "template.spec.containers[0].resources.limits.cpu: \"much\" is no quantity",
+            "template.spec.containers[0].resources.limits.any: ",
+        ];
+        let (last, faults) = found.split_last().unwrap();
+        assert_eq!(*last, unknown("install"));
+        for begins in places {
+            let is_it = |misfit: &Misfit| matches!(misfit, Misfit::Wrong(why) if why.starts_with(begins));
+            assert_eq!(
+                faults.iter().filter(|fault| is_it(fault)).count(),
+                1,
+                "{begins} {found:?}"
+            );
+        }
+        assert_eq!(faults.len(), places.len(), "{found:?}");
+        let mut many = sound.clone();
+        many["template"]["spec"]["containers"][0]["args"] = vec![1; 1000].into();
+        assert_eq!(misfits(&many).len(), 21);
+        let strange: serde_json::Map<String, Value> = (0..100_000)
+            .map(|at| (format!("strange{at}"), json!({"a": at})))
+            .collect();
+        let mut many = sound.clone();
+        many.as_object_mut().unwrap().extend(strange);
+        check(&many, &sound);
+        check(&wrong, &wrong);
+        check(&Value::Null, &Value::Null);
+    }
+}
