@@ -20,7 +20,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_fbc::similar::nearest;
 use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
-use olm_revision::content::{self, SecretContent, secrets_of};
+use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use self::account::Asker;

@@ -14,12 +14,13 @@ pub mod args;
 pub mod bundles;
 pub mod catalogs;
 pub mod certificates;
-pub mod cluster;
 pub mod conditions;
 pub mod extension;
 pub mod object_set;
 pub mod openshift;
 pub mod run;
+
+pub use olm_cluster as cluster;
 
 /// Prints what this binary is.
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]

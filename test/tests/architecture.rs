@@ -19,10 +19,10 @@ const PURE: &[&str] = &[
     "olm-author",
     "olm-resolve",
     "olm-preflight",
-    "olm-revision",
+    "olm-rollout",
 ];
 /// Crates that talk to the outside and know no product controller.
-const EDGE: &[&str] = &["olm-image", "olm-serve", "olm-platform"];
+const EDGE: &[&str] = &["olm-image", "olm-serve", "olm-platform", "olm-cluster"];
 /// Programs.
 const PROGRAMS: &[&str] = &["catalogd", "operator-controller", "olm"];
 

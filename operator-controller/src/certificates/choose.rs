@@ -7,7 +7,7 @@ use olm_api::ClusterObjectSet;
 use olm_api::names::{annotation, cert_manager};
 use olm_bundle::CertificateProvider;
 
-use crate::cluster::discover::Discovery;
+use olm_cluster::discover::Discovery;
 
 /// Providers besides ourselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +66,12 @@ pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> Certifi
         .unwrap_or(CertificateProvider::SelfSigned)
 }
 
+/// Whether the certificates of a revision are ours to make.
+pub fn are_ours(set: &ClusterObjectSet) -> bool {
+    let provider = set.annotation(annotation::CERTIFICATE_PROVIDER);
+    provider.and_then(|name| name.parse().ok()) == Some(CertificateProvider::SelfSigned)
+}
+
 #[cfg(test)]
 mod tests {
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
@@ -98,5 +104,20 @@ mod tests {
         check("", Some(CertManager), SelfSigned);
         check("service-ca", Some(CertManager), OpenShiftServiceCa);
         assert_eq!(provider(Providers::default(), None), SelfSigned);
+    }
+
+    #[test]
+    fn certificates_of_others_are_not_ours_to_make() {
+        for (provider, expected) in [
+            (None, false),
+            (Some("cert-manager"), false),
+            (Some("openshift-service-ca"), false),
+            (Some("self-signed"), true),
+        ] {
+            let mut set = ClusterObjectSet::new("e-1", ClusterObjectSetSpec::default());
+            set.metadata.annotations =
+                provider.map(|name| [(annotation::CERTIFICATE_PROVIDER.to_owned(), name.to_owned())].into());
+            assert_eq!(are_ours(&set), expected, "{provider:?}");
+        }
     }
 }

@@ -8,10 +8,11 @@ use k8s_openapi::ByteString;
 use olm_api::names::field_manager;
 use olm_platform::tls::TlsError;
 use olm_platform::tls::issue::{Issued, Lifetimes, Renew, issue, plan};
+use olm_rollout::engine::desired;
+use olm_rollout::engine::differences::{Differences, differences_by};
+use olm_rollout::engine::request::Write;
+use olm_rollout::outline::Owner;
 use serde_json::{Value, json};
-
-use crate::object_set::engine::differences::{Differences, differences_by};
-use crate::object_set::engine::{Owner, Write, desired};
 
 /// Operators may read their certificate when they start and never again.
 const LIFETIMES: Lifetimes = Lifetimes::LONG;
@@ -94,11 +95,11 @@ fn data(live: &Value) -> BTreeMap<String, ByteString> {
 
 #[cfg(test)]
 mod tests {
-    use olm_api::cluster_object_set::CollisionProtection;
+    use olm_api::names::annotation;
+    use olm_rollout::certificates::layout;
+    use olm_rollout::ownership::Guard;
 
-    use super::super::layout::{Layout, complete, tests::content};
     use super::*;
-    use crate::object_set::engine::{Guard, Place};
 
     fn day(text: &str) -> Date {
         text.parse().unwrap()
@@ -115,10 +116,12 @@ mod tests {
     }
 
     fn skeleton() -> (Value, Vec<String>) {
-        let mut content = content();
-        complete(Some("self-signed"), CollisionProtection::Prevent, &mut content);
-        let names = Layout::of(&content).names(Place::default()).unwrap().to_vec();
-        (content.phases[0].objects[0].object.clone(), names)
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {
+            "name": "op-service", "namespace": "ns",
+            "annotations": {annotation::SERVING_CERTIFICATE: "op-service-cert"},
+        }});
+        let secret = layout::secrets([&service].into_iter()).remove(0);
+        (secret, vec!["op-service.ns.svc".to_owned()])
     }
 
     /// What the server holds after an apply by `manager`.

@@ -14,10 +14,10 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Value, json};
 
 use super::definition;
-use crate::cluster::identity::is_name;
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use olm_cluster::identity::is_name;
 
 /// A record could not be written.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ use olm_api::names::label;
 use olm_platform::queue::Queue;
 
 use super::definition;
-use crate::cluster::followed::{Followed, Told};
 use crate::extension::context::Context;
+use olm_cluster::followed::{Followed, Told};
 
 /// Adds to the queue the extensions whose OperatorConditions change. Never returns.
 pub async fn watch(context: Arc<Context>, queue: Queue<String>) {

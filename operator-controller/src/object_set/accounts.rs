@@ -15,7 +15,7 @@ use kube::{
 };
 
 use super::{controller::Context, reconcile::RESYNC};
-use crate::cluster::{identity::AccountName, watch::code};
+use olm_cluster::{identity::AccountName, watch::code};
 
 /// Never returns. Where the controller may not watch service accounts it is asked again now and then, and their going is
 /// told when something has to be written.

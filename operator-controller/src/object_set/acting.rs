@@ -8,9 +8,9 @@ use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
 use super::{
     controller::Context,
     reconcile::{Again, Conclusion, RIGHTS},
-    status::Verdict,
 };
-use crate::cluster::identity::{AccountName, AccountNameError, IdentityError};
+use olm_cluster::identity::{AccountName, AccountNameError, IdentityError};
+use olm_rollout::status::Verdict;
 
 /// A service account that can be acted as.
 #[derive(Clone)]

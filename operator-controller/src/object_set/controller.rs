@@ -30,15 +30,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     accounts, acting,
-    fate::Fates,
     memory::Memory,
     reconcile::{Again, reconcile},
+    teardown_records::TeardownRecords,
 };
-use crate::cluster::{
+use olm_cluster::{
     discover::Discovery,
     identity::{AccountName, Accounts},
     permissions::Reviews,
-    watch::Watches,
+    watch::{Managed, Watches},
 };
 
 /// The controller's name in metrics, as the reference calls it.
@@ -46,6 +46,13 @@ const CONTROLLER: &str = "clusterobjectset";
 
 /// How long new kinds are waited for before the sets that miss some are looked at, since they come in groups.
 const GATHERING: Duration = Duration::from_millis(500);
+
+/// The objects that are watched.
+const MANAGED: Managed = Managed {
+    label: names::label::OWNER_NAME,
+    api_version: names::API_VERSION,
+    kind: names::CLUSTER_OBJECT_SET,
+};
 
 /// How the controller works.
 #[derive(Debug, Clone)]
@@ -67,7 +74,7 @@ pub struct Context {
     pub(super) discovery: Arc<Discovery>,
     pub(super) reviews: Arc<Reviews>,
     pub(super) watches: Watches,
-    pub(super) fates: Arc<Fates>,
+    pub(super) fates: Arc<TeardownRecords>,
     pub(super) options: Options,
     queue: Queue<String>,
     sets: Mutex<HashMap<String, Arc<ClusterObjectSet>>>,
@@ -101,13 +108,14 @@ impl Context {
         accounts: Arc<Accounts>,
         discovery: Arc<Discovery>,
         reviews: Arc<Reviews>,
-        fates: Arc<Fates>,
+        fates: Arc<TeardownRecords>,
         options: Options,
     ) -> Self {
         let queue = Queue::<String>::default();
         let wake = queue.clone();
         let watches = Watches::new(
             own.clone(),
+            MANAGED,
             Arc::clone(&discovery),
             Arc::clone(&reviews),
             move |set| {

@@ -3,8 +3,10 @@
 use kube::core::ApiResource;
 use serde_json::Value;
 
-use super::{engine::ObjectId, executor::Goal};
-use crate::cluster::discover::{Resource, Scope};
+use olm_rollout::object::ObjectId;
+
+use super::executor::Goal;
+use olm_cluster::discover::{Resource, Scope};
 
 /// The kind of an object as a live definition serves it; `None` when it does not. To remove an object, any served version
 /// will do.

@@ -18,22 +18,29 @@ use kube::Client;
 use olm_api::cluster_object_set::ProgressionProbe;
 use serde_json::Value;
 
-use super::{
+use olm_rollout::{
     content::Content,
     engine::{
-        Answer, Failure, FailureKind, ObjectId, Observation, Outline, Ownership, Place, ProbeResult, Request,
-        Step, desired, probe,
+        desired,
+        release::released,
+        request::{Answer, Observation, Request, Step},
         rollout::{Report, Rollout, Settings},
         teardown::{Lasting, Teardown, TeardownEnd},
     },
-    memory::{Known, Memory},
+    failure::{Failure, FailureKind},
+    object::ObjectId,
+    outline::{Outline, Place},
+    ownership::{Guard, Ownership},
+    probe::{self, ProbeResult},
 };
-use crate::cluster::{
+
+use super::memory::{Known, Memory};
+use certificates::today;
+use olm_cluster::{
     apply::{self, Commit, Target},
     discover::{Discovery, Resource},
     watch::{Coverage, Look, number},
 };
-use certificates::today;
 
 /// How many requests of one set are made at the same time.
 const CONCURRENCY: usize = 8;
@@ -200,7 +207,7 @@ impl Executor<'_> {
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
                 self.apply(&target, place, object, write).await.map(Some)
             }
-            Request::Release(_, guard, holder) => target.release(self.outline.uid_of(*holder), guard).await,
+            Request::Release(_, guard, holder) => release(&target, holder.uid(self.outline), guard).await,
             Request::Delete(_, guard) => self.delete(&target, &id, guard).await,
         };
         match done {
@@ -297,6 +304,16 @@ impl Executor<'_> {
             .filter(|_| current && (goal == Goal::Remove || holds()))
             .map(|known| Answer::Live(Box::new(known.seen.clone())))
     }
+}
+
+/// Takes the owner's reference off the object and, if the owner controlled it, our marks too. `None` when the object does
+/// not exist.
+async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<Option<Value>, Failure> {
+    let Some(live) = target.read().await? else {
+        return Ok(None);
+    };
+    Ownership::of(&live, owner_uid).check(guard)?;
+    target.merge(&released(&live, owner_uid)).await.map(Some)
 }
 
 /// Whether an answer says that an object is not there, or not its kind.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use olm_api::{ClusterObjectSet, names};
+use olm_cluster::identity::is_name;
+use olm_rollout::content::{self, ContentError, MAX_TOTAL, SecretContent, SecretName, secrets_of};
 use serde_json::Value;
-
-use super::content::{self, ContentError, MAX_TOTAL, SecretContent, SecretName, secrets_of};
-use crate::cluster::identity::is_name;
 
 /// Why Secrets could not be read.
 #[derive(Debug, thiserror::Error)]

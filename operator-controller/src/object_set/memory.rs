@@ -6,15 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use olm_api::cluster_object_set::ObservedPhase;
-
-use crate::certificates::{self, layout::Layout};
-
-use super::{
-    content::Content,
-    engine::{
-        Definition, ObjectId, Observation, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling,
-    },
+use olm_rollout::{
+    certificates, content::Content, engine::request::Observation, outline::Place, phases::Phases,
 };
 
 /// How many repairs in [`CALM`] are made at once; more are spaced.
@@ -70,19 +63,6 @@ pub struct Known {
     pub at: Instant,
 }
 
-/// What is kept of a set's content when its bodies are dropped.
-#[derive(Debug, Default)]
-pub struct Phases {
-    /// The phases without bodies.
-    pub phases: Vec<OutlinePhase>,
-    /// Their digests.
-    pub observed: Vec<ObservedPhase>,
-    /// Where certificates are.
-    pub certificates: Layout,
-    /// The CustomResourceDefinitions.
-    pub definitions: Vec<Definition>,
-}
-
 impl Memory {
     /// Forgets what does not hold for this set any more.
     pub fn renew(&mut self, uid: &str, probes: u64) {
@@ -129,115 +109,15 @@ impl Memory {
     }
 }
 
-impl Phases {
-    /// What is to be kept of a content.
-    pub fn of(content: &Content) -> Self {
-        let phases = content
-            .phases
-            .iter()
-            .map(|phase| OutlinePhase {
-                name: phase.name.clone(),
-                objects: phase
-                    .objects
-                    .iter()
-                    .map(|object| OutlineObject {
-                        id: ObjectId::of(&object.object),
-                        collision_protection: object.collision_protection,
-                    })
-                    .collect(),
-            })
-            .collect();
-        Self {
-            phases,
-            observed: content.observed_phases(),
-            certificates: Layout::of(content),
-            definitions: definitions(content),
-        }
-    }
-
-    /// The outline of the set with that owner and those siblings.
-    pub fn outline(&self, owner: Owner, siblings: Vec<Sibling>) -> Outline {
-        Outline {
-            owner,
-            siblings,
-            phases: self.phases.clone(),
-            definitions: self.definitions.clone(),
-        }
-    }
-}
-
-/// The CustomResourceDefinitions of a content.
-fn definitions(content: &Content) -> Vec<Definition> {
-    let text = |object: &serde_json::Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(serde_json::Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let mut found = Vec::new();
-    for (phase, objects) in content.phases.iter().map(|phase| &phase.objects).enumerate() {
-        for (object, content) in objects.iter().enumerate() {
-            let id = ObjectId::of(&content.object);
-            if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
-                found.push(Definition {
-                    place: Place { phase, object },
-                    group: text(&content.object, "/spec/group"),
-                    kind: text(&content.object, "/spec/names/kind"),
-                });
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
-    use olm_api::cluster_object_set::CollisionProtection;
-    use serde_json::json;
-
     use super::*;
-    use crate::object_set::content::{ContentObject, ContentPhase};
 
     #[test]
     fn a_cache_that_lags_is_asked_less_and_less_often() {
         let mut memory = Memory::default();
         let waits: Vec<u128> = (0..6).map(|_| memory.lag().as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
-    }
-
-    #[test]
-    fn definitions_and_what_they_define_are_known() {
-        let object = |object| ContentObject {
-            object,
-            collision_protection: CollisionProtection::Prevent,
-        };
-        let content = Content {
-            phases: vec![ContentPhase {
-                objects: vec![
-                    object(json!({"apiVersion": "v1", "kind": "ConfigMap"})),
-                    object(json!({"apiVersion": "x.io/v1", "kind": "Foo"})),
-                    object(
-                        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                        "spec": {"group": "x.io", "names": {"kind": "Foo"}}}),
-                    ),
-                    object(json!({"apiVersion": "y.io/v1", "kind": "Foo"})),
-                ],
-                ..ContentPhase::default()
-            }],
-        };
-        let phases = Phases::of(&content);
-        let [definition] = &phases.definitions[..] else {
-            panic!("{phases:?}")
-        };
-        assert_eq!(definition.place.object, 2);
-        let outline = phases.outline(Owner::default(), Vec::new());
-        let found: Vec<usize> = outline
-            .custom_resources()
-            .iter()
-            .map(|place| place.object)
-            .collect();
-        assert_eq!(found, [1, 2]);
     }
 
     #[test]

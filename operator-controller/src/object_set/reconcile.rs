@@ -14,24 +14,30 @@ use olm_api::{
     conditions, names,
 };
 
-use super::{
-    acting::identify,
+use olm_rollout::{
+    certificates::layout,
     content::{self, Content, ContentError},
-    controller::{Context, extension_uid},
-    engine::{
-        FailureKind, Outline, Owner, Sibling, probe, report,
-        rollout::{Mode, Report, RolloutEnd, Settings},
-    },
-    executor::Executor,
-    gather::{self, GatherError},
-    memory::{Memory, Phases},
+    engine::rollout::{Mode, Report, RolloutEnd, Settings},
+    failure::{Failure, FailureKind},
+    object::ObjectId,
+    outline::{Outline, Owner, Sibling},
+    phases::Phases,
     policy::{Policy, Uninstall},
-    records, removal, rights,
+    probe, report,
     status::{self, Deadline, Facts, Verdict},
     validate,
 };
-use crate::certificates::layout;
-use crate::cluster::{
+
+use super::{
+    acting::identify,
+    controller::{Context, extension_uid},
+    executor::Executor,
+    gather::{self, GatherError},
+    memory::Memory,
+    records, removal, rights,
+};
+use crate::certificates::choose;
+use olm_cluster::{
     identity::AccountName,
     watch::{Coverage, number},
 };
@@ -326,11 +332,9 @@ async fn read(
         Err(error) => return Err(Conclusion::retrying(error.to_string(), Again::Backoff)),
     };
     let resolved = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
-        layout::complete(
-            set.annotation(names::annotation::CERTIFICATE_PROVIDER),
-            set.spec.collision_protection,
-            &mut content,
-        );
+        if choose::are_ours(set) {
+            layout::complete(set.spec.collision_protection, &mut content);
+        }
         content
     });
     resolved.map_err(|error| match &error {
@@ -536,11 +540,7 @@ async fn conclude(
     })
 }
 
-pub(super) fn retry(
-    context: &Context,
-    account: &AccountName,
-    failures: &[(super::engine::ObjectId, super::engine::Failure)],
-) -> Again {
+pub(super) fn retry(context: &Context, account: &AccountName, failures: &[(ObjectId, Failure)]) -> Again {
     match report::gravest(failures) {
         Some(FailureKind::Forbidden) => {
             context.reviews.forget(account);

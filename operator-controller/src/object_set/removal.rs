@@ -17,22 +17,26 @@ use olm_api::{
 };
 use olm_platform::log::chain;
 
+use olm_rollout::{
+    engine::teardown::{Lasting, TeardownEnd},
+    failure::{Failure, FailureKind},
+    object::ObjectId,
+    outline::{Outline, Owner},
+    policy::{Policy, Uninstall},
+    report,
+    status::{self, Verdict},
+    teardown_record::{TeardownRecord, kept},
+};
+
 use super::{
     acting::{Actor, account, identify_for_removal},
     controller::{Context, extension_uid},
-    engine::{
-        FailureKind, ObjectId, Outline, report,
-        teardown::{Lasting, TeardownEnd},
-    },
     executor::Executor,
-    fate::{Fate, kept},
     memory::Memory,
-    policy::{Policy, Uninstall},
     reconcile::{Again, Conclusion, RESYNC, check_observed, load, outline, retry},
     records, rights,
-    status::{self, Verdict},
 };
-use crate::cluster::{discover::Scope, identity::is_name};
+use olm_cluster::{discover::Scope, identity::is_name};
 
 /// When objects that are being deleted are looked at again; watches are quicker.
 const LOOK: Duration = Duration::from_secs(5);
@@ -198,9 +202,15 @@ fn note_fate(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
     } else {
         Policy::of(set).unwrap_or_default().uninstall
     };
-    if let (Some(extension), Some(mut fate)) = (extension_uid(set), Fate::of(memory, policy)) {
-        fate.in_foreground = memory.in_foreground;
-        context.fates.note(extension, set.name(), fate);
+    if let (Some(extension), Some(phases)) = (extension_uid(set), &memory.phases) {
+        let outline = phases.outline(Owner::default(), Vec::new());
+        let going = |place| {
+            let known = memory.known.get(&place);
+            known.is_some_and(|known| known.seen.ownership.deleting.is_some())
+        };
+        let mut record = TeardownRecord::of(&outline, policy, &memory.gone, going);
+        record.in_foreground = memory.in_foreground;
+        context.fates.note(extension, set.name(), record);
     }
 }
 
@@ -422,7 +432,7 @@ impl Namespaces {
 }
 
 /// Whether the account will not get further by trying again.
-fn refused(failures: &[(ObjectId, super::engine::Failure)]) -> bool {
+fn refused(failures: &[(ObjectId, Failure)]) -> bool {
     failures
         .iter()
         .any(|(_, failure)| matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid))
@@ -492,8 +502,8 @@ fn may_be_left(left: &[ObjectId]) -> String {
 mod tests {
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
 
-    use super::super::engine::{Definition, OutlineObject, OutlinePhase, Place};
     use super::*;
+    use olm_rollout::outline::{Definition, OutlineObject, OutlinePhase, Place};
 
     #[test]
     fn definitions_stay_for_an_extension_that_goes_on() {

@@ -13,13 +13,10 @@ use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presenc
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    acting::Actor,
-    content::Content,
-    controller::Context,
-    engine::{ObjectId, Outline},
-};
-use crate::cluster::{
+use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
+
+use super::{acting::Actor, controller::Context};
+use olm_cluster::{
     apply::Target,
     discover::{Discovery, Scope},
     identity::AccountName,

@@ -154,7 +154,10 @@ pub(crate) async fn examine(context: &Context, work: Work<'_>, draft: &Draft) ->
         target,
     } = work;
     let objects: Vec<_> = draft.groups.iter().flat_map(|group| &group.objects).collect();
-    let secrets = layout::secrets(draft.certificates, objects.iter().copied());
+    let secrets = match draft.certificates {
+        Some(CertificateProvider::SelfSigned) => layout::secrets(objects.iter().copied()),
+        _ => Vec::new(),
+    };
     let changes = upgrade(context, revisions, &objects).await;
     let request = preflight::Request {
         extension,

@@ -6,15 +6,22 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use olm_api::names::field_manager;
 use serde_json::Value;
 
-use super::{
-    super::engine::{
-        Failure, FailureKind, Ownership, Place, Write, desired,
+use olm_rollout::{
+    certificates::{authority, layout::Layout},
+    engine::{
+        desired,
         differences::{Differences, differences},
+        request::Write,
     },
-    Executor, Goal,
+    failure::{Failure, FailureKind},
+    inheritance,
+    outline::Place,
+    ownership::{Guard, Ownership},
 };
-use crate::certificates::{authority, layout::Layout, secret};
-use crate::cluster::apply::{Commit, Target};
+
+use super::{Executor, Goal};
+use crate::certificates::secret;
+use olm_cluster::apply::{Commit, Target};
 
 impl Executor<'_> {
     pub(super) fn layout(&self) -> &Layout {
@@ -49,7 +56,7 @@ impl Executor<'_> {
     async fn inherited(&self, target: &Target<'_>, place: Place, write: &Write) -> Result<Write, Failure> {
         let known = self.memory.known.get(&place);
         let taken = match known.filter(|known| known.seen.ownership.inheritable) {
-            Some(_) => target.inherit(&write.guard).await?,
+            Some(_) => inherit(target, &write.guard).await?,
             None => None,
         };
         let Some(live) = taken else {
@@ -202,6 +209,19 @@ impl Executor<'_> {
             }
         }
         Ok(found)
+    }
+}
+
+/// Makes the fields that an earlier controller wrote by updates ours. The object as it is then; `None` when there are no such
+/// fields or no such object.
+async fn inherit(target: &Target<'_>, guard: &Guard) -> Result<Option<Value>, Failure> {
+    let Some(live) = target.read().await? else {
+        return Ok(None);
+    };
+    Ownership::of(&live, "").check(guard)?;
+    match inheritance::patch(&live) {
+        Some(patch) => target.merge(&patch).await.map(Some),
+        None => Ok(None),
     }
 }
 

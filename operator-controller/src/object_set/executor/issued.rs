@@ -5,11 +5,12 @@ use std::time::Instant;
 use olm_api::names::cert_manager;
 use serde_json::Value;
 
-use super::{
-    super::engine::{Failure, FailureKind, Guard, ObjectId, Ownership},
-    Executor, Goal,
-};
-use crate::cluster::apply::Target;
+use olm_cluster::apply::Target;
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::object::ObjectId;
+use olm_rollout::ownership::{Guard, Ownership};
+
+use super::{Executor, Goal};
 
 /// How often the deletion of a Secret is tried: afterwards nothing leads to it any more.
 const TRIES: usize = 3;
@@ -125,16 +126,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        cluster::{discover::Discovery, fake, watch::Coverage},
-        object_set::{
-            content::{Content, ContentObject, ContentPhase},
-            engine::{
-                Owner, Place,
-                teardown::{Lasting, TeardownEnd},
-            },
-            memory::{Memory, Phases},
-        },
+    use crate::object_set::memory::Memory;
+    use olm_cluster::{discover::Discovery, fake, watch::Coverage};
+    use olm_rollout::{
+        content::{Content, ContentObject, ContentPhase},
+        engine::teardown::{Lasting, TeardownEnd},
+        outline::{Owner, Place},
+        phases::Phases,
     };
 
     /// Takes a Certificate down whose kind is served no longer, and gives the paths of what was deleted.

@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{
-    super::{
-        definition,
-        engine::{Failure, FailureKind, ObjectId},
-    },
-    Executor, Goal,
-};
-use crate::cluster::{
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::object::ObjectId;
+
+use super::super::definition;
+use super::{Executor, Goal};
+use olm_cluster::{
     apply::{self, Target},
     discover::{Resource, Scope},
 };
@@ -100,16 +98,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        cluster::{discover::Discovery, fake, watch::Coverage},
-        object_set::{
-            content::{Content, ContentObject, ContentPhase},
-            engine::{
-                Outline, Owner,
-                teardown::{Lasting, TeardownEnd},
-            },
-            memory::{Memory, Phases},
-        },
+    use crate::object_set::memory::Memory;
+    use olm_cluster::{discover::Discovery, fake, watch::Coverage};
+    use olm_rollout::{
+        content::{Content, ContentObject, ContentPhase},
+        engine::teardown::{Lasting, TeardownEnd},
+        outline::{Outline, Owner},
+        phases::Phases,
     };
 
     fn definition() -> Value {

@@ -1,0 +1,276 @@
+//! One object: read, apply, dry run, patch, delete.
+
+use std::time::Duration;
+
+use kube::{
+    Client,
+    api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::Request,
+};
+use olm_api::names;
+use olm_preflight::rehearsal;
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::ownership::{Guard, finalizers};
+use serde_json::Value;
+
+use crate::{discover::Resource, identity::IdentityError};
+
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where an object is, and as whom it is worked on.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Acts as the account.
+    pub client: &'a Client,
+    /// The kind.
+    pub resource: &'a Resource,
+    /// The namespace; not looked at when the kind has none.
+    pub namespace: &'a str,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// Whether an apply is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// It is.
+    Yes,
+    /// The server only says what it would do.
+    DryRun,
+}
+
+impl Target<'_> {
+    fn request(&self) -> Request {
+        Request::new(self.resource.path(self.namespace))
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Value, Failure> {
+        let request = request.map_err(|error| failure(FailureKind::Invalid, error.to_string()))?;
+        match tokio::time::timeout(TIMEOUT, self.client.request::<Value>(request)).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(classify(&error)),
+            Err(_) => Err(failure(
+                FailureKind::Transient,
+                format!("no answer within {} s", TIMEOUT.as_secs()),
+            )),
+        }
+    }
+
+    /// The object, or `None` when it does not exist.
+    ///
+    /// # Errors
+    /// The server did not say.
+    pub async fn read(&self) -> Result<Option<Value>, Failure> {
+        match self
+            .send(self.request().get(self.name, &GetParams::default()))
+            .await
+        {
+            Ok(live) => Ok(Some(live)),
+            Err(failure) if failure.kind == FailureKind::MissingNamespace => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A server-side apply that takes the fields of the body from whoever had them. The body names the resourceVersion on
+    /// which it insists.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply(&self, body: &Value, commit: Commit) -> Result<Value, Failure> {
+        self.apply_as(names::field_manager::OBJECTS, body, commit).await
+    }
+
+    /// The same by another field manager.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply_as(&self, manager: &str, body: &Value, commit: Commit) -> Result<Value, Failure> {
+        let params = PatchParams {
+            dry_run: commit == Commit::DryRun,
+            force: true,
+            field_manager: Some(manager.to_owned()),
+            field_validation: None,
+        };
+        self.send(self.request().patch(self.name, &params, &Patch::Apply(body)))
+            .await
+    }
+
+    /// A merge patch, which names the resourceVersion on which it insists.
+    ///
+    /// # Errors
+    /// The object was not changed, or it is not known whether it was.
+    pub async fn merge(&self, patch: &Value) -> Result<Value, Failure> {
+        let params = PatchParams {
+            field_manager: Some(names::field_manager::OBJECTS.to_owned()),
+            ..PatchParams::default()
+        };
+        self.send(self.request().patch(self.name, &params, &Patch::Merge(patch)))
+            .await
+    }
+
+    /// Deletes the object if it is as the guard says. `None` when it is gone, else the object that finalizers hold.
+    ///
+    /// # Errors
+    /// The object is not as the guard says, or was not deleted.
+    pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
+        let Guard::Seen {
+            uid,
+            resource_version,
+        } = guard
+        else {
+            return Ok(None);
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.clone()),
+                resource_version: Some(resource_version.clone()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.send(self.request().delete(self.name, &params)).await {
+            Ok(answer) => Ok(still_there(&answer).then_some(answer)),
+            Err(failure) if failure.kind == FailureKind::MissingNamespace => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// Whether what the server answered to a deletion is an object that still exists. Some kinds answer with the object
+/// although nothing holds it.
+fn still_there(answer: &Value) -> bool {
+    let seconds = answer.pointer("/metadata/deletionGracePeriodSeconds");
+    answer.get("kind").and_then(Value::as_str) != Some("Status")
+        && (!finalizers(answer).is_empty()
+            || seconds.and_then(Value::as_i64).is_some_and(|seconds| seconds > 0))
+}
+
+fn failure(kind: FailureKind, message: String) -> Failure {
+    Failure { kind, message }
+}
+
+/// What follows from an error of the client. That the kind is unknown is to be confirmed: the server only has no such
+/// path, which may pass.
+pub fn classify(error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => failure(kind_of(status), status.message.clone()),
+        kube::Error::Service(error) => match error.downcast_ref::<IdentityError>() {
+            Some(identity) => failure(FailureKind::Transient, identity.to_string()),
+            None => failure(FailureKind::Transient, error.to_string()),
+        },
+        other => failure(FailureKind::Transient, other.to_string()),
+    }
+}
+
+fn kind_of(status: &kube::core::Status) -> FailureKind {
+    let details = status.details.as_ref();
+    match status.code {
+        // The server's own path is missing, not an object.
+        404 if status.reason != "NotFound" && details.is_none_or(|details| details.name.is_empty()) => {
+            FailureKind::UnknownKind
+        }
+        // Of an object that is read or deleted: it does not exist. Of one that is applied: its namespace.
+        404 => FailureKind::MissingNamespace,
+        409 => FailureKind::Conflict,
+        403 if details.is_some_and(|d| {
+            d.causes
+                .iter()
+                .any(|cause| cause.reason == "NamespaceTerminating")
+        }) =>
+        {
+            FailureKind::Transient
+        }
+        403 => FailureKind::Forbidden,
+        400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
+        500 if rehearsal::does_not_fit(&status.message) => FailureKind::Invalid,
+        _ => FailureKind::Transient,
+    }
+}
+
+/// Whether a refused dry run only says that it could not be made.
+pub fn cannot_dry_run(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Invalid && rehearsal::cannot_be_made(&failure.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_to_a_deletion_tell_whether_the_object_is_gone() {
+        for (answer, expected) in [
+            (json!({"kind": "Status", "status": "Success"}), false),
+            (
+                json!({"kind": "ServiceAccount", "metadata": {"name": "a"}}),
+                false,
+            ),
+            (
+                json!({"kind": "CustomResourceDefinition", "metadata": {"finalizers": ["f"]}}),
+                true,
+            ),
+            (
+                json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 30}}),
+                true,
+            ),
+            (
+                json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 0}}),
+                false,
+            ),
+            (
+                json!({"kind": "Namespace", "metadata": {}, "spec": {"finalizers": ["kubernetes"]}}),
+                true,
+            ),
+            (
+                json!({"kind": "Namespace", "metadata": {}, "spec": {"finalizers": []}}),
+                false,
+            ),
+            (
+                json!({"kind": "Other", "metadata": {}, "spec": {"finalizers": ["x"]}}),
+                false,
+            ),
+        ] {
+            assert_eq!(still_there(&answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn errors_are_sorted_by_what_follows_from_them() {
+        let status = |code: u16, name: &str, cause: &str| {
+            serde_json::from_value::<kube::core::Status>(json!({
+                "code": code, "message": "m", "reason": if cause == "NotFound" { cause } else { "r" },
+                "details": {"name": name, "causes": [{"reason": cause}]},
+            }))
+            .unwrap()
+        };
+        for (code, name, cause, expected) in [
+            (404, "", "", FailureKind::UnknownKind),
+            (404, "", "NotFound", FailureKind::MissingNamespace),
+            (404, "x", "", FailureKind::MissingNamespace),
+            (409, "x", "", FailureKind::Conflict),
+            (403, "x", "", FailureKind::Forbidden),
+            (403, "x", "NamespaceTerminating", FailureKind::Transient),
+            (422, "x", "", FailureKind::Invalid),
+            (429, "x", "", FailureKind::Transient),
+            (500, "x", "", FailureKind::Transient),
+            (401, "x", "", FailureKind::Transient),
+        ] {
+            assert_eq!(
+                kind_of(&status(code, name, cause)),
+                expected,
+                "{code} {name} {cause}"
+            );
+        }
+        let unfit = kube::core::Status {
+            message: "failed to create typed patch object (n/x; apps/v1, Kind=Deployment): .spec.a: field not declared in schema"
+                .to_owned(),
+            ..status(500, "", "")
+        };
+        assert_eq!(kind_of(&unfit), FailureKind::Invalid);
+    }
+}

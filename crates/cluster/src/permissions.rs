@@ -1,0 +1,323 @@
+//! What an account may do, as the API server answers the account itself.
+//!
+//! Rules are asked for once per account and namespace; where an authorizer cannot list its rules, what they leave open is
+//! asked one by one. All answers are kept for a while: refusals briefly, so that a right that is given soon counts.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
+};
+use kube::{Api, Client, api::PostParams};
+use olm_preflight::{
+    permissions::{Completeness, Held, Missing, Needs, Right, Verdict},
+    rules::{Access, Object, PolicyRule},
+};
+
+use crate::identity::AccountName;
+
+/// How many rights are asked about at the same time.
+const QUESTIONS_AT_ONCE: usize = 8;
+/// How long a granted right counts.
+const GRANTED: Duration = Duration::from_mins(10);
+/// How long a refused right counts.
+const REFUSED: Duration = Duration::from_secs(10);
+/// Stands for a namespace that cannot exist, in which only rules for the whole cluster hold.
+const NOWHERE: &str = "*";
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Viewer {
+    /// The controller itself.
+    Controller,
+    /// A service account.
+    Account(AccountName),
+}
+
+/// A right to objects of a kind.
+pub fn right(verb: &str, group: &str, resource: &str, namespace: &str) -> Right {
+    Right {
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        access: Access {
+            verb: verb.to_owned(),
+            object: Object::Resource {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                name: None,
+            },
+        },
+    }
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    value: T,
+    at: Instant,
+}
+
+impl<T> Kept<T> {
+    fn now(value: T) -> Self {
+        let at = Instant::now();
+        Self { value, at }
+    }
+}
+
+/// The rules that hold in one place.
+#[derive(Debug)]
+struct Rules {
+    rules: Vec<PolicyRule>,
+    complete: Completeness,
+}
+
+/// A viewer and a namespace; none for the whole cluster.
+type Place = (Viewer, Option<String>);
+
+/// Asks and remembers.
+#[derive(Debug, Default)]
+pub struct Reviews {
+    rules: Mutex<HashMap<Place, Kept<Arc<Rules>>>>,
+    answers: Mutex<HashMap<Viewer, HashMap<String, Kept<bool>>>>,
+}
+
+impl Reviews {
+    /// What the viewer, whose client is given, lacks of the needs.
+    ///
+    /// # Errors
+    /// The server could not be asked.
+    pub async fn missing(
+        &self,
+        client: &Client,
+        viewer: &Viewer,
+        needs: &Needs,
+    ) -> Result<Missing, kube::Error> {
+        let mut missing = Missing::default();
+        for oldest in [GRANTED, REFUSED] {
+            let mut held = Held::new();
+            for scope in needs.scopes() {
+                let rules = self.rules(client, viewer, scope, oldest).await?;
+                held.add_rules(scope, rules.rules.clone(), rules.complete);
+            }
+            let questions = needs.open_questions(&held).into_iter().map(async |right| {
+                let allowed = self.answer(client, viewer, &right).await?;
+                Ok::<_, kube::Error>((right, allowed))
+            });
+            let mut answers = futures::stream::iter(questions).buffer_unordered(QUESTIONS_AT_ONCE);
+            while let Some((right, allowed)) = answers.try_next().await? {
+                held.add_answer(right, allowed);
+            }
+            drop(answers);
+            missing = needs.missing(&held);
+            if missing.is_empty() {
+                break;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Whether the viewer has the right.
+    ///
+    /// # Errors
+    /// The server could not be asked.
+    pub async fn may(&self, client: &Client, viewer: &Viewer, right: &Right) -> Result<bool, kube::Error> {
+        let scope = right.namespace.as_deref();
+        for oldest in [GRANTED, REFUSED] {
+            let rules = self.rules(client, viewer, scope, oldest).await?;
+            let mut held = Held::new();
+            held.add_rules(scope, rules.rules.clone(), rules.complete);
+            match held.verdict(right) {
+                Verdict::Held => return Ok(true),
+                Verdict::Open => return self.answer(client, viewer, right).await,
+                Verdict::Lacking => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets what is known of an account, because the server has said something else.
+    pub fn forget(&self, account: &AccountName) {
+        let viewer = Viewer::Account(account.clone());
+        lock(&self.rules).retain(|(known, _), _| *known != viewer);
+        lock(&self.answers).remove(&viewer);
+    }
+
+    /// Forgets the accounts of which `used` says no.
+    pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
+        let wanted = |viewer: &Viewer| match viewer {
+            Viewer::Controller => true,
+            Viewer::Account(account) => used(account),
+        };
+        lock(&self.rules).retain(|(viewer, _), _| wanted(viewer));
+        lock(&self.answers).retain(|viewer, _| wanted(viewer));
+    }
+
+    /// The rules that hold in a namespace, or with none in the whole cluster, not older than given.
+    async fn rules(
+        &self,
+        client: &Client,
+        viewer: &Viewer,
+        scope: Option<&str>,
+        oldest: Duration,
+    ) -> Result<Arc<Rules>, kube::Error> {
+        let place = (viewer.clone(), scope.map(str::to_owned));
+        let known = lock(&self.rules)
+            .get(&place)
+            .filter(|kept| kept.at.elapsed() < oldest)
+            .map(|kept| Arc::clone(&kept.value));
+        if let Some(rules) = known {
+            return Ok(rules);
+        }
+        let review = SelfSubjectRulesReview {
+            spec: SelfSubjectRulesReviewSpec {
+                namespace: Some(scope.unwrap_or(NOWHERE).to_owned()),
+            },
+            ..SelfSubjectRulesReview::default()
+        };
+        let reviews = Api::<SelfSubjectRulesReview>::all(client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let rules = Arc::new(answer.status.map_or_else(nothing, listed));
+        lock(&self.rules).insert(place, Kept::now(Arc::clone(&rules)));
+        Ok(rules)
+    }
+
+    async fn answer(&self, client: &Client, viewer: &Viewer, right: &Right) -> Result<bool, kube::Error> {
+        let question = format!("{right:?}");
+        let known = lock(&self.answers)
+            .get(viewer)
+            .and_then(|answers| answers.get(&question))
+            .filter(|kept| kept.at.elapsed() < if kept.value { GRANTED } else { REFUSED })
+            .map(|kept| kept.value);
+        if let Some(answer) = known {
+            return Ok(answer);
+        }
+        let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+        let answer = reviews
+            .create(&PostParams::default(), &access_review(right))
+            .await?;
+        let allowed = answer.status.is_some_and(|status| status.allowed);
+        lock(&self.answers)
+            .entry(viewer.clone())
+            .or_default()
+            .insert(question, Kept::now(allowed));
+        Ok(allowed)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nothing() -> Rules {
+    Rules {
+        rules: Vec::new(),
+        complete: Completeness::Incomplete,
+    }
+}
+
+fn listed(status: SubjectRulesReviewStatus) -> Rules {
+    let resources = status.resource_rules.into_iter().map(|rule| PolicyRule {
+        api_groups: rule.api_groups.unwrap_or_default(),
+        resources: rule.resources.unwrap_or_default(),
+        resource_names: rule.resource_names.unwrap_or_default(),
+        verbs: rule.verbs,
+        ..PolicyRule::default()
+    });
+    let paths = status.non_resource_rules.into_iter().map(|rule| PolicyRule {
+        non_resource_urls: rule.non_resource_urls.unwrap_or_default(),
+        verbs: rule.verbs,
+        ..PolicyRule::default()
+    });
+    Rules {
+        rules: resources.chain(paths).collect(),
+        complete: if status.incomplete {
+            Completeness::Incomplete
+        } else {
+            Completeness::Complete
+        },
+    }
+}
+
+fn access_review(right: &Right) -> SelfSubjectAccessReview {
+    let verb = Some(right.access.verb.clone());
+    let spec = match &right.access.object {
+        Object::Path(path) => SelfSubjectAccessReviewSpec {
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path.clone()),
+                verb,
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        Object::Resource {
+            group,
+            resource,
+            name,
+        } => {
+            let (resource, subresource) = match resource.split_once('/') {
+                Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+                None => (resource.as_str(), None),
+            };
+            SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb,
+                    group: Some(group.clone()),
+                    resource: Some(resource.to_owned()),
+                    subresource,
+                    namespace: right.namespace.clone(),
+                    name: name.clone(),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            }
+        }
+    };
+    SelfSubjectAccessReview {
+        spec,
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn listed_rules_are_those_for_resources_and_for_paths() {
+        let status = serde_json::from_value(json!({
+            "incomplete": false,
+            "resourceRules": [{"verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"]}],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}],
+        }))
+        .unwrap();
+        let rules = listed(status);
+        assert_eq!(rules.complete, Completeness::Complete);
+        let mut held = Held::new();
+        held.add_rules(Some("n"), rules.rules, rules.complete);
+        assert_eq!(
+            held.verdict(&right("get", "apps", "deployments", "n")),
+            Verdict::Held
+        );
+        assert_eq!(
+            held.verdict(&right("list", "apps", "deployments", "n")),
+            Verdict::Lacking
+        );
+    }
+
+    #[test]
+    fn a_question_names_the_subresource_apart() {
+        let mut question = right("update", "g.io", "foos/finalizers", "");
+        let attributes = access_review(&question).spec.resource_attributes.unwrap();
+        assert_eq!(attributes.resource.as_deref(), Some("foos"));
+        assert_eq!(attributes.subresource.as_deref(), Some("finalizers"));
+        assert_eq!(attributes.namespace, None);
+        question.access.object = Object::Path("/metrics".to_owned());
+        let attributes = access_review(&question).spec.non_resource_attributes.unwrap();
+        assert_eq!(attributes.path.as_deref(), Some("/metrics"));
+    }
+}

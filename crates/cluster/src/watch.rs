@@ -1,0 +1,516 @@
+//! Watches of managed objects' metadata, so that drift is seen at once and nothing needs to be read meanwhile.
+//!
+//! One watch serves every extension where the controller may watch a kind; never Secrets. Otherwise the extension's
+//! account watches, in the namespaces where its objects are. Where nobody may, [`Look::Unwatched`] says so and the object
+//! is read now and then.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, pin_mut};
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
+};
+
+use crate::{
+    discover::{Discovery, Resource, Scope},
+    identity::AccountName,
+    permissions::{Reviews, Viewer, right},
+};
+
+/// For how long a kind counts as unwatched after its watch was refused.
+const REFUSED: Duration = Duration::from_mins(1);
+
+/// What one user wants watched: objects of a kind in some namespaces.
+#[derive(Debug, Clone)]
+pub struct Need {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The namespaces; one empty name for kinds without.
+    pub namespaces: BTreeSet<String>,
+}
+
+/// What a watch knows of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// Nobody watches it, or its watch has just begun.
+    Unwatched,
+    /// It is not there.
+    Absent {
+        /// When the objects were listed.
+        listed: Instant,
+        /// The newest resourceVersion that the watch has brought.
+        newest: u64,
+    },
+    /// It is there.
+    There {
+        /// Its UID.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    resource: Arc<Resource>,
+    /// `None`: all namespaces.
+    namespace: Option<String>,
+    viewer: Viewer,
+}
+
+#[derive(Debug)]
+struct Seen {
+    uid: String,
+    resource_version: String,
+    owners: Vec<String>,
+}
+
+#[derive(Debug)]
+struct View {
+    listed: Option<Instant>,
+    newest: u64,
+    objects: HashMap<(String, String), Seen>,
+    refused: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    view: Arc<RwLock<View>>,
+    users: Arc<Mutex<HashSet<String>>>,
+    task: tokio::task::AbortHandle,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    wants: HashMap<String, HashSet<Key>>,
+}
+
+/// The objects that are watched, and who is woken when one changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Managed {
+    /// A label that every managed object carries, whatever its value.
+    pub label: &'static str,
+    /// Group and version of the kind that owns them.
+    pub api_version: &'static str,
+    /// The kind that owns them.
+    pub kind: &'static str,
+}
+
+/// All watches of managed objects.
+pub struct Watches {
+    own: Client,
+    managed: Managed,
+    discovery: Arc<Discovery>,
+    reviews: Arc<Reviews>,
+    wake: Arc<dyn Fn(&str) + Send + Sync>,
+    state: Mutex<State>,
+}
+
+/// A kind in a namespace, or in all of them.
+type Place = (Arc<Resource>, Option<String>);
+
+/// What a user's watches know.
+#[derive(Debug, Clone, Default)]
+pub struct Coverage {
+    views: HashMap<Place, Arc<RwLock<View>>>,
+}
+
+impl Coverage {
+    /// What is known of an object.
+    pub fn look(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> Look {
+        let seen = self.view(resource, namespace, name, |seen, listed, newest| match seen {
+            Some(seen) => Look::There {
+                uid: seen.uid.clone(),
+                resource_version: seen.resource_version.clone(),
+            },
+            None => Look::Absent { listed, newest },
+        });
+        seen.unwrap_or(Look::Unwatched)
+    }
+
+    /// Whether one of the kind that owns managed objects is among the owners of an object; `None` when nobody watches it.
+    pub fn owns(&self, owner: &str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Option<bool> {
+        self.view(resource, namespace, name, |seen, _, _| {
+            seen.is_some_and(|seen| seen.owners.iter().any(|known| known == owner))
+        })
+    }
+
+    /// What a watch knows of an object, when the objects were listed, and the newest resourceVersion.
+    fn view<T>(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+        answer: impl FnOnce(Option<&Seen>, Instant, u64) -> T,
+    ) -> Option<T> {
+        let namespace = if resource.scope == Scope::Cluster {
+            ""
+        } else {
+            namespace
+        };
+        let everywhere = (Arc::clone(resource), None);
+        let here = (Arc::clone(resource), Some(namespace.to_owned()));
+        let view = self.views.get(&everywhere).or_else(|| self.views.get(&here))?;
+        let view = view.read().unwrap_or_else(PoisonError::into_inner);
+        let (Some(listed), None) = (view.listed, view.refused) else {
+            return None;
+        };
+        let seen = view.objects.get(&(namespace.to_owned(), name.to_owned()));
+        Some(answer(seen, listed, view.newest))
+    }
+}
+
+impl Watches {
+    /// `wake` is called with the name of each owner whose objects have changed, or may have.
+    pub fn new(
+        own: Client,
+        managed: Managed,
+        discovery: Arc<Discovery>,
+        reviews: Arc<Reviews>,
+        wake: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            own,
+            managed,
+            discovery,
+            reviews,
+            wake: Arc::new(wake),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Watches what a user needs and nothing else any longer. The account's client, if there is one, is used where the
+    /// controller may not watch.
+    ///
+    /// # Errors
+    /// The server could not be asked who may watch.
+    pub async fn want(
+        &self,
+        user: &str,
+        needs: &[Need],
+        account: Option<(&AccountName, &Client)>,
+    ) -> Result<Coverage, kube::Error> {
+        let mut keys = HashSet::new();
+        for need in needs {
+            keys.extend(self.keys(need, account).await?);
+        }
+        let client = account.map_or(&self.own, |(_, client)| client);
+        let mut state = self.lock();
+        let before = state
+            .wants
+            .insert(user.to_owned(), keys.clone())
+            .unwrap_or_default();
+        for key in before.difference(&keys) {
+            state.leave(user, key);
+        }
+        let mut coverage = Coverage::default();
+        for key in keys {
+            let entry = match state.entries.entry(key.clone()) {
+                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::hash_map::Entry::Vacant(vacant) => vacant.insert(self.start(&key, client)),
+            };
+            if entry.refused_long_ago() {
+                *entry = self.start(&key, client);
+            }
+            entry
+                .users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(user.to_owned());
+            coverage
+                .views
+                .insert((key.resource, key.namespace), Arc::clone(&entry.view));
+        }
+        Ok(coverage)
+    }
+
+    /// Drops what only this user wanted.
+    pub fn forget(&self, user: &str) {
+        let mut state = self.lock();
+        for key in state.wants.remove(user).unwrap_or_default() {
+            state.leave(user, &key);
+        }
+    }
+
+    /// How many watches there are.
+    pub fn count(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    async fn keys(
+        &self,
+        need: &Need,
+        account: Option<(&AccountName, &Client)>,
+    ) -> Result<Vec<Key>, kube::Error> {
+        let resource = &need.resource;
+        let key = |namespace: Option<&str>, viewer| Key {
+            resource: Arc::clone(resource),
+            namespace: namespace.map(str::to_owned),
+            viewer,
+        };
+        if !resource.watchable {
+            return Ok(Vec::new());
+        }
+        let secret = resource.api.group.is_empty() && resource.api.kind == "Secret";
+        if !secret
+            && self
+                .may_watch(&self.own, &Viewer::Controller, resource, "")
+                .await?
+        {
+            return Ok(vec![key(None, Viewer::Controller)]);
+        }
+        let Some((account, client)) = account else {
+            return Ok(Vec::new());
+        };
+        let viewer = Viewer::Account(account.clone());
+        let mut keys = Vec::new();
+        for namespace in &need.namespaces {
+            let namespace = if resource.scope == Scope::Cluster {
+                ""
+            } else {
+                namespace
+            };
+            if self.may_watch(client, &viewer, resource, namespace).await? {
+                keys.push(key((!namespace.is_empty()).then_some(namespace), viewer.clone()));
+            }
+        }
+        Ok(keys)
+    }
+
+    async fn may_watch(
+        &self,
+        client: &Client,
+        viewer: &Viewer,
+        resource: &Resource,
+        namespace: &str,
+    ) -> Result<bool, kube::Error> {
+        for verb in ["list", "watch"] {
+            let right = right(verb, &resource.api.group, &resource.api.plural, namespace);
+            if !self.reviews.may(client, viewer, &right).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn start(&self, key: &Key, client: &Client) -> Entry {
+        let view = Arc::new(RwLock::new(View {
+            listed: None,
+            newest: 0,
+            objects: HashMap::new(),
+            refused: None,
+        }));
+        let users = Arc::new(Mutex::new(HashSet::new()));
+        let client = if key.viewer == Viewer::Controller {
+            &self.own
+        } else {
+            client
+        };
+        let api: Api<PartialObjectMeta<DynamicObject>> = match &key.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &key.resource.api),
+            None => Api::all_with(client.clone(), &key.resource.api),
+        };
+        tracing::debug!(kind = key.resource.api.kind, namespace = key.namespace, viewer = ?key.viewer, "watching");
+        let follow = Follow {
+            view: Arc::clone(&view),
+            users: Arc::clone(&users),
+            wake: Arc::clone(&self.wake),
+            discovery: Arc::clone(&self.discovery),
+            kind: key.resource.api.clone(),
+            managed: self.managed,
+        };
+        let task = tokio::spawn(follow.run(api)).abort_handle();
+        Entry { view, users, task }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn leave(&mut self, user: &str, key: &Key) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        let unused = {
+            let mut users = entry.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.remove(user);
+            users.is_empty()
+        };
+        if unused {
+            tracing::debug!(
+                kind = key.resource.api.kind,
+                namespace = key.namespace,
+                "no longer watching"
+            );
+            self.entries.remove(key);
+        }
+    }
+}
+
+impl Entry {
+    fn refused_long_ago(&self) -> bool {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        view.refused.is_some_and(|at| at.elapsed() >= REFUSED)
+    }
+}
+
+/// One watch.
+struct Follow {
+    view: Arc<RwLock<View>>,
+    users: Arc<Mutex<HashSet<String>>>,
+    wake: Arc<dyn Fn(&str) + Send + Sync>,
+    discovery: Arc<Discovery>,
+    kind: ApiResource,
+    managed: Managed,
+}
+
+impl Follow {
+    async fn run(self, api: Api<PartialObjectMeta<DynamicObject>>) {
+        let config = watcher::Config::default().labels(self.managed.label);
+        let events = watcher(api, config).default_backoff();
+        pin_mut!(events);
+        let mut listing = HashMap::new();
+        let mut began = Instant::now();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => {
+                    listing = HashMap::new();
+                    began = Instant::now();
+                }
+                Ok(Event::InitApply(object)) => {
+                    let (key, seen) = self.seen(object.metadata);
+                    listing.insert(key, seen);
+                }
+                Ok(Event::InitDone) => self.listed(std::mem::take(&mut listing), began),
+                Ok(Event::Apply(object)) => self.changed(object.metadata),
+                Ok(Event::Delete(object)) => self.deleted(object.metadata),
+                Err(error) => {
+                    if let Some(code @ (403 | 404)) = code(&error) {
+                        self.ended(code);
+                        return;
+                    }
+                    tracing::debug!(%error, "a watch is interrupted");
+                }
+            }
+        }
+    }
+
+    /// The kind is gone, or the right to watch it.
+    fn ended(&self, code: u16) {
+        tracing::debug!(code, "a watch has ended");
+        if code == 404 {
+            self.discovery.doubt(&self.kind);
+        }
+        self.view.write().unwrap_or_else(PoisonError::into_inner).refused = Some(Instant::now());
+        self.wake_users();
+    }
+
+    fn listed(&self, objects: HashMap<(String, String), Seen>, began: Instant) {
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        view.newest = objects
+            .values()
+            .map(|seen| number(&seen.resource_version))
+            .max()
+            .unwrap_or(0)
+            .max(view.newest);
+        view.objects = objects;
+        view.listed = Some(began);
+        drop(view);
+        self.wake_users();
+    }
+
+    fn changed(&self, metadata: ObjectMeta) {
+        let (key, seen) = self.seen(metadata);
+        let mut owners: BTreeSet<String> = seen.owners.iter().cloned().collect();
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        view.newest = view.newest.max(number(&seen.resource_version));
+        owners.extend(
+            view.objects
+                .insert(key, seen)
+                .into_iter()
+                .flat_map(|before| before.owners),
+        );
+        drop(view);
+        for owner in &owners {
+            (self.wake)(owner);
+        }
+    }
+
+    fn deleted(&self, metadata: ObjectMeta) {
+        let (key, seen) = self.seen(metadata);
+        let mut owners: BTreeSet<String> = seen.owners.into_iter().collect();
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        view.newest = view.newest.max(number(&seen.resource_version));
+        owners.extend(
+            view.objects
+                .remove(&key)
+                .into_iter()
+                .flat_map(|before| before.owners),
+        );
+        drop(view);
+        for owner in &owners {
+            (self.wake)(owner);
+        }
+    }
+
+    fn wake_users(&self) {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for user in &users {
+            (self.wake)(user);
+        }
+    }
+
+    fn seen(&self, metadata: ObjectMeta) -> ((String, String), Seen) {
+        let owners = metadata
+            .owner_references
+            .into_iter()
+            .flatten()
+            .filter(|owner| owner.kind == self.managed.kind && owner.api_version == self.managed.api_version)
+            .map(|owner| owner.name)
+            .collect();
+        let key = (
+            metadata.namespace.unwrap_or_default(),
+            metadata.name.unwrap_or_default(),
+        );
+        let seen = Seen {
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            owners,
+        };
+        (key, seen)
+    }
+}
+
+/// A resourceVersion as the number that it is; 0 should it be none.
+pub fn number(resource_version: &str) -> u64 {
+    resource_version.parse().unwrap_or(0)
+}
+
+/// The status that the server answered a watch with.
+pub fn code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
+    }
+}

@@ -1,0 +1,413 @@
+//! The authorities that the API server trusts when it calls what an object registers: the fields `caBundle`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use olm_api::names::{annotation, field_manager};
+use serde_json::{Map, Value, json};
+
+use crate::object::ObjectId;
+use crate::ownership::fields_of;
+
+/// Where an object has its authorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Registers {
+    /// In every entry of `webhooks`.
+    Webhooks,
+    /// In `spec.conversion`.
+    Conversion,
+    /// In `spec`.
+    Api,
+}
+
+const CONVERSION: &str = "/spec/conversion/webhook/clientConfig";
+
+impl Registers {
+    fn of(object: &Value) -> Option<Self> {
+        let id = ObjectId::of(object);
+        match (id.group.as_str(), id.kind.as_str()) {
+            (
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+            ) => Some(Self::Webhooks),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => Some(Self::Conversion),
+            ("apiregistration.k8s.io", "APIService") => Some(Self::Api),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the object registers something that the API server calls.
+pub fn is_caller(object: &Value) -> bool {
+    Registers::of(object).is_some()
+}
+
+fn entries(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let webhooks = object.get("webhooks").and_then(Value::as_array);
+    webhooks
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some((entry.get("name")?.as_str()?, entry)))
+}
+
+/// The places for authorities that the wanted object has, with what the live object holds there.
+fn held<'a>(wanted: &Value, live: &'a Value) -> Vec<Option<&'a str>> {
+    let text = |value: Option<&'a Value>| {
+        value
+            .and_then(|value| value.get("caBundle"))
+            .and_then(Value::as_str)
+    };
+    match Registers::of(wanted) {
+        None => Vec::new(),
+        Some(Registers::Webhooks) => {
+            let in_live = |name: &str| entries(live).find(|(found, _)| *found == name);
+            entries(wanted)
+                .map(|(name, _)| text(in_live(name).and_then(|(_, entry)| entry.get("clientConfig"))))
+                .collect()
+        }
+        Some(Registers::Conversion) => wanted
+            .pointer(CONVERSION)
+            .map(|_| text(live.pointer(CONVERSION)))
+            .into_iter()
+            .collect(),
+        Some(Registers::Api) => vec![text(live.get("spec"))],
+    }
+}
+
+/// All authorities that a live object trusts, PEM.
+pub fn trusted_by(live: &Value) -> String {
+    let decoded = held(live, live)
+        .into_iter()
+        .flatten()
+        .filter_map(|text| STANDARD.decode(text).ok());
+    decoded
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .collect()
+}
+
+/// Whether a live object trusts these authorities and no others wherever the wanted one says so.
+pub fn is_trusting(wanted: &Value, live: &Value, trusted: &str) -> bool {
+    let encoded = STANDARD.encode(trusted);
+    held(wanted, live)
+        .into_iter()
+        .all(|held| held == Some(encoded.as_str()))
+}
+
+/// What is applied to a live object so that it trusts these authorities, and nothing else. The object must be as it was
+/// seen.
+pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
+    let bundle = json!({"caBundle": STANDARD.encode(trusted)});
+    let mut body = identity(live);
+    match Registers::of(wanted) {
+        None => {}
+        Some(Registers::Webhooks) => {
+            let list: Vec<Value> = entries(wanted)
+                .map(|(name, _)| json!({"name": name, "clientConfig": bundle}))
+                .collect();
+            body.insert("webhooks".to_owned(), list.into());
+        }
+        Some(Registers::Conversion) if wanted.pointer(CONVERSION).is_none() => {}
+        Some(Registers::Conversion) => {
+            let conversion = json!({"conversion": {"webhook": {"clientConfig": bundle}}});
+            body.insert("spec".to_owned(), conversion);
+        }
+        Some(Registers::Api) => {
+            body.insert("spec".to_owned(), bundle);
+        }
+    }
+    Value::Object(body)
+}
+
+/// What is applied to a live object so that what we wrote stands no longer in the way of the wanted one: an entry that is
+/// left with nothing but its authorities makes an object invalid. `None` when nothing is in the way.
+pub fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
+    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let ours = fields_of(live, api_version, field_manager::CERTIFICATES)?;
+    let trusts = wanted
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(annotation::AUTHORITY_FROM))
+        .is_some();
+    let mut body = identity(live);
+    match Registers::of(wanted)? {
+        Registers::Webhooks => {
+            let is_wanted = |name: &str| entries(wanted).any(|(wanted, _)| wanted == name);
+            let (kept, left): (Vec<_>, Vec<_>) = entries(live)
+                .filter(|(name, _)| {
+                    let key = format!("k:{}", json!({"name": name}));
+                    ours.get("f:webhooks").is_some_and(|list| list.get(key).is_some())
+                })
+                .partition(|(name, _)| trusts && is_wanted(name));
+            if left.is_empty() {
+                return None;
+            }
+            let kept: Vec<Value> = kept
+                .into_iter()
+                .map(|(name, entry)| {
+                    let bundle = entry.pointer("/clientConfig/caBundle");
+                    json!({"name": name, "clientConfig": {"caBundle": bundle}})
+                })
+                .collect();
+            if !kept.is_empty() {
+                body.insert("webhooks".to_owned(), kept.into());
+            }
+        }
+        Registers::Conversion if trusts && wanted.pointer(CONVERSION).is_some() => return None,
+        Registers::Api if trusts => return None,
+        Registers::Conversion | Registers::Api => {}
+    }
+    Some(Value::Object(body))
+}
+
+/// A merge patch that takes off a live object what we applied and want no longer, but would stay: somebody else has written
+/// his authorities into it, as cert-manager and the service CA of OpenShift do, and holds them by that. `None` when there is
+/// nothing of the kind.
+pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
+    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
+    let others = fields_of_others(live);
+    let mut patch = identity(live);
+    match Registers::of(wanted)? {
+        Registers::Webhooks => {
+            let applied = ours.get("f:webhooks");
+            let is_over = |entry: &Value| {
+                let is = |name: &str| {
+                    let key = format!("k:{}", json!({"name": name}));
+                    applied.is_some_and(|list| list.get(&key).is_some())
+                        && !entries(wanted).any(|(wanted, _)| wanted == name)
+                        && others.iter().any(|fields| {
+                            let entry = fields.get("f:webhooks").and_then(|list| list.get(&key));
+                            entry.is_some_and(|entry| entry.pointer(BUNDLE_FIELD).is_some())
+                        })
+                };
+                entry.get("name").and_then(Value::as_str).is_some_and(is)
+            };
+            let all = live.get("webhooks")?.as_array()?;
+            let kept: Vec<&Value> = all.iter().filter(|entry| !is_over(entry)).collect();
+            if kept.len() == all.len() {
+                return None;
+            }
+            patch.insert("webhooks".to_owned(), json!(kept));
+        }
+        Registers::Conversion => {
+            let pointer = "/f:spec/f:conversion/f:webhook";
+            let is_held = |fields: &&Value| {
+                let webhook = fields.pointer(pointer);
+                webhook.is_some_and(|webhook| webhook.pointer(BUNDLE_FIELD).is_some())
+            };
+            if wanted.pointer(CONVERSION).is_some()
+                || ours.pointer(pointer).is_none()
+                || !others.iter().any(is_held)
+            {
+                return None;
+            }
+            let plain = json!({"conversion": {"strategy": "None", "webhook": null}});
+            patch.insert("spec".to_owned(), plain);
+        }
+        Registers::Api => return None,
+    }
+    Some(Value::Object(patch))
+}
+
+/// Authorities in the fields of a webhook that a manager holds.
+const BUNDLE_FIELD: &str = "/f:clientConfig/f:caBundle";
+
+/// The fields that each manager but ours holds.
+fn fields_of_others(live: &Value) -> Vec<&Value> {
+    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let is_other = |entry: &&Value| {
+        let manager = entry.get("manager").and_then(Value::as_str);
+        manager != Some(field_manager::OBJECTS) && manager != Some(field_manager::CERTIFICATES)
+    };
+    let entries = entries.into_iter().flatten().filter(is_other);
+    entries.filter_map(|entry| entry.get("fieldsV1")).collect()
+}
+
+fn identity(live: &Value) -> Map<String, Value> {
+    let field = |key: &str| {
+        live.pointer(&format!("/metadata/{key}"))
+            .cloned()
+            .unwrap_or_default()
+    };
+    let mut body = Map::new();
+    for key in ["apiVersion", "kind"] {
+        body.insert(key.to_owned(), live.get(key).cloned().unwrap_or_default());
+    }
+    let metadata = json!({
+        "name": field("name"), "uid": field("uid"), "resourceVersion": field("resourceVersion"),
+    });
+    body.insert("metadata".to_owned(), metadata);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn webhooks(names: &[(&str, Option<&str>)], owned: &[&str]) -> Value {
+        let entry = |(name, bundle): &(&str, Option<&str>)| {
+            let mut entry = json!({"name": name, "clientConfig": {"service": {}}});
+            if let Some(bundle) = bundle {
+                entry["clientConfig"]["caBundle"] = STANDARD.encode(bundle).into();
+            }
+            entry
+        };
+        let fields: Map<String, Value> = owned
+            .iter()
+            .map(|name| (format!("k:{{\"name\":\"{name}\"}}"), json!({})))
+            .collect();
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {
+                "name": "w", "uid": "u", "resourceVersion": "7",
+                "annotations": {annotation::AUTHORITY_FROM: "n/s"},
+                "managedFields": [{
+                    "manager": field_manager::CERTIFICATES, "operation": "Apply",
+                    "apiVersion": "admissionregistration.k8s.io/v1", "fieldsV1": {"f:webhooks": fields},
+                }],
+            },
+            "webhooks": names.iter().map(entry).collect::<Vec<_>>(),
+        })
+    }
+
+    fn metadata() -> Value {
+        json!({"name": "w", "uid": "u", "resourceVersion": "7"})
+    }
+
+    #[test]
+    fn every_webhook_trusts_the_authorities() {
+        let live = webhooks(&[("a", Some("x")), ("b", None)], &[]);
+        assert!(!is_trusting(&live, &live, "x"));
+        let body = trusting(&live, &live, "x");
+        let bundle = json!({"caBundle": STANDARD.encode("x")});
+        assert_eq!(
+            body["webhooks"],
+            json!([{"name": "a", "clientConfig": bundle}, {"name": "b", "clientConfig": bundle}])
+        );
+        assert_eq!(body["metadata"], metadata());
+        let live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
+        assert!(is_trusting(&live, &live, "x") && !is_trusting(&live, &live, "y"));
+        assert_eq!(trusted_by(&live), "xx");
+    }
+
+    #[test]
+    fn a_converted_definition_and_a_registered_api_trust_the_authorities() {
+        let bundle = json!({"caBundle": STANDARD.encode("x")});
+        let definition = |client: Value| {
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata(),
+                "spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client}}},
+            })
+        };
+        let wanted = definition(json!({"service": {}}));
+        assert!(!is_trusting(&wanted, &wanted, "x"));
+        assert!(is_trusting(&wanted, &definition(bundle.clone()), "x"));
+        let body = trusting(&wanted, &wanted, "x");
+        assert_eq!(
+            body["spec"],
+            json!({"conversion": {"webhook": {"clientConfig": bundle}}})
+        );
+        let api = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata(), "spec": {}});
+        assert!(!is_trusting(&api, &api, "x"));
+        assert_eq!(trusting(&api, &api, "x")["spec"], bundle);
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        assert!(!is_caller(&other) && is_trusting(&other, &other, "x"));
+    }
+
+    #[test]
+    fn what_would_be_left_of_a_webhook_that_goes_is_let_go() {
+        let live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &["a", "b"]);
+        assert_eq!(without_leftovers(&live, &live), None);
+        let wanted = webhooks(&[("b", None)], &[]);
+        assert_eq!(
+            without_leftovers(&wanted, &live).unwrap()["webhooks"],
+            json!([{"name": "b", "clientConfig": {"caBundle": STANDARD.encode("x")}}])
+        );
+        let mut plain = wanted.clone();
+        plain["metadata"]["annotations"] = json!({});
+        let body = without_leftovers(&plain, &live).unwrap();
+        assert_eq!(body.get("webhooks"), None, "nobody else's authorities are ours");
+        assert_eq!(
+            without_leftovers(&wanted, &webhooks(&[("a", Some("x"))], &[])),
+            None
+        );
+    }
+
+    #[test]
+    fn what_others_hold_by_their_authorities_goes_when_we_want_it_no_longer() {
+        let live = |applied: Value| {
+            let mut live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
+            live["metadata"]["managedFields"][0]["manager"] = field_manager::OBJECTS.into();
+            live["metadata"]["managedFields"][0]["fieldsV1"] = applied;
+            let bundle = json!({"f:clientConfig": {"f:caBundle": {}}});
+            let fields = json!({"f:webhooks": {"k:{\"name\":\"a\"}": bundle, "k:{\"name\":\"b\"}": bundle}});
+            let injected = json!({"manager": "cainjector", "operation": "Update", "fieldsV1": fields});
+            live["metadata"]["managedFields"]
+                .as_array_mut()
+                .unwrap()
+                .push(injected);
+            live
+        };
+        let both = json!({"f:webhooks": {"k:{\"name\":\"a\"}": {}, "k:{\"name\":\"b\"}": {}}});
+        let wanted = webhooks(&[("b", None)], &[]);
+        let patch = without_injected(&wanted, &live(both.clone())).unwrap();
+        assert_eq!(patch["metadata"], metadata());
+        assert_eq!(patch["webhooks"], json!([live(both.clone())["webhooks"][1]]));
+        assert_eq!(without_injected(&live(both.clone()), &live(both.clone())), None);
+        let mut own = live(both);
+        own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+        assert_eq!(without_injected(&wanted, &own), None, "nobody else holds it");
+        let one = json!({"f:webhooks": {"k:{\"name\":\"b\"}": {}}});
+        assert_eq!(
+            without_injected(&wanted, &live(one)),
+            None,
+            "a is somebody else's"
+        );
+
+        let definition = |applied: Value, conversion: Value| {
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": [{
+                    "manager": field_manager::OBJECTS, "operation": "Apply",
+                    "apiVersion": "apiextensions.k8s.io/v1", "fieldsV1": applied,
+                }, {
+                    "manager": "cainjector", "operation": "Update", "fieldsV1": {
+                        "f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}},
+                    },
+                }]},
+                "spec": {"conversion": conversion},
+            })
+        };
+        let converted = json!({"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "eA=="}}});
+        let ours =
+            json!({"f:spec": {"f:conversion": {"f:strategy": {}, "f:webhook": {"f:clientConfig": {}}}}});
+        let plain = definition(json!({}), json!({"strategy": "None"}));
+        let live = definition(ours, converted.clone());
+        assert_eq!(
+            without_injected(&plain, &live).unwrap()["spec"],
+            json!({"conversion": {"strategy": "None", "webhook": null}})
+        );
+        assert_eq!(without_injected(&live, &live), None);
+        let mut own = live.clone();
+        own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+        assert_eq!(without_injected(&plain, &own), None, "nobody else holds it");
+        let foreign = definition(json!({"f:spec": {}}), converted);
+        assert_eq!(without_injected(&plain, &foreign), None);
+    }
+
+    #[test]
+    fn a_definition_that_is_converted_no_longer_keeps_no_authority() {
+        let live = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": [{
+                "manager": field_manager::CERTIFICATES, "operation": "Apply",
+                "apiVersion": "apiextensions.k8s.io/v1", "fieldsV1": {"f:spec": {}},
+            }]},
+            "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": "eA=="}}}},
+        });
+        let mut wanted = live.clone();
+        wanted["metadata"]["annotations"] = json!({annotation::AUTHORITY_FROM: "n/s"});
+        assert_eq!(without_leftovers(&wanted, &live), None);
+        wanted["spec"] = json!({});
+        let body = without_leftovers(&wanted, &live).unwrap();
+        assert_eq!((body.get("spec"), &body["metadata"]), (None, &metadata()));
+    }
+}

@@ -1,0 +1,101 @@
+//! What is remembered of certificates between two runs; all of it can be found out again.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::civil::Date;
+
+use super::layout::Layout;
+use crate::outline::Place;
+
+/// What is remembered of one revision's certificates. Requests of a run are made at the same time.
+#[derive(Debug, Default)]
+pub struct Known {
+    secrets: Mutex<BTreeMap<Place, Secret>>,
+    callers: Mutex<BTreeMap<Place, u64>>,
+}
+
+#[derive(Debug)]
+struct Secret {
+    looked: Date,
+    trusted: String,
+}
+
+impl Known {
+    /// A Secret was looked at on that day; these authorities are to be trusted.
+    pub fn secret_seen(&self, place: Place, looked: Date, trusted: String) {
+        lock(&self.secrets).insert(place, Secret { looked, trusted });
+    }
+
+    /// A caller was compared with these authorities.
+    pub fn caller_seen(&self, place: Place, trusted: &str) {
+        lock(&self.callers).insert(place, mark(trusted));
+    }
+
+    /// The authorities to be trusted, PEM.
+    pub fn trusted(&self, secret: Place) -> Option<String> {
+        lock(&self.secrets)
+            .get(&secret)
+            .map(|secret| secret.trusted.clone())
+    }
+
+    /// Whether what was seen of an object holds although time goes on and certificates are renewed. A Secret is looked at
+    /// every day, a caller when the authority has changed.
+    pub fn is_current(&self, layout: &Layout, place: Place, today: Date) -> bool {
+        if layout.names(place).is_some() {
+            return lock(&self.secrets)
+                .get(&place)
+                .is_some_and(|secret| secret.looked == today);
+        }
+        let Some(secret) = layout.secret_of(place) else {
+            return true;
+        };
+        let Some(trusted) = self.trusted(secret) else {
+            return false;
+        };
+        lock(&self.callers).get(&place) == Some(&mark(&trusted))
+    }
+}
+
+fn mark(trusted: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    trusted.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::CollisionProtection;
+
+    use super::super::layout::{complete, tests::content};
+    use super::*;
+
+    #[test]
+    fn a_secret_is_looked_at_every_day_and_callers_when_it_changes() {
+        let mut content = content();
+        complete(CollisionProtection::Prevent, &mut content);
+        let layout = Layout::of(&content);
+        let (secret, caller, other) = (
+            Place { phase: 0, object: 0 },
+            Place { phase: 1, object: 2 },
+            Place { phase: 1, object: 0 },
+        );
+        let day = |text: &str| -> Date { text.parse().unwrap() };
+        let known = Known::default();
+        let current = |place, on| known.is_current(&layout, place, day(on));
+        assert!(!current(secret, "2026-01-01") && !current(caller, "2026-01-01"));
+        assert!(current(other, "2026-01-01"));
+        known.secret_seen(secret, day("2026-01-01"), "one".to_owned());
+        assert!(current(secret, "2026-01-01") && !current(secret, "2026-01-02"));
+        assert!(!current(caller, "2026-01-01"));
+        known.caller_seen(caller, "one");
+        assert!(current(caller, "2026-01-01"));
+        known.secret_seen(secret, day("2026-01-01"), "two".to_owned());
+        assert!(!current(caller, "2026-01-01"));
+    }
+}

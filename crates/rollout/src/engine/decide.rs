@@ -1,0 +1,246 @@
+//! What is to be done with one object, given how it is.
+
+use olm_api::cluster_object_set::CollisionProtection;
+
+use super::request::{Observation, Write};
+use crate::outline::{Outline, OutlineObject, Sibling};
+use crate::ownership::{Guard, OwnerReference, Ownership, RevisionMark};
+
+/// What is to be done with one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: it is ours and as it was applied.
+    Keep,
+    /// Apply it.
+    Write(Write),
+    /// Nothing: a newer revision has taken it over.
+    HandedOver,
+    /// Nothing yet: it is being deleted, and can be made anew when it is gone.
+    Terminating,
+    /// Nothing: it belongs to somebody else.
+    Collision,
+}
+
+/// Decides about one object. `accepted` is the fingerprint of differences that the server left when we applied last.
+pub fn decide(
+    outline: &Outline,
+    object: &OutlineObject,
+    observed: Option<&Observation>,
+    accepted: Option<u64>,
+) -> Decision {
+    let Some(observed) = observed else {
+        return Decision::Write(Write {
+            guard: Guard::Absent,
+            demoted: Vec::new(),
+        });
+    };
+    let decision = match claim(outline, object.collision_protection, &observed.ownership) {
+        Claim::Ours if observed.differences == 0 || accepted == Some(observed.differences) => Decision::Keep,
+        Claim::Ours | Claim::Adopt => Decision::Write(Write {
+            guard: observed.ownership.guard(),
+            demoted: demoted(outline, &observed.ownership),
+        }),
+        Claim::Newer => return Decision::HandedOver,
+        Claim::Theirs => return Decision::Collision,
+    };
+    if observed.ownership.deleting.is_some() {
+        Decision::Terminating
+    } else {
+        decision
+    }
+}
+
+/// What a revision may say about a live object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Ours,
+    Adopt,
+    Newer,
+    Theirs,
+}
+
+fn claim(outline: &Outline, protection: CollisionProtection, live: &Ownership) -> Claim {
+    let Some(controller) = &live.controller else {
+        // An object with a revision but without a controller was just orphaned on purpose.
+        return match (live.owned, protection, live.revision) {
+            (true, ..) => Claim::Ours,
+            (false, CollisionProtection::Prevent, _) => Claim::Theirs,
+            (false, _, RevisionMark::Absent) => Claim::Adopt,
+            (false, ..) => Claim::Theirs,
+        };
+    };
+    if controller.uid == outline.owner.uid {
+        return Claim::Ours;
+    }
+    // The Helm runtime has no revisions: there the extension itself controls its objects.
+    if !controller.uid.is_empty() && controller.uid == outline.owner.extension {
+        return Claim::Adopt;
+    }
+    if let Some(sibling) = outline
+        .siblings
+        .iter()
+        .find(|sibling| sibling.uid == controller.uid)
+    {
+        return match applied_by(live, sibling).cmp(&outline.owner.revision) {
+            std::cmp::Ordering::Less => Claim::Adopt,
+            std::cmp::Ordering::Equal => Claim::Theirs,
+            std::cmp::Ordering::Greater => Claim::Newer,
+        };
+    }
+    match protection {
+        CollisionProtection::None => Claim::Adopt,
+        CollisionProtection::Prevent | CollisionProtection::IfNoController => Claim::Theirs,
+    }
+}
+
+fn applied_by(live: &Ownership, controller: &Sibling) -> i64 {
+    match live.revision {
+        RevisionMark::Revision(revision) => revision,
+        RevisionMark::Absent | RevisionMark::Unreadable => controller.revision,
+    }
+}
+
+/// The controllers that must step back: at most one can stand on an object. One that only we applied is not named, which
+/// takes it off the object.
+fn demoted(outline: &Outline, live: &Ownership) -> Vec<OwnerReference> {
+    let other = live
+        .controller
+        .iter()
+        .filter(|c| c.uid != outline.owner.uid && !c.applied_by_us);
+    other.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outline::Owner;
+    use crate::probe::ProbeResult;
+
+    fn outline() -> Outline {
+        Outline {
+            owner: Owner {
+                uid: "us".into(),
+                revision: 5,
+                extension: "extension".into(),
+                ..Owner::default()
+            },
+            siblings: vec![
+                Sibling {
+                    uid: "old".into(),
+                    revision: 4,
+                    ..Sibling::default()
+                },
+                Sibling {
+                    uid: "new".into(),
+                    revision: 6,
+                    ..Sibling::default()
+                },
+            ],
+            ..Outline::default()
+        }
+    }
+
+    fn seen(controller: Option<&str>, revision: RevisionMark) -> Observation {
+        Observation {
+            ownership: Ownership {
+                uid: "x".into(),
+                resource_version: "7".into(),
+                controller: controller.map(|uid| OwnerReference {
+                    uid: uid.into(),
+                    ..OwnerReference::default()
+                }),
+                owned: controller == Some("us"),
+                revision,
+                ..Ownership::default()
+            },
+            differences: 9,
+            probe: ProbeResult::PASSES,
+        }
+    }
+
+    fn name(decision: &Decision) -> &'static str {
+        match decision {
+            Decision::Keep => "keep",
+            Decision::Write(Write {
+                guard: Guard::Absent, ..
+            }) => "create",
+            Decision::Write(_) => "apply",
+            Decision::HandedOver => "handed over",
+            Decision::Terminating => "terminating",
+            Decision::Collision => "collision",
+        }
+    }
+
+    #[test]
+    fn an_object_is_touched_only_by_its_owner_or_as_collision_protection_allows() {
+        use CollisionProtection::{IfNoController, None as Never, Prevent};
+        use RevisionMark::{Absent, Revision, Unreadable};
+        for (controller, mark, [prevent, if_no_controller, none]) in [
+            (Some("us"), Revision(5), ["apply"; 3]),
+            (Some("us"), Absent, ["apply"; 3]),
+            (Some("old"), Revision(4), ["apply"; 3]),
+            (Some("old"), Unreadable, ["apply"; 3]),
+            (Some("old"), Revision(5), ["collision"; 3]),
+            (Some("new"), Revision(6), ["handed over"; 3]),
+            (Some("new"), Absent, ["handed over"; 3]),
+            (Some("extension"), Absent, ["apply"; 3]),
+            (Some("stranger"), Absent, ["collision", "collision", "apply"]),
+            (Some("stranger"), Revision(1), ["collision", "collision", "apply"]),
+            (None, Absent, ["collision", "apply", "apply"]),
+            (None, Revision(1), ["collision"; 3]),
+        ] {
+            for (protection, expected) in [
+                (Prevent, prevent),
+                (IfNoController, if_no_controller),
+                (Never, none),
+            ] {
+                let object = OutlineObject {
+                    collision_protection: protection,
+                    ..OutlineObject::default()
+                };
+                let decision = decide(&outline(), &object, Some(&seen(controller, mark)), None);
+                assert_eq!(
+                    name(&decision),
+                    expected,
+                    "{controller:?} {mark:?} {protection:?}"
+                );
+            }
+        }
+        let object = OutlineObject::default();
+        assert_eq!(name(&decide(&outline(), &object, None, None)), "create");
+    }
+
+    #[test]
+    fn our_object_is_kept_when_it_is_as_the_server_took_it() {
+        let object = OutlineObject::default();
+        let mut live = seen(Some("us"), RevisionMark::Revision(5));
+        assert_eq!(name(&decide(&outline(), &object, Some(&live), Some(9))), "keep");
+        assert_eq!(name(&decide(&outline(), &object, Some(&live), Some(8))), "apply");
+        live.differences = 0;
+        assert_eq!(name(&decide(&outline(), &object, Some(&live), None)), "keep");
+        live.ownership.deleting = Some(Vec::new());
+        assert_eq!(
+            name(&decide(&outline(), &object, Some(&live), None)),
+            "terminating"
+        );
+    }
+
+    #[test]
+    fn another_controller_steps_back_unless_we_applied_it_ourselves() {
+        let object = OutlineObject {
+            collision_protection: CollisionProtection::None,
+            ..OutlineObject::default()
+        };
+        let mut live = seen(Some("stranger"), RevisionMark::Absent);
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), None) else {
+            panic!()
+        };
+        assert_eq!(write.demoted.len(), 1);
+        live = seen(Some("old"), RevisionMark::Revision(4));
+        live.ownership.controller.as_mut().unwrap().applied_by_us = true;
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), None) else {
+            panic!()
+        };
+        assert_eq!(write.demoted, []);
+    }
+}

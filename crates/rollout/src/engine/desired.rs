@@ -1,0 +1,179 @@
+//! The body of a server-side apply.
+
+use olm_api::names;
+use serde_json::{Map, Value, json};
+
+use super::request::Write;
+use crate::outline::Owner;
+use crate::ownership::Guard;
+
+/// A resourceVersion that no object ever has: with it, an apply creates an object or fails with a conflict.
+const NEVER: &str = "1";
+
+/// The object as it is applied: with our label, our revision and us as controller. Without `status`, and in the
+/// metadata without what only the server writes.
+///
+/// The owner reference does not block the owner's deletion: that would take a right on the owner that the account has no
+/// reason to hold.
+pub fn wanted(object: &Value, owner: &Owner) -> Value {
+    let mut body = object.as_object().cloned().unwrap_or_default();
+    body.shift_remove("status");
+    let given = body.get("metadata").and_then(Value::as_object);
+    let text = |key: &str| {
+        given
+            .and_then(|m| m.get(key))
+            .filter(|value| value.is_string())
+            .cloned()
+    };
+    let map = |key: &str| {
+        given
+            .and_then(|m| m.get(key))
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let mut labels = map("labels");
+    labels.insert(
+        names::label::OWNER_NAME.to_owned(),
+        owner.owner_name.clone().into(),
+    );
+    labels.insert(
+        names::label::MANAGED_BY.to_owned(),
+        names::label::MANAGED_BY_OLM.into(),
+    );
+    let mut annotations = map("annotations");
+    annotations.insert(
+        names::annotation::REVISION.to_owned(),
+        owner.revision.to_string().into(),
+    );
+    let mut metadata = Map::new();
+    for key in ["name", "namespace"] {
+        if let Some(value) = text(key) {
+            metadata.insert(key.to_owned(), value);
+        }
+    }
+    metadata.insert("labels".to_owned(), labels.into());
+    metadata.insert("annotations".to_owned(), annotations.into());
+    metadata.insert(
+        "ownerReferences".to_owned(),
+        json!([{
+            "apiVersion": names::API_VERSION,
+            "kind": names::CLUSTER_OBJECT_SET,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": true,
+        }]),
+    );
+    body.insert("metadata".to_owned(), metadata.into());
+    Value::Object(body)
+}
+
+/// The same with what the write insists on and with the owners that no longer control the object.
+pub fn body(object: &Value, owner: &Owner, write: &Write) -> Value {
+    let mut body = wanted(object, owner);
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        match &write.guard {
+            Guard::Absent => {
+                metadata.insert("resourceVersion".to_owned(), NEVER.into());
+            }
+            Guard::Seen {
+                uid,
+                resource_version,
+            } => {
+                metadata.insert("uid".to_owned(), uid.clone().into());
+                metadata.insert("resourceVersion".to_owned(), resource_version.clone().into());
+            }
+        }
+        if let Some(references) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            references.extend(write.demoted.iter().map(|other| {
+                json!({
+                    "apiVersion": other.api_version,
+                    "kind": other.kind,
+                    "name": other.name,
+                    "uid": other.uid,
+                    "controller": false,
+                })
+            }));
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ownership::OwnerReference;
+
+    #[test]
+    fn an_applied_object_carries_our_marks_and_nothing_that_the_server_writes() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "n", "creationTimestamp": null, "labels": {"x": "y"}, "annotations": null},
+            "data": {"k": "v"}, "status": {},
+        });
+        let owner = Owner {
+            name: "e-2".into(),
+            uid: "u".into(),
+            revision: 2,
+            owner_name: "e".into(),
+            extension: String::new(),
+            migrated: false,
+        };
+        let reference = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "name": "e-2", "uid": "u",
+            "controller": true,
+        });
+        let mut expected = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "a", "namespace": "n",
+                "labels": {
+                    "x": "y", "olm.operatorframework.io/owner-name": "e",
+                    "app.kubernetes.io/managed-by": "olm.operatorframework.io",
+                },
+                "annotations": {"olm.operatorframework.io/revision": "2"},
+                "ownerReferences": [reference],
+            },
+            "data": {"k": "v"},
+        });
+        assert_eq!(wanted(&object, &owner), expected);
+
+        let demoted = OwnerReference {
+            name: "old".into(),
+            uid: "o".into(),
+            ..OwnerReference::default()
+        };
+        let guard = Guard::Seen {
+            uid: "me".into(),
+            resource_version: "7".into(),
+        };
+        expected["metadata"]["uid"] = "me".into();
+        expected["metadata"]["resourceVersion"] = "7".into();
+        expected["metadata"]["ownerReferences"] = json!([reference, {
+            "apiVersion": "", "kind": "", "name": "old", "uid": "o", "controller": false,
+        }]);
+        assert_eq!(
+            body(
+                &object,
+                &owner,
+                &Write {
+                    guard,
+                    demoted: vec![demoted]
+                }
+            ),
+            expected
+        );
+    }
+
+    #[test]
+    fn an_object_that_must_not_exist_is_applied_with_a_version_that_none_has() {
+        let write = Write {
+            guard: Guard::Absent,
+            demoted: Vec::new(),
+        };
+        assert_eq!(
+            body(&json!({}), &Owner::default(), &write)["metadata"]["resourceVersion"],
+            "1"
+        );
+    }
+}

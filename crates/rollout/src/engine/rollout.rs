@@ -1,0 +1,401 @@
+//! The machine that rolls a revision out.
+//!
+//! Phase by phase: look at every object, refuse to begin when one belongs to somebody else, ask the server about all
+//! writes of the phase, write, and go on when every probe passes. A revision that has succeeded before is kept up
+//! instead: a failing probe then no longer holds back the repair of later phases.
+
+use std::collections::BTreeMap;
+
+use super::decide::{Decision, decide};
+use super::request::{Answer, MAX_ROUNDS, Observation, Request, Step, Write};
+use crate::failure::{Failure, FailureKind};
+use crate::object::ObjectId;
+use crate::outline::{Outline, Place};
+use crate::probe::ProbeStatus;
+
+/// Whether a phase waits for the probes of the one before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    RollOut,
+    /// It does not: the revision was complete before.
+    KeepUp,
+}
+
+/// Whether anything may be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// Yes.
+    #[default]
+    Allowed,
+    /// No, the user has paused the revision.
+    Paused,
+}
+
+/// What to do about objects of kinds that the cluster lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MissingKinds {
+    /// Wait for the kind.
+    #[default]
+    Wait,
+    /// Go on without the object.
+    Skip,
+}
+
+/// How to roll out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether a phase waits for the probes of the one before.
+    pub mode: Mode,
+    /// Whether anything may be written.
+    pub writes: Writes,
+    /// What to do about objects of kinds that the cluster lacks.
+    pub missing_kinds: MissingKinds,
+    /// The fingerprints of differences that the server left at the last apply of an object.
+    pub accepted: BTreeMap<Place, u64>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RolloutEnd {
+    /// Every object is as wanted and ready.
+    Complete,
+    /// The first object that is not ready, for each phase that was reached and is not complete.
+    Incomplete(Vec<NotReady>),
+    /// Objects of this phase belong to somebody else; nothing of the phase was written.
+    Collisions {
+        /// The phase's index.
+        phase: usize,
+        /// The objects with what was seen of them.
+        objects: Vec<(ObjectId, Observation)>,
+    },
+    /// Requests of this phase failed, all of which are named.
+    Failed {
+        /// The phase's index.
+        phase: usize,
+        /// The objects and what the server said.
+        failures: Vec<(ObjectId, Failure)>,
+    },
+    /// The revision is paused and these objects are not as wanted.
+    Paused(Vec<ObjectId>),
+}
+
+/// An object that is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// The object.
+    pub id: ObjectId,
+    /// Why.
+    pub messages: Vec<String>,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub end: RolloutEnd,
+    /// How many objects a newer revision has taken over.
+    pub handed_over: usize,
+    /// Objects left out because the cluster lacks their kind.
+    pub skipped: Vec<ObjectId>,
+    /// How many objects were applied.
+    pub written: usize,
+    /// For the next run's [`Settings`].
+    pub accepted: BTreeMap<Place, u64>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Observing(Vec<Place>),
+    Checking(Vec<(Place, Write)>),
+    Writing(Vec<(Place, Write)>),
+}
+
+#[derive(Debug, Clone)]
+enum Fate {
+    Absent,
+    Seen(Observation),
+    HandedOver(Observation),
+    Terminating,
+    Skipped,
+}
+
+/// A rollout under way.
+#[derive(Debug)]
+pub struct Rollout {
+    settings: Settings,
+    phase: usize,
+    stage: Stage,
+    round: usize,
+    fates: BTreeMap<Place, Fate>,
+    not_ready: Vec<NotReady>,
+    handed_over: usize,
+    skipped: Vec<ObjectId>,
+    written: usize,
+}
+
+type Next = Step<Rollout, Report>;
+
+impl Rollout {
+    /// Begins a run.
+    pub fn start(outline: &Outline, settings: Settings) -> Next {
+        let rollout = Self {
+            settings,
+            phase: 0,
+            stage: Stage::Observing(Vec::new()),
+            round: 0,
+            fates: BTreeMap::new(),
+            not_ready: Vec::new(),
+            handed_over: 0,
+            skipped: Vec::new(),
+            written: 0,
+        };
+        rollout.enter(outline, 0)
+    }
+
+    /// Takes the answers to the last requests, in their order.
+    pub fn step(mut self, outline: &Outline, answers: Vec<Answer>) -> Next {
+        match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
+            Stage::Observing(places) => self.observed(outline, &places, answers),
+            Stage::Checking(writes) => self.checked(outline, writes, answers),
+            Stage::Writing(writes) => self.wrote(outline, &writes, answers),
+        }
+    }
+
+    fn enter(mut self, outline: &Outline, first: usize) -> Next {
+        for phase in first..outline.phases.len() {
+            let places: Vec<Place> = outline.places(phase).collect();
+            if !places.is_empty() {
+                self.phase = phase;
+                self.round = 0;
+                self.fates.clear();
+                return self.observe(places);
+            }
+        }
+        let end = if self.not_ready.is_empty() {
+            RolloutEnd::Complete
+        } else {
+            RolloutEnd::Incomplete(std::mem::take(&mut self.not_ready))
+        };
+        self.end(end)
+    }
+
+    fn observe(mut self, places: Vec<Place>) -> Next {
+        let requests = places.iter().map(|place| Request::Observe(*place)).collect();
+        self.stage = Stage::Observing(places);
+        Step::Ask(self, requests)
+    }
+
+    fn observed(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+        let mut failures = Vec::new();
+        for (place, answer) in places.iter().zip(answers) {
+            match answer {
+                Answer::Absent => drop(self.fates.insert(*place, Fate::Absent)),
+                Answer::Live(seen) => drop(self.fates.insert(*place, Fate::Seen(*seen))),
+                Answer::Failed(failure) => self.failed(outline, *place, failure, &mut failures),
+            }
+        }
+        if !failures.is_empty() {
+            return self.end_failed(failures);
+        }
+        self.decide(outline)
+    }
+
+    /// A failure counts unless the object can be left out.
+    fn failed(
+        &mut self,
+        outline: &Outline,
+        place: Place,
+        failure: Failure,
+        failures: &mut Vec<(ObjectId, Failure)>,
+    ) {
+        let id = outline.id(place);
+        if failure.kind == FailureKind::UnknownKind && self.settings.missing_kinds == MissingKinds::Skip {
+            self.fates.insert(place, Fate::Skipped);
+            self.skipped.push(id);
+        } else {
+            failures.push((id, failure));
+        }
+    }
+
+    fn decide(mut self, outline: &Outline) -> Next {
+        let mut writes = Vec::new();
+        let mut collisions = Vec::new();
+        for (place, fate) in &mut self.fates {
+            let Some(object) = outline.object(*place) else {
+                continue;
+            };
+            let seen = match fate {
+                Fate::Absent => None,
+                Fate::Seen(seen) => Some(&*seen),
+                Fate::HandedOver(_) | Fate::Terminating | Fate::Skipped => continue,
+            };
+            let accepted = self.settings.accepted.get(place).copied();
+            match (decide(outline, object, seen, accepted), seen) {
+                (Decision::Write(write), _) => writes.push((*place, write)),
+                (Decision::Terminating, _) => *fate = Fate::Terminating,
+                (Decision::HandedOver, Some(seen)) => *fate = Fate::HandedOver(seen.clone()),
+                (Decision::Collision, Some(seen)) => collisions.push((object.id.clone(), seen.clone())),
+                (Decision::Keep | Decision::HandedOver | Decision::Collision, _) => {}
+            }
+        }
+        if !collisions.is_empty() {
+            let phase = self.phase;
+            return self.end(RolloutEnd::Collisions {
+                phase,
+                objects: collisions,
+            });
+        }
+        match (self.settings.writes, self.settings.mode) {
+            _ if writes.is_empty() => self.conclude(outline),
+            (Writes::Paused, _) => {
+                let ids = writes.iter().map(|(place, _)| outline.id(*place)).collect();
+                self.end(RolloutEnd::Paused(ids))
+            }
+            // A single apply is refused or done as a whole; several are asked about first, so that a phase that the server
+            // refuses is not begun.
+            (Writes::Allowed, Mode::RollOut) if writes.len() > 1 && self.round == 0 => {
+                let requests = writes
+                    .iter()
+                    .map(|(place, write)| Request::DryRun(*place, write.clone()))
+                    .collect();
+                self.stage = Stage::Checking(writes);
+                Step::Ask(self, requests)
+            }
+            (Writes::Allowed, _) => self.write(writes),
+        }
+    }
+
+    fn write(mut self, writes: Vec<(Place, Write)>) -> Next {
+        let requests = writes
+            .iter()
+            .map(|(place, write)| Request::Apply(*place, write.clone()))
+            .collect();
+        self.stage = Stage::Writing(writes);
+        Step::Ask(self, requests)
+    }
+
+    fn checked(mut self, outline: &Outline, writes: Vec<(Place, Write)>, answers: Vec<Answer>) -> Next {
+        let mut failures = Vec::new();
+        let mut again = Vec::new();
+        for ((place, _), answer) in writes.iter().zip(answers) {
+            match answer {
+                Answer::Failed(failure) => match failure.kind {
+                    FailureKind::Conflict => again.push(*place),
+                    // The kind or the namespace may come with an object of this very phase.
+                    FailureKind::UnknownKind | FailureKind::MissingNamespace => {}
+                    FailureKind::Forbidden | FailureKind::Invalid | FailureKind::Transient => {
+                        failures.push((outline.id(*place), failure));
+                    }
+                },
+                Answer::Absent | Answer::Live(_) => {}
+            }
+        }
+        if !failures.is_empty() {
+            return self.end_failed(failures);
+        }
+        if !again.is_empty() {
+            self.round += 1;
+            return self.observe(again);
+        }
+        self.write(writes)
+    }
+
+    fn wrote(mut self, outline: &Outline, writes: &[(Place, Write)], answers: Vec<Answer>) -> Next {
+        let mut failures = Vec::new();
+        let mut again = Vec::new();
+        for ((place, _), answer) in writes.iter().zip(answers) {
+            match answer {
+                Answer::Live(seen) => {
+                    self.written += 1;
+                    self.settings.accepted.insert(*place, seen.differences);
+                    self.fates.insert(*place, Fate::Seen(*seen));
+                }
+                Answer::Failed(failure)
+                    if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
+                {
+                    again.push(*place);
+                }
+                Answer::Failed(failure) => self.failed(outline, *place, failure, &mut failures),
+                Answer::Absent => again.push(*place),
+            }
+        }
+        if !failures.is_empty() {
+            return self.end_failed(failures);
+        }
+        if again.is_empty() {
+            return self.conclude(outline);
+        }
+        self.round += 1;
+        if self.round > MAX_ROUNDS {
+            let message = "the object keeps changing while it is applied".to_owned();
+            let failure = Failure {
+                kind: FailureKind::Conflict,
+                message,
+            };
+            let failures = again
+                .iter()
+                .map(|place| (outline.id(*place), failure.clone()))
+                .collect();
+            return self.end_failed(failures);
+        }
+        self.observe(again)
+    }
+
+    fn conclude(mut self, outline: &Outline) -> Next {
+        let mut first = None;
+        for (place, fate) in &self.fates {
+            let messages = match fate {
+                Fate::Seen(seen) => not_passing(seen),
+                Fate::HandedOver(seen) => {
+                    self.handed_over += 1;
+                    not_passing(seen)
+                }
+                Fate::Terminating => Some(vec!["is being deleted".to_owned()]),
+                Fate::Skipped => None,
+                Fate::Absent => Some(vec!["does not exist".to_owned()]),
+            };
+            if first.is_none() {
+                first = messages.map(|messages| NotReady {
+                    id: outline.id(*place),
+                    messages,
+                });
+            }
+        }
+        let complete = first.is_none();
+        self.not_ready.extend(first);
+        if !complete && self.settings.mode == Mode::RollOut {
+            let end = RolloutEnd::Incomplete(std::mem::take(&mut self.not_ready));
+            return self.end(end);
+        }
+        let next = self.phase + 1;
+        self.enter(outline, next)
+    }
+
+    fn end_failed(self, failures: Vec<(ObjectId, Failure)>) -> Next {
+        let phase = self.phase;
+        self.end(RolloutEnd::Failed { phase, failures })
+    }
+
+    fn end(self, end: RolloutEnd) -> Next {
+        let Self {
+            settings,
+            handed_over,
+            skipped,
+            written,
+            ..
+        } = self;
+        Step::End(Report {
+            end,
+            handed_over,
+            skipped,
+            written,
+            accepted: settings.accepted,
+        })
+    }
+}
+
+fn not_passing(seen: &Observation) -> Option<Vec<String>> {
+    (seen.probe.status != ProbeStatus::Passes).then(|| seen.probe.messages.clone())
+}

@@ -1,0 +1,219 @@
+//! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone. In a
+//! phase, definitions of kinds go last, since with them go all objects of the kinds.
+//!
+//! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go. An object that the
+//! extension itself controls came from the Helm runtime and was never taken over: it goes with the revision made from it.
+
+use std::collections::BTreeSet;
+
+use super::request::{Answer, Holder, MAX_ROUNDS, Observation, Request, Step};
+use crate::failure::{Failure, FailureKind};
+use crate::object::ObjectId;
+use crate::outline::{Outline, Place};
+use crate::ownership::Ownership;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TeardownEnd {
+    /// Nothing that is ours is left.
+    Complete,
+    /// These objects of a phase are deleted but not gone yet.
+    Waiting {
+        /// The phase's index.
+        phase: usize,
+        /// The objects and the finalizers that hold them.
+        objects: Vec<(ObjectId, Vec<String>)>,
+    },
+    /// Only these objects are left, which another revision is to take over.
+    Held(Vec<ObjectId>),
+    /// Requests of this phase failed, all of which are named.
+    Failed {
+        /// The phase's index.
+        phase: usize,
+        /// The objects and what the server said.
+        failures: Vec<(ObjectId, Failure)>,
+    },
+}
+
+/// The objects that are not deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// Let go.
+    pub kept: BTreeSet<Place>,
+    /// Left as they are until another revision has taken them over.
+    pub held: BTreeSet<Place>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Observing(Vec<Place>),
+    Acting(Vec<Place>),
+}
+
+/// A teardown under way.
+#[derive(Debug)]
+pub struct Teardown {
+    lasting: Lasting,
+    /// What is still to be gone through, the next last.
+    stops: Vec<Stop>,
+    phase: usize,
+    stage: Stage,
+    round: usize,
+    waiting: Vec<(ObjectId, Vec<String>)>,
+    held: Vec<ObjectId>,
+    failures: Vec<(ObjectId, Failure)>,
+}
+
+/// Objects of a phase that are taken down at the same time.
+#[derive(Debug)]
+struct Stop {
+    phase: usize,
+    places: Vec<Place>,
+}
+
+type Next = Step<Teardown, TeardownEnd>;
+
+impl Teardown {
+    /// Begins a run.
+    pub fn start(outline: &Outline, lasting: Lasting) -> Next {
+        let is_definition = |place: &Place| outline.definitions.iter().any(|d| d.place == *place);
+        let stops = (0..outline.phases.len())
+            .flat_map(|phase| {
+                let (definitions, others) = outline.places(phase).partition(is_definition);
+                [definitions, others].map(|places| Stop { phase, places })
+            })
+            .filter(|stop| !stop.places.is_empty())
+            .collect();
+        let teardown = Self {
+            lasting,
+            stops,
+            phase: 0,
+            stage: Stage::Observing(Vec::new()),
+            round: 0,
+            waiting: Vec::new(),
+            held: Vec::new(),
+            failures: Vec::new(),
+        };
+        teardown.enter()
+    }
+
+    /// Takes the answers to the last requests, in their order.
+    pub fn step(mut self, outline: &Outline, answers: Vec<Answer>) -> Next {
+        match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
+            Stage::Observing(places) => self.observed(outline, &places, answers),
+            Stage::Acting(places) => self.acted(outline, &places, answers),
+        }
+    }
+
+    fn enter(mut self) -> Next {
+        let Some(Stop { phase, places }) = self.stops.pop() else {
+            return Step::End(if self.held.is_empty() {
+                TeardownEnd::Complete
+            } else {
+                TeardownEnd::Held(self.held)
+            });
+        };
+        self.phase = phase;
+        self.round = 0;
+        self.observe(places)
+    }
+
+    fn observe(mut self, places: Vec<Place>) -> Next {
+        let requests = places.iter().map(|place| Request::Observe(*place)).collect();
+        self.stage = Stage::Observing(places);
+        Step::Ask(self, requests)
+    }
+
+    fn observed(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+        let mut requests = Vec::new();
+        for (place, answer) in places.iter().zip(answers) {
+            match answer {
+                Answer::Absent => {}
+                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+                Answer::Live(seen) => requests.extend(self.request(outline, *place, &seen)),
+            }
+        }
+        if requests.is_empty() {
+            return self.conclude();
+        }
+        self.stage = Stage::Acting(requests.iter().map(Request::place).collect());
+        Step::Ask(self, requests)
+    }
+
+    fn request(&mut self, outline: &Outline, place: Place, seen: &Observation) -> Option<Request> {
+        let live = &seen.ownership;
+        let inherited = is_inherited(outline, live);
+        let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
+        match &live.deleting {
+            _ if !live.owned && !inherited => None,
+            None if controlled && self.lasting.held.contains(&place) => {
+                self.held.push(outline.id(place));
+                None
+            }
+            _ if !controlled || self.lasting.kept.contains(&place) => {
+                // What the extension controls, it would take along when it goes.
+                let holder = if inherited {
+                    Holder::Extension
+                } else {
+                    Holder::Revision
+                };
+                Some(Request::Release(place, live.guard(), holder))
+            }
+            Some(finalizers) => {
+                self.waiting.push((outline.id(place), finalizers.clone()));
+                None
+            }
+            None => Some(Request::Delete(place, live.guard())),
+        }
+    }
+
+    fn acted(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+        let mut again = Vec::new();
+        for (place, answer) in places.iter().zip(answers) {
+            match answer {
+                Answer::Absent => {}
+                Answer::Live(seen) if !seen.ownership.owned && !is_inherited(outline, &seen.ownership) => {}
+                Answer::Live(seen) => {
+                    self.waiting
+                        .push((outline.id(*place), seen.ownership.deleting.unwrap_or_default()));
+                }
+                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                Answer::Failed(failure)
+                    if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
+                {
+                    again.push(*place);
+                }
+                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+            }
+        }
+        if again.is_empty() {
+            return self.conclude();
+        }
+        self.round += 1;
+        self.observe(again)
+    }
+
+    fn conclude(self) -> Next {
+        let phase = self.phase;
+        if !self.failures.is_empty() {
+            return Step::End(TeardownEnd::Failed {
+                phase,
+                failures: self.failures,
+            });
+        }
+        if !self.waiting.is_empty() {
+            return Step::End(TeardownEnd::Waiting {
+                phase,
+                objects: self.waiting,
+            });
+        }
+        self.enter()
+    }
+}
+
+/// Whether the extension itself controls the object, as the Helm runtime left it, and the revision was made from that.
+fn is_inherited(outline: &Outline, live: &Ownership) -> bool {
+    let extension = &outline.owner.extension;
+    outline.owner.migrated && !extension.is_empty() && live.is_controlled_by(extension)
+}

@@ -1,0 +1,178 @@
+//! Fields that the reference's controller wrote by updates: the Helm runtime all of them, the Boxcutter runtime those of an
+//! object that it had just created. Server-side apply removes a field that is no longer wanted only when nobody else
+//! holds it, so these are made fields of our apply before we apply an object.
+
+use olm_api::names::field_manager;
+use serde_json::{Map, Value, json};
+
+/// As whom the reference's runtimes wrote.
+const EARLIER: [&str; 2] = [field_manager::OPERATOR_CONTROLLER, field_manager::OBJECTS];
+
+/// Whether a live object has such fields.
+pub fn is_due(live: &Value) -> bool {
+    entries(live).iter().any(|entry| is_earlier(live, entry))
+}
+
+/// A merge patch that makes all such fields of a live object those of our apply; nothing when it has none. It names the
+/// resourceVersion on which it insists.
+pub fn patch(live: &Value) -> Option<Value> {
+    let fields = managed_fields(live)?;
+    Some(json!({"metadata": {
+        "uid": live.pointer("/metadata/uid"),
+        "resourceVersion": live.pointer("/metadata/resourceVersion"),
+        "managedFields": fields,
+    }}))
+}
+
+/// The `metadata.managedFields` of a live object with all such fields made those of our apply; nothing when it has none.
+fn managed_fields(live: &Value) -> Option<Vec<Value>> {
+    let (earlier, mut kept): (Vec<&Value>, Vec<Value>) =
+        entries(live)
+            .iter()
+            .fold((Vec::new(), Vec::new()), |(mut earlier, mut kept), entry| {
+                if is_earlier(live, entry) {
+                    earlier.push(entry);
+                } else {
+                    kept.push(entry.clone());
+                }
+                (earlier, kept)
+            });
+    let newest = earlier.last()?;
+    let mut fields = Map::new();
+    for entry in &earlier {
+        unite(&mut fields, entry.get("fieldsV1").and_then(Value::as_object));
+    }
+    fields.remove("f:status");
+    let ours = kept
+        .iter_mut()
+        .find(|entry| is(live, entry, field_manager::OBJECTS, "Apply"));
+    match ours {
+        Some(ours) => {
+            unite(&mut fields, ours.get("fieldsV1").and_then(Value::as_object));
+            if let Some(ours) = ours.as_object_mut() {
+                ours.insert("fieldsV1".to_owned(), Value::Object(fields));
+            }
+        }
+        None => kept.push(json!({
+            "manager": field_manager::OBJECTS,
+            "operation": "Apply",
+            "apiVersion": live.get("apiVersion"),
+            "time": newest.get("time"),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        })),
+    }
+    Some(kept)
+}
+
+fn entries(live: &Value) -> &[Value] {
+    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    entries.map_or(&[], Vec::as_slice)
+}
+
+fn is_earlier(live: &Value, entry: &Value) -> bool {
+    EARLIER.iter().any(|manager| is(live, entry, manager, "Update"))
+}
+
+/// Whether an entry is that manager's, in the version in which the object is read.
+fn is(live: &Value, entry: &Value, manager: &str, operation: &str) -> bool {
+    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    text(entry, "manager") == manager
+        && text(entry, "operation") == operation
+        && text(entry, "subresource").is_empty()
+        && text(entry, "apiVersion") == text(live, "apiVersion")
+}
+
+// The depth of both is bounded by the parser that made them.
+fn unite(fields: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
+    for (key, value) in more.into_iter().flatten() {
+        let below = fields
+            .entry(key.clone())
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Some(below) = below.as_object_mut() {
+            unite(below, value.as_object());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, more: &Value, fields: &Value) -> Value {
+        let mut entry = json!({
+            "manager": manager, "operation": operation, "apiVersion": "v1", "time": "t", "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        });
+        for (key, value) in more.as_object().unwrap() {
+            entry[key] = value.clone();
+        }
+        entry
+    }
+
+    fn live(entries: &[Value]) -> Value {
+        json!({"apiVersion": "v1", "metadata": {"managedFields": entries}})
+    }
+
+    #[test]
+    fn what_the_reference_wrote_by_updates_becomes_ours_and_the_rest_stays_whose_it_is() {
+        let none = json!({});
+        let others = [
+            entry("kubectl", "Update", &none, &json!({"f:x": {}})),
+            entry(
+                "operator-controller",
+                "Update",
+                &json!({"subresource": "status"}),
+                &json!({"f:y": {}}),
+            ),
+            entry(
+                "operator-controller",
+                "Update",
+                &json!({"apiVersion": "v2"}),
+                &json!({"f:z": {}}),
+            ),
+            entry("operator-controller", "Apply", &none, &json!({"f:a": {}})),
+        ];
+        assert!(!is_due(&live(&others)));
+        assert_eq!(managed_fields(&live(&others)), None);
+        let helm = entry(
+            "operator-controller",
+            "Update",
+            &none,
+            &json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:status": {"f:s": {}}}),
+        );
+        let mut all = others.to_vec();
+        all.push(helm.clone());
+        let mut expected = others.to_vec();
+        expected.push(entry(
+            "olm.operatorframework.io",
+            "Apply",
+            &none,
+            &json!({"f:metadata": {"f:labels": {"f:a": {}}}}),
+        ));
+        assert!(is_due(&live(&all)));
+        assert_eq!(managed_fields(&live(&all)), Some(expected));
+
+        let ours = entry(
+            "olm.operatorframework.io",
+            "Apply",
+            &none,
+            &json!({"f:metadata": {"f:labels": {".": {}, "f:b": {}}}}),
+        );
+        let created = entry(
+            "olm.operatorframework.io",
+            "Update",
+            &none,
+            &json!({"f:data": {}}),
+        );
+        assert_eq!(
+            managed_fields(&live(&[ours, helm, created])),
+            Some(vec![entry(
+                "olm.operatorframework.io",
+                "Apply",
+                &none,
+                &json!({"f:data": {}, "f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:b": {}}}}),
+            )])
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Names of objects in a cluster.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// Names an object of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// The API group; empty: core.
+    pub group: String,
+    /// The version in the group.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectId {
+    /// The identity that an object's own fields give; absent ones are empty.
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let api_version = text("/apiVersion");
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        }
+    }
+
+    /// Group and version as `apiVersion` holds them.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `GROUP/VERSION, Kind=KIND NAMESPACE/NAME`, as errors name an object.
+    pub fn reference(&self) -> String {
+        format!(
+            "{}, Kind={} {}/{}",
+            self.api_version(),
+            self.kind,
+            self.namespace,
+            self.name
+        )
+    }
+}
+
+impl fmt::Display for ObjectId {
+    /// `KIND.GROUP/VERSION NAMESPACE/NAME`, as conditions name an object.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}.{} {}/{}",
+            self.kind,
+            self.api_version(),
+            self.namespace,
+            self.name
+        )
+    }
+}

@@ -1,0 +1,173 @@
+//! A revision without its objects' bodies: what decisions need of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use olm_api::cluster_object_set::CollisionProtection;
+
+use crate::object::ObjectId;
+
+/// A revision as its objects' owner.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The ClusterObjectSet's name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its revision.
+    pub revision: i64,
+    /// The value of its `owner-name` label; empty when it has none.
+    pub owner_name: String,
+    /// The UID of the ClusterExtension that controls it; empty when none does.
+    pub extension: String,
+    /// Whether it was made from a release of the Helm runtime, whose objects the extension itself controls.
+    pub migrated: bool,
+}
+
+impl Owner {
+    /// What the extension is called; a revision made by hand is one of itself.
+    pub fn extension_name(&self) -> &str {
+        if self.owner_name.is_empty() {
+            &self.name
+        } else {
+            &self.owner_name
+        }
+    }
+}
+
+/// Another revision of the same extension.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sibling {
+    /// The ClusterObjectSet's name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its revision.
+    pub revision: i64,
+}
+
+/// A revision without the objects' bodies: what decisions need.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// The revision.
+    pub owner: Owner,
+    /// The other revisions of the same extension, in any order.
+    pub siblings: Vec<Sibling>,
+    /// The phases in order.
+    pub phases: Vec<OutlinePhase>,
+    /// The CustomResourceDefinitions among the objects.
+    pub definitions: Vec<Definition>,
+}
+
+/// A CustomResourceDefinition of a revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// Where it stands.
+    pub place: Place,
+    /// The group that it adds to.
+    pub group: String,
+    /// The kind that it defines.
+    pub kind: String,
+}
+
+/// A phase without the objects' bodies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutlinePhase {
+    /// Its name.
+    pub name: String,
+    /// Its objects.
+    pub objects: Vec<OutlineObject>,
+}
+
+/// An object without its body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutlineObject {
+    /// Its identity.
+    pub id: ObjectId,
+    /// What to do when it exists already.
+    pub collision_protection: CollisionProtection,
+}
+
+impl Outline {
+    /// The object at a place.
+    pub fn object(&self, place: Place) -> Option<&OutlineObject> {
+        self.phases.get(place.phase)?.objects.get(place.object)
+    }
+
+    /// The identity of the object at a place; empty for a place that the outline lacks.
+    pub fn id(&self, place: Place) -> ObjectId {
+        self.object(place)
+            .map(|object| object.id.clone())
+            .unwrap_or_default()
+    }
+
+    /// Has the object at a place taken over when nobody controls it, unless a revision left it on purpose.
+    pub fn inherit(&mut self, place: Place) {
+        let phase = self.phases.get_mut(place.phase);
+        if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(place.object))
+            && object.collision_protection == CollisionProtection::Prevent
+        {
+            object.collision_protection = CollisionProtection::IfNoController;
+        }
+    }
+
+    /// A phase as conditions name it.
+    pub fn phase(&self, index: usize) -> PhaseName<'_> {
+        let name = self.phases.get(index).map_or("", |phase| phase.name.as_str());
+        PhaseName { index, name }
+    }
+
+    /// The places of a phase.
+    pub fn places(&self, phase: usize) -> impl Iterator<Item = Place> + use<> {
+        let count = self.phases.get(phase).map_or(0, |p| p.objects.len());
+        (0..count).map(move |object| Place { phase, object })
+    }
+
+    /// The definition of a kind, if the revision brings it.
+    pub fn definition(&self, id: &ObjectId) -> Option<Place> {
+        let found = self
+            .definitions
+            .iter()
+            .find(|d| d.group == id.group && d.kind == id.kind);
+        found.map(|definition| definition.place)
+    }
+
+    /// The CustomResourceDefinitions and the objects of the kinds that they define.
+    pub fn custom_resources(&self) -> BTreeSet<Place> {
+        let definitions = self.definitions.iter().map(|definition| definition.place);
+        let defined = self
+            .all_places()
+            .filter(|place| self.definition(&self.id(*place)).is_some());
+        definitions.chain(defined).collect()
+    }
+
+    /// All places, phase by phase.
+    pub fn all_places(&self) -> impl Iterator<Item = Place> + '_ {
+        (0..self.phases.len()).flat_map(|phase| self.places(phase))
+    }
+}
+
+/// Where in a revision an object stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The phase's index.
+    pub phase: usize,
+    /// The object's index in the phase.
+    pub object: usize,
+}
+
+/// A phase as conditions name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseName<'a> {
+    /// Its index.
+    pub index: usize,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl fmt::Display for PhaseName<'_> {
+    /// `phase 3 (crds)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase {} ({})", self.index, self.name)
+    }
+}

@@ -1,0 +1,235 @@
+//! Whose a live object is.
+
+use olm_api::names;
+use serde_json::Value;
+
+use crate::failure::{Failure, FailureKind};
+use crate::inheritance;
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerReference {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Whether only our own server-side apply holds the entry, so that leaving it out of the next one removes it.
+    pub applied_by_us: bool,
+}
+
+impl OwnerReference {
+    /// The entry as its object holds it.
+    fn parse(entry: &Value, our_fields: Option<&Value>) -> Self {
+        let text = |key: &str| {
+            entry
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let uid = text("uid");
+        let key = format!("k:{}", serde_json::json!({ "uid": uid }));
+        let path = ["f:metadata", "f:ownerReferences", &key];
+        let applied_by_us = our_fields
+            .and_then(|fields| path.iter().try_fold(fields, |at, part| at.get(part)))
+            .is_some();
+        Self {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid,
+            applied_by_us,
+        }
+    }
+}
+
+/// Whose a live object is, and which one it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// Its UID.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// Whether it waits for finalizers.
+    pub deleting: Option<Vec<String>>,
+    /// The controlling owner.
+    pub controller: Option<OwnerReference>,
+    /// Whether any owner is the revision that asks.
+    pub owned: bool,
+    /// The revision annotation.
+    pub revision: RevisionMark,
+    /// The value of its `owner-name` label.
+    pub owner_name: Option<String>,
+    /// Whether an earlier controller wrote fields by updates, see [`inheritance`].
+    pub inheritable: bool,
+    /// Who wrote fields of an object that nobody controls, the first few field managers.
+    pub writers: Vec<String>,
+}
+
+/// The revision annotation of an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RevisionMark {
+    /// There is none.
+    #[default]
+    Absent,
+    /// There is one that is not a number.
+    Unreadable,
+    /// The revision that applied the object last.
+    Revision(i64),
+}
+
+/// On what a write insists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guard {
+    /// The object does not exist.
+    Absent,
+    /// It exists just as it was seen.
+    Seen {
+        /// The UID seen.
+        uid: String,
+        /// The resourceVersion seen.
+        resource_version: String,
+    },
+}
+
+/// The fields that a manager's server-side apply holds, as `managedFields` lists them for `api_version`.
+pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Option<&'a Value> {
+    let entries = live.pointer("/metadata/managedFields")?.as_array()?;
+    let ours = entries.iter().find(|entry| {
+        let is =
+            |key: &str, wanted: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default() == wanted;
+        is("manager", manager)
+            && is("operation", "Apply")
+            && is("subresource", "")
+            && is("apiVersion", api_version)
+    })?;
+    ours.get("fieldsV1")
+}
+
+/// Field managers that are named.
+const NAMED: usize = 3;
+
+/// The first field managers of an object apart from those of its status.
+fn writers(live: &Value) -> Vec<String> {
+    let entries = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let mut writers: Vec<String> = Vec::new();
+    let wrote = |entry: &&Value| entry.get("subresource").is_none();
+    for entry in entries.iter().filter(wrote) {
+        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        if !name.is_empty() && writers.len() < NAMED && !writers.iter().any(|known| known == name) {
+            writers.push(name.to_owned());
+        }
+    }
+    writers
+}
+
+/// What keeps an object that is being deleted. A Namespace has a second list.
+pub fn finalizers(live: &Value) -> Vec<String> {
+    let list = |pointer: &str| {
+        let entries = live.pointer(pointer).and_then(Value::as_array);
+        entries
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+    };
+    let is_namespace = live.get("kind").and_then(Value::as_str) == Some("Namespace");
+    let second = is_namespace.then(|| list("/spec/finalizers"));
+    list("/metadata/finalizers")
+        .chain(second.into_iter().flatten())
+        .collect()
+}
+
+impl Ownership {
+    /// What a live object says, looked at by the owner with that UID.
+    pub fn of(live: &Value, our_uid: &str) -> Self {
+        let metadata = live.get("metadata").unwrap_or(&Value::Null);
+        let text = |key: &str| {
+            metadata
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let fields = [names::field_manager::OBJECTS, names::field_manager::CERTIFICATES]
+            .into_iter()
+            .find_map(|manager| fields_of(live, api_version, manager));
+        let references = metadata
+            .get("ownerReferences")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let is_controller = |entry: &&Value| entry.get("controller").and_then(Value::as_bool) == Some(true);
+        let has_our_uid = |entry: &Value| entry.get("uid").and_then(Value::as_str) == Some(our_uid);
+        let mark = metadata
+            .get("annotations")
+            .and_then(|a| a.get(names::annotation::REVISION));
+        let controller = references.iter().find(is_controller);
+        let owned = references.iter().any(has_our_uid);
+        let deleting = metadata
+            .get("deletionTimestamp")
+            .is_some_and(|time| !time.is_null())
+            .then(|| finalizers(live));
+        Self {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            deleting,
+            controller: controller.map(|entry| OwnerReference::parse(entry, fields)),
+            owned,
+            revision: match mark.and_then(Value::as_str) {
+                None => RevisionMark::Absent,
+                Some(text) => text
+                    .parse()
+                    .map_or(RevisionMark::Unreadable, RevisionMark::Revision),
+            },
+            owner_name: metadata
+                .get("labels")
+                .and_then(|labels| labels.get(names::label::OWNER_NAME))
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            inheritable: inheritance::is_due(live),
+            // Kept of every object that is watched, and seldom asked for.
+            writers: if controller.is_none() && !owned {
+                writers(live)
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    /// Whether the owner with that UID controls the object.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller
+            .as_ref()
+            .is_some_and(|controller| controller.uid == uid)
+    }
+
+    /// That the object is as a guard says.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self, guard: &Guard) -> Result<(), Failure> {
+        if self.guard() == *guard {
+            return Ok(());
+        }
+        Err(Failure {
+            kind: FailureKind::Conflict,
+            message: "the object has changed".to_owned(),
+        })
+    }
+
+    /// The guard that lets a write happen only to the object as it was seen.
+    pub fn guard(&self) -> Guard {
+        Guard::Seen {
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+}

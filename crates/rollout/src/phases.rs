@@ -1,0 +1,127 @@
+//! What is kept of a revision's content when its objects' bodies are dropped.
+
+use olm_api::cluster_object_set::ObservedPhase;
+use serde_json::Value;
+
+use crate::certificates::layout::Layout;
+use crate::content::Content;
+use crate::object::ObjectId;
+use crate::outline::{Definition, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling};
+
+/// What is kept of a set's content when its bodies are dropped.
+#[derive(Debug, Default)]
+pub struct Phases {
+    /// The phases without bodies.
+    pub phases: Vec<OutlinePhase>,
+    /// Their digests.
+    pub observed: Vec<ObservedPhase>,
+    /// Where certificates are.
+    pub certificates: Layout,
+    /// The CustomResourceDefinitions.
+    pub definitions: Vec<Definition>,
+}
+
+impl Phases {
+    /// What is to be kept of a content.
+    pub fn of(content: &Content) -> Self {
+        let phases = content
+            .phases
+            .iter()
+            .map(|phase| OutlinePhase {
+                name: phase.name.clone(),
+                objects: phase
+                    .objects
+                    .iter()
+                    .map(|object| OutlineObject {
+                        id: ObjectId::of(&object.object),
+                        collision_protection: object.collision_protection,
+                    })
+                    .collect(),
+            })
+            .collect();
+        Self {
+            phases,
+            observed: content.observed_phases(),
+            certificates: Layout::of(content),
+            definitions: definitions(content),
+        }
+    }
+
+    /// The outline of the set with that owner and those siblings.
+    pub fn outline(&self, owner: Owner, siblings: Vec<Sibling>) -> Outline {
+        Outline {
+            owner,
+            siblings,
+            phases: self.phases.clone(),
+            definitions: self.definitions.clone(),
+        }
+    }
+}
+
+/// The CustomResourceDefinitions of a content.
+fn definitions(content: &Content) -> Vec<Definition> {
+    let text = |object: &Value, pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut found = Vec::new();
+    for (phase, objects) in content.phases.iter().map(|phase| &phase.objects).enumerate() {
+        for (object, content) in objects.iter().enumerate() {
+            let id = ObjectId::of(&content.object);
+            if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
+                found.push(Definition {
+                    place: Place { phase, object },
+                    group: text(&content.object, "/spec/group"),
+                    kind: text(&content.object, "/spec/names/kind"),
+                });
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::CollisionProtection;
+    use serde_json::json;
+
+    use super::*;
+    use crate::content::{ContentObject, ContentPhase};
+
+    #[test]
+    fn definitions_and_what_they_define_are_known() {
+        let object = |object| ContentObject {
+            object,
+            collision_protection: CollisionProtection::Prevent,
+        };
+        let content = Content {
+            phases: vec![ContentPhase {
+                objects: vec![
+                    object(json!({"apiVersion": "v1", "kind": "ConfigMap"})),
+                    object(json!({"apiVersion": "x.io/v1", "kind": "Foo"})),
+                    object(
+                        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                        "spec": {"group": "x.io", "names": {"kind": "Foo"}}}),
+                    ),
+                    object(json!({"apiVersion": "y.io/v1", "kind": "Foo"})),
+                ],
+                ..ContentPhase::default()
+            }],
+        };
+        let phases = Phases::of(&content);
+        let [definition] = &phases.definitions[..] else {
+            panic!("{phases:?}")
+        };
+        assert_eq!(definition.place.object, 2);
+        let outline = phases.outline(Owner::default(), Vec::new());
+        let found: Vec<usize> = outline
+            .custom_resources()
+            .iter()
+            .map(|place| place.object)
+            .collect();
+        assert_eq!(found, [1, 2]);
+    }
+}

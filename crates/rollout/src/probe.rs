@@ -1,0 +1,378 @@
+//! Whether an object is ready, so that the next phase may begin.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use olm_api::cluster_object_set::{
+    Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, ProbeSelector, ProgressionProbe,
+    SelectorType,
+};
+use serde_json::Value;
+
+use crate::canonical;
+use crate::object::ObjectId;
+
+/// What the probes say about one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeResult {
+    /// The verdict.
+    pub status: ProbeStatus,
+    /// Why, when it is not [`ProbeStatus::Passes`].
+    pub messages: Vec<String>,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProbeStatus {
+    /// Ready, or nobody asks.
+    Passes,
+    /// Not ready.
+    Fails,
+    /// It cannot be told yet.
+    Unknown,
+}
+
+impl ProbeResult {
+    /// Ready.
+    pub const PASSES: Self = Self {
+        status: ProbeStatus::Passes,
+        messages: Vec::new(),
+    };
+}
+
+/// Asks every probe that selects the object; all of them must pass. While the object's status is older than its spec,
+/// nothing can be told.
+pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
+    if probes.is_empty() {
+        return ProbeResult::PASSES;
+    }
+    let generation = live
+        .pointer("/metadata/generation")
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    let observed = live.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    if observed.is_some_and(|observed| observed != generation) {
+        return ProbeResult {
+            status: ProbeStatus::Unknown,
+            messages: vec![".status outdated".to_owned()],
+        };
+    }
+    let mut worst = ProbeResult::PASSES;
+    for assertion in probes
+        .iter()
+        .filter(|probe| selects(&probe.selector, live))
+        .flat_map(|p| &p.assertions)
+    {
+        let Err((status, message)) = assert(assertion, live) else {
+            continue;
+        };
+        if status > worst.status {
+            worst = ProbeResult {
+                status,
+                messages: Vec::new(),
+            };
+        }
+        if status == worst.status && !worst.messages.contains(&message) {
+            worst.messages.push(message);
+        }
+    }
+    worst
+}
+
+fn selects(selector: &ProbeSelector, live: &Value) -> bool {
+    match selector.selector_type {
+        SelectorType::GroupKind => selector.group_kind.as_ref().is_some_and(|wanted| {
+            let id = ObjectId::of(live);
+            id.group == wanted.group && id.kind == wanted.kind
+        }),
+        SelectorType::Label => selector
+            .label
+            .as_ref()
+            .is_some_and(|selector| matches_labels(selector, live)),
+    }
+}
+
+fn matches_labels(selector: &LabelSelector, live: &Value) -> bool {
+    let label = |key: &str| {
+        live.pointer("/metadata/labels")
+            .and_then(|l| l.get(key))
+            .and_then(Value::as_str)
+    };
+    let empty = BTreeMap::new();
+    let by_value = selector.match_labels.as_ref().unwrap_or(&empty).iter();
+    by_value.into_iter().all(|(key, value)| label(key) == Some(value))
+        && selector.match_expressions.iter().flatten().all(|expression| {
+            let present = label(&expression.key);
+            let listed = present.is_some_and(|p| expression.values.iter().flatten().any(|v| v == p));
+            match expression.operator.as_str() {
+                "In" => listed,
+                "NotIn" => !listed,
+                "Exists" => present.is_some(),
+                "DoesNotExist" => present.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// Why the probes cannot be asked at all.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ProbeError {
+    /// A label selector uses an operator that does not exist.
+    #[error("progression probe {index}: \"{operator}\" is not a valid label selector operator")]
+    Operator {
+        /// The probe's index.
+        index: usize,
+        /// The operator.
+        operator: String,
+    },
+}
+
+/// Checks what the API server does not.
+///
+/// # Errors
+/// [`ProbeError`]
+pub fn check(probes: &[ProgressionProbe]) -> Result<(), ProbeError> {
+    for (index, probe) in probes.iter().enumerate() {
+        let expressions = probe
+            .selector
+            .label
+            .iter()
+            .flat_map(|s| s.match_expressions.iter().flatten());
+        for expression in expressions {
+            if !matches!(
+                expression.operator.as_str(),
+                "In" | "NotIn" | "Exists" | "DoesNotExist"
+            ) {
+                return Err(ProbeError::Operator {
+                    index,
+                    operator: expression.operator.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+type Verdict = Result<(), (ProbeStatus, String)>;
+
+fn assert(assertion: &Assertion, live: &Value) -> Verdict {
+    match assertion.assertion_type {
+        AssertionType::ConditionEqual => assertion
+            .condition_equal
+            .as_ref()
+            .map_or(Ok(()), |a| condition(a, live)),
+        AssertionType::FieldsEqual => assertion
+            .fields_equal
+            .as_ref()
+            .map_or(Ok(()), |a| fields_equal(a, live)),
+        AssertionType::FieldValue => assertion
+            .field_value
+            .as_ref()
+            .map_or(Ok(()), |a| field_value(a, live)),
+    }
+}
+
+fn condition(wanted: &ConditionEqual, live: &Value) -> Verdict {
+    let unknown = |message: String| Err((ProbeStatus::Unknown, message));
+    let Some(conditions) = live.pointer("/status/conditions") else {
+        return unknown("missing .status.conditions".to_owned());
+    };
+    let Some(conditions) = conditions.as_array() else {
+        return unknown("malformed .status.conditions".to_owned());
+    };
+    let of_type = |c: &&Value| c.get("type").and_then(Value::as_str) == Some(&wanted.condition_type);
+    let Some(found) = conditions.iter().find(of_type) else {
+        return unknown(format!(
+            "missing .status.condition[\"{}\"]",
+            wanted.condition_type
+        ));
+    };
+    let generation = live
+        .pointer("/metadata/generation")
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    let observed = found.get("observedGeneration").and_then(Value::as_i64);
+    if observed.is_some_and(|observed| observed != generation) {
+        return unknown(format!(
+            ".status.condition[\"{}\"] outdated",
+            wanted.condition_type
+        ));
+    }
+    let status = found.get("status").and_then(Value::as_str).unwrap_or_default();
+    if status == wanted.status {
+        return Ok(());
+    }
+    let id = ObjectId::of(live);
+    let why = if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
+        unestablished(conditions)
+    } else {
+        String::new()
+    };
+    Err((
+        ProbeStatus::Fails,
+        format!(
+            ".status.condition[\"{}\"] is {status}{why}",
+            wanted.condition_type
+        ),
+    ))
+}
+
+/// Why a definition does not define anything, in its own words: most often because another one has its names.
+fn unestablished(conditions: &[Value]) -> String {
+    let text = |condition: &Value, key: &str| {
+        condition
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let told: Vec<String> = conditions
+        .iter()
+        .filter(|condition| {
+            matches!(text(condition, "type").as_str(), "Established" | "NamesAccepted")
+                && text(condition, "status") == "False"
+        })
+        .map(|condition| format!("{}: {}", text(condition, "reason"), text(condition, "message")))
+        .collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", told.join("; "))
+}
+
+enum Lookup<'a> {
+    Found(&'a Value),
+    Missing,
+    /// Something on the way is not a map.
+    Blocked(String),
+}
+
+fn look_up<'a>(live: &'a Value, path: &str) -> Lookup<'a> {
+    let mut at = live;
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let Some(map) = at.as_object() else {
+            return Lookup::Blocked(format!(".{path} accessor error: {} is not a map", json(at)));
+        };
+        match map.get(part) {
+            Some(value) => at = value,
+            None => return Lookup::Missing,
+        }
+    }
+    Lookup::Found(at)
+}
+
+/// The value at a path. A counter of replicas that the status leaves out is zero: the API server drops zeros, and an
+/// observed generation shows that somebody counted.
+fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
+    const ZERO: &Value = &Value::Null;
+    match look_up(live, path) {
+        Lookup::Found(value) => Some(value),
+        Lookup::Missing
+            if path.starts_with("status.")
+                && path.to_ascii_lowercase().ends_with("replicas")
+                && live.pointer("/status/observedGeneration").is_some() =>
+        {
+            Some(ZERO)
+        }
+        Lookup::Missing | Lookup::Blocked(_) => None,
+    }
+}
+
+fn fields_equal(wanted: &FieldsEqual, live: &Value) -> Verdict {
+    let fails = |message: String| Err((ProbeStatus::Fails, message));
+    let (a, b) = (&wanted.field_a, &wanted.field_b);
+    let Some(one) = comparable(live, a) else {
+        return fails(format!("\"{a}\" missing"));
+    };
+    let Some(other) = comparable(live, b) else {
+        return fails(format!("\"{b}\" missing"));
+    };
+    let number = |value: &Value| {
+        if value.is_null() {
+            Some(0.0)
+        } else {
+            value.as_f64()
+        }
+    };
+    if one == other || number(one).is_some_and(|n| number(other) == Some(n)) {
+        return Ok(());
+    }
+    fails(format!(
+        "\"{a}\" != \"{b}\" expected: {} got: {}",
+        json(one),
+        json(other)
+    ))
+}
+
+fn field_value(wanted: &FieldValue, live: &Value) -> Verdict {
+    let fails = |message: String| Err((ProbeStatus::Fails, message));
+    let (path, value) = (&wanted.field_path, &wanted.value);
+    match look_up(live, path) {
+        Lookup::Missing => fails(format!("missing key: \"{path}\"")),
+        Lookup::Blocked(problem) => fails(format!("error locating key \"{path}\"; {problem}")),
+        Lookup::Found(found) if found.as_str() == Some(value) => Ok(()),
+        Lookup::Found(found) => fails(format!(
+            "value at key \"{path}\" != \"{value}\"; expected: {} got: {}",
+            json(&Value::String(value.clone())),
+            json(found)
+        )),
+    }
+}
+
+fn json(value: &Value) -> String {
+    String::from_utf8_lossy(&canonical::to_vec(value)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn label_selectors_follow_the_rules_of_the_api() {
+        let probe = |selector: Value| ProgressionProbe {
+            selector: serde_json::from_value(json!({"type": "Label", "label": selector})).unwrap(),
+            assertions: vec![Assertion {
+                assertion_type: AssertionType::FieldValue,
+                field_value: Some(FieldValue {
+                    field_path: "data.ready".into(),
+                    value: "yes".into(),
+                }),
+                ..Assertion::default()
+            }],
+        };
+        let object = json!({"kind": "X", "metadata": {"labels": {"a": "1"}}, "data": {"ready": "no"}});
+        for (selector, selected) in [
+            (json!({"matchLabels": {"a": "1"}}), true),
+            (json!({"matchLabels": {"a": "2"}}), false),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["0", "1"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["1"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "b", "operator": "Exists"}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}),
+                true,
+            ),
+        ] {
+            let probes = [probe(selector)];
+            assert_eq!(super::check(&probes), Ok(()));
+            let expected = if selected {
+                ProbeStatus::Fails
+            } else {
+                ProbeStatus::Passes
+            };
+            assert_eq!(ask(&probes, &object).status, expected);
+        }
+        let wrong = probe(json!({"matchExpressions": [{"key": "b", "operator": "Near"}]}));
+        assert!(super::check(&[wrong]).is_err());
+    }
+}

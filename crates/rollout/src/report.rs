@@ -1,0 +1,472 @@
+//! What the ends of runs are called in conditions.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use olm_api::command::{Annotated, annotate};
+use olm_api::names::{GROUP, annotation, label, user};
+
+use crate::engine::request::Observation;
+use crate::engine::rollout::NotReady;
+use crate::failure::{Failure, FailureKind};
+use crate::object::ObjectId;
+use crate::outline::{Outline, Owner, PhaseName};
+use crate::ownership::{Ownership, RevisionMark};
+
+/// One line for an object that is not ready.
+pub fn not_ready(object: &NotReady) -> String {
+    format!("Object {}: {}", object.id, object.messages.join(" and "))
+}
+
+/// The objects of a phase that belong to somebody else than the owner: whose each is, and what the user can do.
+pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
+    let owner = &outline.owner;
+    let reports: Vec<String> = objects
+        .iter()
+        .map(|(id, seen)| collision(owner, id, &seen.ownership))
+        .chain(take_over(outline, objects))
+        .collect();
+    format!("revision object collisions in {phase}\n{}", reports.join("\n"))
+}
+
+/// The commands that let an extension take over all that nobody controls, in later phases, too.
+fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<String> {
+    let owner = &outline.owner;
+    if owner.extension.is_empty() || owner.owner_name.is_empty() {
+        return None;
+    }
+    let free = objects.iter().map(|(_, seen)| &seen.ownership);
+    let mut free = free.filter(|live| live.controller.is_none()).peekable();
+    free.peek()?;
+    let left_by: BTreeSet<&str> = free
+        .filter(|live| live.revision != RevisionMark::Absent)
+        .filter_map(|live| live.owner_name.as_deref().filter(|name| is_label(name)))
+        .collect();
+    // kubectl does nothing at all where one of the kinds is not served.
+    let ids = outline.all_places().map(|place| outline.id(place));
+    let served = ids.filter(|id| SERVED.contains(&id.group.as_str()));
+    let colliding = objects.iter().map(|(id, _)| id.clone());
+    let kinds: BTreeSet<String> = served.chain(colliding).map(|id| resource(&id)).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
+    let mut commands: Vec<String> = left_by
+        .into_iter()
+        .map(|name| {
+            format!(
+                "kubectl annotate {} -A -l {}={name} {}-",
+                kinds.join(","),
+                label::OWNER_NAME,
+                annotation::REVISION
+            )
+        })
+        .collect();
+    let extension = Annotated::Extension(&owner.owner_name);
+    commands.push(annotate(extension, user::ADOPT, Some("unowned")));
+    Some(format!(
+        "To have everything taken over that nobody controls: {}",
+        commands.join(" && ")
+    ))
+}
+
+/// The groups of bundles' kinds that every cluster serves.
+const SERVED: &[&str] = &[
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apps",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+];
+
+/// A kind as kubectl takes it.
+fn resource(id: &ObjectId) -> String {
+    let kind = id.kind.to_lowercase();
+    match id.group.as_str() {
+        "" => kind,
+        group => format!("{kind}.{group}"),
+    }
+}
+
+/// Whether a label's value is a plain one, which a shell takes as it is.
+fn is_label(value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !value.is_empty() && value.bytes().all(is_plain)
+}
+
+fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
+    let delete = if id.kind == "CustomResourceDefinition" {
+        "delete it, with which go all objects of its kind, if nobody needs it"
+    } else {
+        "delete it if nobody needs it"
+    };
+    let adopt = |annotation: &str, protection: &str| {
+        if owner.extension.is_empty() {
+            format!("collisionProtection {protection:?} lets it be taken over")
+        } else {
+            format!(
+                "the annotation {}={annotation:?} on the ClusterExtension lets it be taken over",
+                user::ADOPT
+            )
+        }
+    };
+    let extension = live.owner_name.as_deref().filter(|name| !name.is_empty());
+    let of = extension.map_or_else(String::new, |name| format!(" of ClusterExtension {name}"));
+    let (whose, advice) = match (&live.controller, live.revision) {
+        (Some(holder), _) => {
+            let whose = format!(
+                "belongs to {} {}{of} ({})",
+                holder.kind, holder.name, holder.api_version
+            );
+            let group = holder.api_version.split('/').next().unwrap_or_default();
+            let advice = match extension {
+                Some(name) if group == GROUP && name != owner.owner_name => format!(
+                    "two cannot have it: uninstall ClusterExtension {name}, or what is left of it, {} {}, or this one",
+                    holder.kind, holder.name
+                ),
+                _ => format!("have its owner give it up, or {}", adopt("all", "None")),
+            };
+            (whose, advice)
+        }
+        (None, RevisionMark::Absent) => {
+            let writers = match live.writers.as_slice() {
+                [] => String::new(),
+                writers => format!(" (written by {})", writers.join(", ")),
+            };
+            let whose = format!("exists already and nobody controls it{writers}");
+            let advice = format!("{delete}, or {}", adopt("unowned", "IfNoController"));
+            (whose, advice)
+        }
+        (None, _) => {
+            let whose = format!("was left behind by a revision{of} and nobody controls it");
+            let advice = format!(
+                "{delete}, or take the annotation {} off the object, and {}",
+                annotation::REVISION,
+                adopt("unowned", "IfNoController")
+            );
+            (whose, advice)
+        }
+    };
+    format!("Object {id} {whose}; it is left alone: {advice}")
+}
+
+/// What failed in a phase, every object named, and what the user can decide.
+pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> String {
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|(id, failure)| match failure.kind {
+            FailureKind::UnknownKind => {
+                let group = match id.group.as_str() {
+                    "" => "the core group".to_owned(),
+                    group => format!("group {group}"),
+                };
+                format!(
+                    "{}: the cluster has no kind {} in version {} of {group}",
+                    id.reference(),
+                    id.kind,
+                    id.version
+                )
+            }
+            FailureKind::Conflict
+            | FailureKind::MissingNamespace
+            | FailureKind::Forbidden
+            | FailureKind::Invalid
+            | FailureKind::Transient => format!("{}: {}", id.reference(), failure.message),
+        })
+        .collect();
+    let invalid = failures
+        .iter()
+        .all(|(_, failure)| failure.kind == FailureKind::Invalid);
+    let what = if invalid { "validation error" } else { "error" };
+    let mut text = format!("{phase} {what}: {}", texts.join(", "));
+    let misses_kinds = failures
+        .iter()
+        .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
+    if misses_kinds {
+        let _ = write!(
+            text,
+            "; the rollout waits until the cluster serves what is missing: install what brings it, or set the annotation {} \
+             from \"wait\" (the default) to \"skip\" to go on without such objects",
+            user::MISSING_KINDS
+        );
+    }
+    text
+}
+
+/// What is left out because the cluster lacks its kind, and when it comes.
+pub fn skipped(objects: &[ObjectId]) -> Option<String> {
+    (!objects.is_empty()).then(|| {
+        format!(
+            "Left out, as the annotation {}=\"skip\" says, since the cluster lacks their kinds: {}; they follow once it has \
+             them.",
+            user::MISSING_KINDS,
+            names(objects)
+        )
+    })
+}
+
+/// The failure that decides when to try again: the one that passes soonest.
+pub fn gravest(failures: &[(ObjectId, Failure)]) -> Option<FailureKind> {
+    failures.iter().map(|(_, failure)| failure.kind).max()
+}
+
+/// The objects that are being deleted and what holds them.
+pub fn remaining(objects: &[(ObjectId, Vec<String>)]) -> String {
+    let texts: Vec<String> = objects
+        .iter()
+        .map(|(id, finalizers)| {
+            if finalizers.is_empty() {
+                id.to_string()
+            } else {
+                format!("{id} (held by finalizers {})", finalizers.join(", "))
+            }
+        })
+        .collect();
+    texts.join(", ")
+}
+
+/// How many objects are named before the others are only counted.
+const NAMED: usize = 10;
+
+/// The objects' names, bounded.
+pub fn names(ids: &[ObjectId]) -> String {
+    bounded(ids, ToString::to_string)
+}
+
+/// The same with no more than `KIND NAMESPACE/NAME` of each.
+pub fn short_names(ids: &[ObjectId]) -> String {
+    bounded(ids, |id| match id.namespace.as_str() {
+        "" => format!("{} {}", id.kind, id.name),
+        namespace => format!("{} {namespace}/{}", id.kind, id.name),
+    })
+}
+
+fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
+    let named: Vec<String> = ids.iter().take(NAMED).map(name).collect();
+    let more = match ids.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outline::{OutlineObject, OutlinePhase};
+    use crate::ownership::OwnerReference;
+    use crate::probe::ProbeResult;
+
+    const CRDS: PhaseName<'_> = PhaseName {
+        index: 3,
+        name: "crds",
+    };
+
+    fn id() -> ObjectId {
+        ObjectId {
+            group: "rbac.authorization.k8s.io".into(),
+            version: "v1".into(),
+            kind: "ClusterRole".into(),
+            namespace: String::new(),
+            name: "name".into(),
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_not_ready_is_named_with_all_reasons() {
+        let object = NotReady {
+            id: id(),
+            messages: vec!["a".into(), "b".into()],
+        };
+        assert_eq!(
+            not_ready(&object),
+            "Object ClusterRole.rbac.authorization.k8s.io/v1 /name: a and b"
+        );
+    }
+
+    #[test]
+    fn a_collision_says_whose_the_object_is_and_what_to_do() {
+        let controller = |api_version: &str, kind: &str| {
+            Some(OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: "other-1".into(),
+                ..OwnerReference::default()
+            })
+        };
+        let ours = Owner {
+            extension: "uid".into(),
+            ..Owner::default()
+        };
+        let check = |owner: &Owner, ownership: Ownership, expected: &str| {
+            let seen = Observation {
+                ownership,
+                differences: 1,
+                probe: ProbeResult::PASSES,
+            };
+            let head = "revision object collisions in phase 3 (crds)\n\
+                        Object ClusterRole.rbac.authorization.k8s.io/v1 /name ";
+            let outline = Outline {
+                owner: owner.clone(),
+                ..Outline::default()
+            };
+            let found = collisions(CRDS, &outline, &[(id(), seen)]);
+            assert_eq!(found.strip_prefix(head), Some(expected), "{found}");
+        };
+        check(
+            &ours,
+            Ownership {
+                controller: controller("olm.operatorframework.io/v1", "ClusterObjectSet"),
+                owner_name: Some("other".into()),
+                ..Ownership::default()
+            },
+            "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1); it is left alone: \
+             two cannot have it: uninstall ClusterExtension other, or what is left of it, ClusterObjectSet other-1, or this one",
+        );
+        let adopt = "the annotation olm.operatorframework.io/adopt";
+        check(
+            &ours,
+            Ownership {
+                controller: controller("apps/v1", "Deployment"),
+                ..Ownership::default()
+            },
+            &format!(
+                "belongs to Deployment other-1 (apps/v1); it is left alone: have its owner give it up, or {adopt}=\"all\" on the \
+                 ClusterExtension lets it be taken over"
+            ),
+        );
+        let by_hand = Ownership {
+            writers: vec!["kubectl".into(), "helm".into()],
+            ..Ownership::default()
+        };
+        check(
+            &ours,
+            by_hand.clone(),
+            &format!(
+                "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
+                 {adopt}=\"unowned\" on the ClusterExtension lets it be taken over"
+            ),
+        );
+        check(
+            &Owner::default(),
+            by_hand,
+            "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
+             collisionProtection \"IfNoController\" lets it be taken over",
+        );
+        check(
+            &ours,
+            Ownership {
+                owner_name: Some("other".into()),
+                revision: RevisionMark::Revision(3),
+                ..Ownership::default()
+            },
+            &format!(
+                "was left behind by a revision of ClusterExtension other and nobody controls it; it is left alone: delete it if nobody needs it, \
+                 or take the annotation olm.operatorframework.io/revision off the object, and {adopt}=\"unowned\" on the \
+                 ClusterExtension lets it be taken over"
+            ),
+        );
+    }
+
+    #[test]
+    fn the_commands_take_over_what_nobody_controls_in_all_phases() {
+        let definition = ObjectId {
+            group: "apiextensions.k8s.io".into(),
+            version: "v1".into(),
+            kind: "CustomResourceDefinition".into(),
+            name: "pots.x.io".into(),
+            ..ObjectId::default()
+        };
+        let account = ObjectId {
+            version: "v1".into(),
+            kind: "ServiceAccount".into(),
+            ..ObjectId::default()
+        };
+        let elsewhere = ObjectId {
+            group: "monitoring.coreos.com".into(),
+            kind: "ServiceMonitor".into(),
+            ..ObjectId::default()
+        };
+        let object = |id: &ObjectId| OutlineObject {
+            id: id.clone(),
+            ..OutlineObject::default()
+        };
+        let outline = Outline {
+            owner: Owner {
+                extension: "uid".into(),
+                owner_name: "pot".into(),
+                ..Owner::default()
+            },
+            phases: vec![OutlinePhase {
+                name: "p".into(),
+                objects: vec![object(&definition), object(&account), object(&elsewhere)],
+            }],
+            ..Outline::default()
+        };
+        let adopt =
+            "kubectl annotate clusterextension pot --overwrite olm.operatorframework.io/adopt=unowned";
+        let left = Ownership {
+            revision: RevisionMark::Revision(3),
+            owner_name: Some("pot".into()),
+            ..Ownership::default()
+        };
+        let held = Ownership {
+            controller: Some(OwnerReference::default()),
+            ..left.clone()
+        };
+        let strange = Ownership {
+            owner_name: Some("a; reboot".into()),
+            ..left.clone()
+        };
+        let revision = "kubectl annotate customresourcedefinition.apiextensions.k8s.io,serviceaccount -A \
+                        -l olm.operatorframework.io/owner-name=pot olm.operatorframework.io/revision- && ";
+        for (live, expected) in [
+            (Ownership::default(), Some(adopt.to_owned())),
+            (left, Some(format!("{revision}{adopt}"))),
+            (strange, Some(adopt.to_owned())),
+            (held, None),
+        ] {
+            let seen = Observation {
+                ownership: live,
+                differences: 1,
+                probe: ProbeResult::PASSES,
+            };
+            let text = collisions(CRDS, &outline, &[(definition.clone(), seen)]);
+            let told = text.split_once("\nTo have everything taken over that nobody controls: ");
+            assert_eq!(told.map(|(_, command)| command.to_owned()), expected, "{text}");
+            assert_eq!(
+                text.contains("delete it, with which go all objects of its kind, if nobody"),
+                expected.is_some(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn failures_name_every_object() {
+        let failure = |kind| {
+            (
+                id(),
+                Failure {
+                    kind,
+                    message: "no".into(),
+                },
+            )
+        };
+        assert_eq!(
+            failures(
+                CRDS,
+                &[failure(FailureKind::Invalid), failure(FailureKind::UnknownKind)]
+            ),
+            "phase 3 (crds) error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no, rbac.authorization.k8s.io/v1, \
+             Kind=ClusterRole /name: the cluster has no kind ClusterRole in version v1 of group \
+             rbac.authorization.k8s.io; the rollout waits until the cluster serves what is missing: install what brings \
+             it, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to go \
+             on without such objects"
+        );
+        assert_eq!(
+            failures(CRDS, &[failure(FailureKind::Invalid)]),
+            "phase 3 (crds) validation error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no"
+        );
+    }
+}

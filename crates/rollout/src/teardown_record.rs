@@ -1,0 +1,164 @@
+//! What became of the objects of a revision that was taken down.
+
+use std::collections::BTreeSet;
+
+use crate::object::ObjectId;
+use crate::outline::{Outline, Place};
+use crate::policy::Uninstall;
+
+/// What became of the objects of a revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TeardownRecord {
+    /// What its deletion was to leave behind in the end; before, that may have been something else.
+    pub policy: Uninstall,
+    /// Objects that are gone, or were let go to a newer revision.
+    pub gone: BTreeSet<ObjectId>,
+    /// Those of them that were seen to be gone.
+    pub seen_gone: BTreeSet<ObjectId>,
+    /// Objects that were let go.
+    pub left: BTreeSet<ObjectId>,
+    /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
+    pub going: BTreeSet<ObjectId>,
+    /// Whether Kubernetes itself deleted what the revision owned, whatever was to be left.
+    pub in_foreground: bool,
+}
+
+/// The objects that the user wants to keep.
+pub fn kept(policy: Uninstall, outline: &Outline) -> BTreeSet<Place> {
+    match policy {
+        Uninstall::Delete => BTreeSet::new(),
+        Uninstall::KeepCrds => outline.custom_resources(),
+        Uninstall::Orphan => outline.all_places().collect(),
+    }
+}
+
+impl TeardownRecord {
+    /// Of a revision that was just taken down. `gone` are the places whose objects were seen to be gone; `going` says of a
+    /// place whether its object was being deleted when it was seen last.
+    pub fn of(
+        outline: &Outline,
+        policy: Uninstall,
+        gone: &BTreeSet<Place>,
+        going: impl Fn(Place) -> bool,
+    ) -> Self {
+        let kept = kept(policy, outline);
+        let mut record = Self {
+            policy,
+            ..Self::default()
+        };
+        for place in outline.all_places() {
+            let id = outline.id(place);
+            let seen_gone = gone.contains(&place);
+            if seen_gone {
+                record.seen_gone.insert(id.clone());
+            }
+            if seen_gone || !kept.contains(&place) {
+                record.gone.insert(id);
+                continue;
+            }
+            if going(place) {
+                record.going.insert(id.clone());
+            }
+            record.left.insert(id);
+        }
+        record
+    }
+
+    /// Of all revisions of an extension: what one of them found gone is not left, and what one of them left is not gone
+    /// because another, which it had superseded, let it go.
+    pub fn together(records: &[Self]) -> Self {
+        let mut all = Self::default();
+        for record in records {
+            all.policy = record.policy;
+            all.gone.extend(record.gone.iter().cloned());
+            all.seen_gone.extend(record.seen_gone.iter().cloned());
+            all.left.extend(record.left.iter().cloned());
+            all.going.extend(record.going.iter().cloned());
+            all.in_foreground |= record.in_foreground;
+        }
+        let Self {
+            gone,
+            seen_gone,
+            left,
+            going,
+            ..
+        } = &mut all;
+        left.retain(|id| !seen_gone.contains(id));
+        going.retain(|id| !seen_gone.contains(id));
+        gone.retain(|id| !left.contains(id));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outline::{OutlineObject, OutlinePhase};
+
+    fn outline(names: &[&str]) -> Outline {
+        let objects = names.iter().map(|name| OutlineObject {
+            id: ObjectId {
+                name: (*name).to_owned(),
+                ..ObjectId::default()
+            },
+            ..OutlineObject::default()
+        });
+        Outline {
+            phases: vec![OutlinePhase {
+                objects: objects.collect(),
+                ..OutlinePhase::default()
+            }],
+            ..Outline::default()
+        }
+    }
+
+    /// The record of a revision of objects with these names, of which those at the indices are gone.
+    fn record(names: &[&str], gone: &[usize], policy: Uninstall) -> TeardownRecord {
+        let gone = gone.iter().map(|object| Place {
+            phase: 0,
+            object: *object,
+        });
+        TeardownRecord::of(&outline(names), policy, &gone.collect(), |_| false)
+    }
+
+    fn names(ids: &BTreeSet<ObjectId>) -> Vec<&str> {
+        ids.iter().map(|id| id.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_gone_before_the_rest_is_left_is_known() {
+        let deleted = record(&["a", "b", "c"], &[], Uninstall::Delete);
+        assert_eq!(
+            (names(&deleted.gone), names(&deleted.left)),
+            (vec!["a", "b", "c"], vec![])
+        );
+        let left = record(&["a", "b", "c"], &[1], Uninstall::Orphan);
+        assert_eq!(
+            (names(&left.gone), names(&left.left)),
+            (vec!["b"], vec!["a", "c"])
+        );
+    }
+
+    #[test]
+    fn what_one_revision_found_gone_is_not_left_by_another() {
+        let records = [
+            record(&["a", "b"], &[0], Uninstall::Orphan),
+            record(&["a", "c"], &[], Uninstall::Orphan),
+        ];
+        let all = TeardownRecord::together(&records);
+        assert_eq!((names(&all.gone), names(&all.left)), (vec!["a"], vec!["b", "c"]));
+    }
+
+    #[test]
+    fn what_a_superseded_revision_let_go_to_its_successor_is_left_with_it() {
+        let records = [
+            record(&["a", "b", "old"], &[2], Uninstall::Delete),
+            record(&["a", "b", "new"], &[1], Uninstall::Orphan),
+        ];
+        let all = TeardownRecord::together(&records);
+        assert_eq!(
+            (names(&all.gone), names(&all.left)),
+            (vec!["b", "old"], vec!["a", "new"])
+        );
+    }
+}

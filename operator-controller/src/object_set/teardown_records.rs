@@ -1,0 +1,54 @@
+//! What became of the objects of revisions that are gone, until the last status of their extension reports it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use olm_rollout::teardown_record::TeardownRecord;
+
+/// The records of revisions by the UID of their extension and their name.
+#[derive(Debug, Default)]
+pub struct TeardownRecords(Mutex<HashMap<String, BTreeMap<String, TeardownRecord>>>);
+
+impl TeardownRecords {
+    /// Notes what became of a revision.
+    pub fn note(&self, extension: &str, revision: &str, record: TeardownRecord) {
+        self.lock()
+            .entry(extension.to_owned())
+            .or_default()
+            .insert(revision.to_owned(), record);
+    }
+
+    /// What became of the revisions of an extension; they are handed out once.
+    pub fn take(&self, extension: &str) -> Vec<TeardownRecord> {
+        let taken = self.lock().remove(extension).unwrap_or_default();
+        taken.into_values().collect()
+    }
+
+    /// Forgets extensions that are gone.
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.lock().retain(|extension, _| keep(extension));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<String, TeardownRecord>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_handed_out_once() {
+        let records = TeardownRecords::default();
+        records.note("uid", "pot-1", TeardownRecord::default());
+        records.note("uid", "pot-1", TeardownRecord::default());
+        records.note("other", "pan-1", TeardownRecord::default());
+        assert_eq!(records.take("uid").len(), 1);
+        assert_eq!(records.take("uid").len(), 0);
+        records.retain(|extension| extension != "other");
+        assert_eq!(records.take("other").len(), 0);
+    }
+}
