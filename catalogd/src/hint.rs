@@ -45,20 +45,19 @@ fn of_pull(error: &PullError, image: &str) -> Option<String> {
                 format!("check the host in {image}, and that DNS knows it in catalogd's Pod")
             }
             Obstacle::Refused => format!("check host and port in {image}, and that the registry runs"),
-            Obstacle::Certificate => {
-                "if the certificate is right, put the authority that signed it into the folder that \
-                                      catalogd's flag --pull-cas-dir names"
-                    .to_owned()
-            }
             Obstacle::NoTls => {
                 "a registry that speaks plain HTTP has to be named by catalogd's flag --plain-http-registries"
                     .to_owned()
             }
-            Obstacle::Redirect => return None,
+            // The error itself says what would change it.
+            Obstacle::Certificate | Obstacle::Redirect => return None,
             Obstacle::Other => format!(
                 "check the host in {image}, and that catalogd's Pod may reach it (NetworkPolicy, firewall, HTTPS_PROXY)"
             ),
         },
+        RegistryError::TokenService { host, .. } => format!(
+            "if credentials may be sent to {host}, name it in catalogd's flag --registry-token-services"
+        ),
         RegistryError::Status { status: 429, .. } => {
             "the registry limits how often it is asked: credentials may raise the limit, and a longer \
              pollIntervalMinutes asks less"
@@ -119,6 +118,11 @@ mod tests {
         check(status(429), Some("pollIntervalMinutes"));
         check(status(502), Some("the registry's"));
         check(status(418), None);
+        let elsewhere = RegistryError::TokenService {
+            registry: registry(),
+            host: "auth.example".to_owned(),
+        };
+        check(elsewhere, Some("--registry-token-services"));
         let denied = RegistryError::Denied {
             registry: registry(),
             message: String::new(),

@@ -172,6 +172,8 @@ fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<
     let authorities = &args.common.pull_cas_dir;
     let images = Images::new(Options {
         authorities: (!authorities.is_empty()).then(|| authorities.into()),
+        authorities_setting: "--pull-cas-dir",
+        token_services: args.common.registry_token_services.clone(),
         ..Options::new(concat!("catalogd/", env!("CARGO_PKG_VERSION")))
     });
     let secrets = PullSecrets::new(

@@ -41,29 +41,7 @@ fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 11] = [
-        (
-            "UnknownIssuer",
-            "an authority that this machine does not trust signed the server's certificate: put the authority's \
-             certificate (PEM) into a directory and name the directory by --ca-dir",
-        ),
-        (
-            "CaUsedAsEndEntity",
-            "the server shows the certificate of an authority (CA:TRUE) as its own: give it one that the authority has \
-             signed, and name the directory with the authority's certificate by --ca-dir; --insecure accepts it as it is",
-        ),
-        (
-            "NotValidForName",
-            "the server's certificate is for other names: reach it by one of them, or accept it by --insecure",
-        ),
-        (
-            "certificate not valid for name",
-            "the server's certificate is for other names: reach it by one of them, or accept it by --insecure",
-        ),
-        (
-            "certificate expired",
-            "the server's certificate has to be renewed; --insecure accepts it as it is",
-        ),
+    const HINTS: [(&str, &str); 6] = [
         (
             "InvalidContentType",
             "the server speaks plain HTTP: --plain-http for a registry, an address with http:// for a catalogd",
@@ -116,6 +94,9 @@ fn of_answer(error: &RegistryError) -> Option<String> {
             }
         }
         .to_owned(),
+        RegistryError::TokenService { host, .. } => {
+            format!("if credentials may be sent to {host}, allow it by --token-service {host}")
+        }
         RegistryError::Status { status: 500.., .. } => {
             "the fault is the registry's: try again, or look into its log".to_owned()
         }
@@ -143,10 +124,6 @@ mod tests {
 
     #[test]
     fn an_error_comes_with_a_way_out_where_one_is_known() {
-        check(
-            anyhow!("invalid peer certificate: UnknownIssuer").context("client error (Connect)"),
-            Some("--ca-dir"),
-        );
         check(
             anyhow!("received corrupt message of type InvalidContentType"),
             Some("--plain-http"),

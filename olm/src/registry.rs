@@ -14,6 +14,8 @@ use olm_image::{
     Reference, Selection, Settings, Storage,
 };
 
+use olm_transport::{Authorities, Proxies};
+
 use crate::hint::Hint;
 use crate::input::{self, Unreadable};
 use crate::output::print;
@@ -23,6 +25,8 @@ use crate::source::{Kind, Source, bundle_of, catalog_of, kind};
 const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
 /// The largest file of credentials that is read, in bytes.
 const MAX_CREDENTIALS: u64 = 1 << 20;
+/// What adds certificate authorities.
+const CA_DIR: &str = "the directory of --ca-dir";
 
 /// How the registry is reached.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,6 +41,9 @@ pub(crate) struct RegistryArguments {
     /// Policy that says which images may be used [default: that of the container tools, if there is one; else every image]
     #[arg(long, value_name = "FILE", env = "OLM_SIGNATURE_POLICY")]
     signature_policy: Option<PathBuf>,
+    /// Hosts of token services that registries of another site may use
+    #[arg(long = "token-service", value_name = "HOST")]
+    token_services: Vec<String>,
     /// Directory with certificates of authorities to trust beside those of the system
     #[arg(long, value_name = "DIR")]
     ca_dir: Option<PathBuf>,
@@ -92,6 +99,8 @@ impl RegistryArguments {
     fn images(&self) -> Images {
         Images::new(Options {
             authorities: self.ca_dir.clone(),
+            authorities_setting: CA_DIR,
+            token_services: self.token_services.clone(),
             ..Options::new(AGENT)
         })
     }
@@ -148,20 +157,19 @@ impl RegistryArguments {
 
     /// A client for a running catalogd, which trusts whom the registry's would.
     pub(crate) fn client(&self) -> anyhow::Result<reqwest::Client> {
-        let mut certificates = Vec::new();
-        if let Some(directory) = &self.ca_dir {
-            for file in input::walk(directory)? {
-                let text = input::read(&file.path, MAX_CREDENTIALS)?;
-                certificates.extend(
-                    reqwest::Certificate::from_pem_bundle(&text)
-                        .with_context(|| format!("{} holds no certificates", file.path.display()))?,
-                );
+        let provider = olm_transport::provider();
+        let verifier = if self.insecure {
+            olm_transport::unverified(&provider)
+        } else {
+            let mut authorities = Authorities::system();
+            if let Some(directory) = &self.ca_dir {
+                authorities.add_files(directory, &olm_transport::read_directory(directory)?)?;
             }
-        }
-        Ok(reqwest::Client::builder()
+            olm_transport::verified(&provider, authorities, CA_DIR)
+        };
+        let tls = olm_transport::client_config(provider, rustls::DEFAULT_VERSIONS, verifier)?;
+        Ok(olm_transport::http_client(tls, &Proxies::from_environment()?)
             .user_agent(AGENT)
-            .tls_certs_merge(certificates)
-            .tls_danger_accept_invalid_certs(self.insecure)
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(Duration::from_mins(1))
             .build()?)

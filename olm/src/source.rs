@@ -414,6 +414,7 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
             .ask(&client, &url)?
             .send()
             .await
+            .map_err(|error| anyhow!(olm_transport::reason(&error)))
             .with_context(|| format!("cannot fetch {url}"))?;
         if !response.status().is_success() {
             let status = response.status();

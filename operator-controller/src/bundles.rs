@@ -52,6 +52,8 @@ pub struct Bundles {
 pub struct Settings {
     /// A directory of PEM files with authorities of registries.
     pub authorities: Option<PathBuf>,
+    /// Hosts of token services that registries of other sites may use.
+    pub token_services: Vec<String>,
     /// Where bundles are kept.
     pub cache: PathBuf,
     /// Where images come from, and which may be used.
@@ -67,6 +69,8 @@ impl Bundles {
     pub fn new(settings: Settings) -> Self {
         let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
         options.authorities = settings.authorities;
+        options.authorities_setting = "--pull-cas-dir";
+        options.token_services = settings.token_services;
         options.bundle_cache = Some(settings.cache);
         settings.places.announce();
         Self {

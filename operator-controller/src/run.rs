@@ -113,6 +113,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         .with_token(args.catalogd_token()),
         bundles: Bundles::new(Settings {
             authorities: args.registry_authorities(),
+            token_services: args.common.registry_token_services.clone(),
             cache: args.cache_path.join("bundles"),
             places: args.places(),
             limits: olm_image::Limits::bundle().with(args.limits.given()),

@@ -1,6 +1,7 @@
 //! A real OCI registry, the Go module `distribution`, that stores on disk and listens three times: plain, with TLS,
 //! and with TLS and a password. A cluster brings one along; [`Server::start`] gives one without a cluster.
 
+pub mod front;
 pub mod tokens;
 
 use std::net::Ipv4Addr;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Binaries;
 use crate::cluster::instance::Instance;
-use crate::cluster::pki::{Authority, Pair, Subject};
+use crate::cluster::pki::{Authority, Subject};
 use crate::cluster::process::Daemon;
 
 /// The user of the registry that wants a password.
@@ -65,6 +66,36 @@ impl Server {
         })
     }
 
+    /// Starts a registry that shows this certificate, whose authority is `ca`, both in PEM.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not start.
+    pub async fn start_showing(certificate: &str, key: &str, ca: &str) -> Result<Self> {
+        let binaries = tokio::task::spawn_blocking(Binaries::ensure_registry).await??;
+        let mut instance = Instance::create(None)?;
+        let folder = instance.folder().join("pki");
+        std::fs::create_dir_all(&folder)?;
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map(|()| path)
+        };
+        let shown = Shown {
+            certificate: file("registry.crt", certificate)?,
+            key: file("registry.key", key)?,
+            ca: file("ca.crt", ca)?,
+        };
+        let ports = Ports {
+            plain: instance.port()?,
+            tls: instance.port()?,
+            auth: instance.port()?,
+        };
+        let registry = start_showing(&instance, &binaries, shown, Ipv4Addr::LOCALHOST, &ports).await?;
+        Ok(Self {
+            registry,
+            _instance: instance,
+        })
+    }
+
     /// Where it listens.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -95,7 +126,6 @@ pub(crate) async fn start(
     host: Ipv4Addr,
     ports: &Ports,
 ) -> Result<Registry> {
-    let folder = instance.folder();
     let subject = Subject {
         name: "registry",
         group: None,
@@ -105,12 +135,36 @@ pub(crate) async fn start(
         &subject,
         &["localhost", "127.0.0.1", &host.to_string()],
     )?;
+    let shown = Shown {
+        certificate: pair.certificate,
+        key: pair.key,
+        ca: authority.certificate(),
+    };
+    start_showing(instance, binaries, shown, host, ports).await
+}
+
+/// The files with a server's certificate, its key and its authority.
+struct Shown {
+    certificate: PathBuf,
+    key: PathBuf,
+    ca: PathBuf,
+}
+
+async fn start_showing(
+    instance: &Instance,
+    binaries: &Binaries,
+    shown: Shown,
+    host: Ipv4Addr,
+    ports: &Ports,
+) -> Result<Registry> {
+    let folder = instance.folder();
+    let tls = tls(&shown.certificate, &shown.key);
     let users = folder.join("conf/htpasswd");
     std::fs::write(&users, HTPASSWD)?;
     let servers = [
         ("registry", ports.plain, String::new()),
-        ("registry-tls", ports.tls, tls(&pair)),
-        ("registry-auth", ports.auth, tls(&pair) + &password(&users)),
+        ("registry-tls", ports.tls, tls.clone()),
+        ("registry-auth", ports.auth, tls + &password(&users)),
     ];
     for (name, port, more) in &servers {
         let text = include_str!("../cluster/conf/registry.yaml")
@@ -134,18 +188,18 @@ pub(crate) async fn start(
         address: format!("{host}:{}", ports.plain),
         tls: format!("{host}:{}", ports.tls),
         auth: format!("{host}:{}", ports.auth),
-        ca: authority.certificate(),
+        ca: shown.ca,
         username: USERNAME.to_owned(),
         password: PASSWORD.to_owned(),
     })
 }
 
 /// Continues the section `http`.
-fn tls(pair: &Pair) -> String {
+fn tls(certificate: &Path, key: &Path) -> String {
     format!(
         "  tls: {{certificate: \"{}\", key: \"{}\"}}\n",
-        pair.certificate.display(),
-        pair.key.display()
+        certificate.display(),
+        key.display()
     )
 }
 

@@ -22,7 +22,13 @@ const PURE: &[&str] = &[
     "olm-rollout",
 ];
 /// Crates that talk to the outside and know no product controller.
-const EDGE: &[&str] = &["olm-image", "olm-serve", "olm-platform", "olm-cluster"];
+const EDGE: &[&str] = &[
+    "olm-image",
+    "olm-serve",
+    "olm-platform",
+    "olm-cluster",
+    "olm-transport",
+];
 /// Programs.
 const PROGRAMS: &[&str] = &["catalogd", "operator-controller", "olm"];
 

@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
-use reqwest::header::{GetAll, HeaderValue};
-use reqwest::{RequestBuilder, Url};
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, GetAll, HeaderMap, HeaderValue};
+use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::credentials::Credential;
+use crate::redirect::{Elsewhere, Outgoing, send};
 use crate::reference::Reference;
 use crate::registry::error::{Unanswered, words};
 use crate::registry::{ReadError, RegistryError, read_bounded};
@@ -69,6 +71,8 @@ pub(crate) enum Challenge {
 /// Authorization headers by scope and credential. Two credentials never share one.
 #[derive(Default)]
 pub(crate) struct Tokens {
+    /// Hosts of token services that registries of other sites may name.
+    allowed: Vec<String>,
     cache: Mutex<HashMap<(Scope, Option<Credential>), Cached>>,
 }
 
@@ -86,6 +90,13 @@ struct TokenAnswer {
 }
 
 impl Tokens {
+    pub(crate) fn new(allowed: Vec<String>) -> Self {
+        Self {
+            allowed,
+            cache: Mutex::default(),
+        }
+    }
+
     pub(crate) fn cached(&self, scope: &Scope, credential: Option<&Credential>) -> Option<HeaderValue> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache
@@ -97,6 +108,36 @@ impl Tokens {
     pub(crate) fn forget(&self, scope: &Scope, credential: Option<&Credential>) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.remove(&(scope.clone(), credential.cloned()));
+    }
+
+    /// The address of the token service. It must belong to the registry's own site, or be allowed: it is going to see the
+    /// password, and a registry could have us ask any host otherwise. The service of a registry with TLS must have TLS too.
+    fn trusted_realm(&self, base: &Url, registry: &str, realm: &str) -> Result<Url, RegistryError> {
+        let protocol = |message: String| RegistryError::Protocol {
+            registry: registry.to_owned(),
+            message,
+        };
+        let url = Url::parse(realm).map_err(|error| protocol(format!("token service: {error}")))?;
+        match (url.scheme(), base.scheme()) {
+            ("https", _) | ("http", "http") => {}
+            _ => return Err(protocol("the token service is not reached over HTTPS".to_owned())),
+        }
+        let (own, host) = (
+            base.host_str().unwrap_or_default(),
+            url.host_str().unwrap_or_default(),
+        );
+        if is_same_site(own, host)
+            || self
+                .allowed
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(host))
+        {
+            return Ok(url);
+        }
+        Err(RegistryError::TokenService {
+            registry: registry.to_owned(),
+            host: host.to_owned(),
+        })
     }
 
     fn remember(&self, scope: &Scope, credential: Option<&Credential>, value: &HeaderValue, life: Duration) {
@@ -119,11 +160,11 @@ impl Tokens {
         &self,
         clients: &Pair,
         base: &Url,
-        registry: &str,
         scope: &Scope,
         credential: Option<&Credential>,
         challenges: &[Challenge],
     ) -> Result<Option<HeaderValue>, RegistryError> {
+        let registry = scope.registry.as_str();
         let bearer = challenges.iter().find_map(|challenge| match challenge {
             Challenge::Bearer { realm, service } => Some((realm, service)),
             Challenge::Basic => None,
@@ -133,21 +174,15 @@ impl Tokens {
                 Some((bearer_header(registry, token)?, TOKEN_LIFE_LIMIT))
             }
             (Some((realm, service)), credential) => {
-                let realm = trusted_realm(base, registry, realm)?;
-                // The password goes to no host that is not the registry and cannot say who it is.
-                let client = if realm.host_str() == base.host_str() {
-                    &clients.own
-                } else {
-                    &clients.others
-                };
+                let realm = self.trusted_realm(base, registry, realm)?;
+                let request = token_request(realm, service.as_deref(), &scope.parameter(), credential);
                 let unreachable = |source| RegistryError::Unreachable {
                     registry: registry.to_owned(),
-                    source: Unanswered::new(base, source),
+                    source,
                 };
-                let request =
-                    token_request(client, &realm, service.as_deref(), &scope.parameter(), credential);
-                let response = request.send().await.map_err(unreachable)?;
-                let answer = read_token(response, registry, credential, unreachable).await?;
+                let response = send(clients, base, request).await.map_err(unreachable)?;
+                let broken = |error| unreachable(Unanswered::new(base, &clients.proxies, error));
+                let answer = read_token(response, registry, credential, broken).await?;
                 Some(answer)
             }
             (None, Some(Credential::Password { username, password }))
@@ -164,17 +199,37 @@ impl Tokens {
     }
 }
 
-/// The token service of a registry with TLS must have TLS too: it is going to see the password.
-fn trusted_realm(base: &Url, registry: &str, realm: &str) -> Result<Url, RegistryError> {
-    let protocol = |message: String| RegistryError::Protocol {
-        registry: registry.to_owned(),
-        message,
-    };
-    let url = Url::parse(realm).map_err(|error| protocol(format!("token service: {error}")))?;
-    match url.scheme() {
-        "https" => Ok(url),
-        "http" if base.scheme() == "http" => Ok(url),
-        _ => Err(protocol("the token service is not reached over HTTPS".to_owned())),
+/// The second label of domains under a country's, below which everybody may have a name: `co.uk`.
+const SHARED: [&str; 16] = [
+    "ac", "co", "com", "edu", "go", "gob", "gov", "gouv", "govt", "ltd", "mil", "ne", "net", "nom", "or",
+    "org",
+];
+
+/// Whether two hosts belong together: they are the same, or one is the other's parent domain, or both have the same parent.
+/// A parent has at least two labels, and is not one of those below which everybody may have a name.
+fn is_same_site(registry: &str, other: &str) -> bool {
+    let (registry, other) = (registry.trim_end_matches('.'), other.trim_end_matches('.'));
+    let is_address = |host: &str| host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
+    if registry == other {
+        return true;
+    }
+    if is_address(registry) || is_address(other) {
+        return false;
+    }
+    let below = |domain: &str| other.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    let parent = registry
+        .split_once('.')
+        .map(|(_, parent)| parent)
+        .filter(|parent| is_site(parent));
+    below(registry) && registry.contains('.') || parent.is_some_and(|parent| other == parent || below(parent))
+}
+
+/// Whether a domain has one owner, as far as its form tells.
+fn is_site(domain: &str) -> bool {
+    match domain.split('.').collect::<Vec<_>>().as_slice() {
+        [] | [_] => false,
+        [second, top] => top.len() != 2 || !SHARED.contains(second),
+        _ => true,
     }
 }
 
@@ -185,7 +240,7 @@ async fn read_token(
     unreachable: impl FnOnce(reqwest::Error) -> RegistryError,
 ) -> Result<(HeaderValue, Duration), RegistryError> {
     let status = response.status();
-    let body = match read_bounded(response, TOKEN_BYTES, "token").await {
+    let body = match read_bounded(response, TOKEN_BYTES).await {
         Ok(body) => body,
         Err(ReadError::TooLarge) => {
             return Err(RegistryError::TooLarge {
@@ -196,7 +251,8 @@ async fn read_token(
         Err(ReadError::Broken(source)) => return Err(unreachable(source)),
     };
     if !status.is_success() {
-        let message = words(&body, status).message;
+        // What the service says is not repeated: a registry may have named any service.
+        let message = refusal_of_service(&body, status);
         let registry = registry.to_owned();
         return Err(match status.as_u16() {
             // A service that fails is no reason to say that the credentials are wrong.
@@ -232,6 +288,27 @@ async fn read_token(
     ))
 }
 
+/// What the token service answered: its status, and its error code when it is a known one.
+fn refusal_of_service(body: &[u8], status: StatusCode) -> String {
+    const CODES: [&str; 9] = [
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "access_denied",
+        "UNAUTHORIZED",
+        "DENIED",
+    ];
+    let code = words(body, status).code;
+    let answers = format!("its token service answers {}", status.as_u16());
+    match CODES.iter().find(|known| **known == code) {
+        Some(code) => format!("{answers} ({code})"),
+        None => answers,
+    }
+}
+
 /// What a credential is called where it is refused.
 pub(crate) const fn called(credential: Option<&Credential>) -> &'static str {
     match credential {
@@ -243,37 +320,48 @@ pub(crate) const fn called(credential: Option<&Credential>) -> &'static str {
 
 /// A refresh token is exchanged by a form, anything else by a query.
 fn token_request(
-    client: &reqwest::Client,
-    realm: &Url,
+    mut url: Url,
     service: Option<&str>,
     scope: &str,
     credential: Option<&Credential>,
-) -> RequestBuilder {
-    let mut url = realm.clone();
+) -> Outgoing {
+    let mut form = Vec::new();
     if let Some(Credential::IdentityToken(token)) = credential {
-        let mut form = Url::parse("form:").unwrap_or_else(|_| realm.clone());
-        form.query_pairs_mut()
-            .append_pair("grant_type", "refresh_token")
-            .append_pair("client_id", "olm")
-            .append_pair("service", service.unwrap_or_default())
-            .append_pair("scope", scope)
-            .append_pair("refresh_token", token);
-        return client
-            .post(url)
-            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(form.query().unwrap_or_default().to_owned());
+        form.extend([
+            ("grant_type", "refresh_token"),
+            ("client_id", "olm"),
+            ("service", service.unwrap_or_default()),
+            ("scope", scope),
+            ("refresh_token", token),
+        ]);
+    } else {
+        let service = service.map(|service| ("service", service));
+        url.query_pairs_mut()
+            .extend_pairs(service)
+            .append_pair("scope", scope);
     }
-    if let Some(service) = service {
-        url.query_pairs_mut().append_pair("service", service);
+    let mut request = Outgoing {
+        method: Method::GET,
+        headers: HeaderMap::new(),
+        authorization: match credential {
+            Some(Credential::Password { username, password }) => Some(basic_header(username, password)),
+            _ => None,
+        },
+        body: None,
+        elsewhere: Elsewhere::Never,
+        url,
+    };
+    if !form.is_empty() {
+        let mut text = request.url.clone();
+        text.query_pairs_mut().clear().extend_pairs(form);
+        request.method = Method::POST;
+        request.body = Some(Bytes::from(text.query().unwrap_or_default().to_owned()));
+        request.headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        );
     }
-    url.query_pairs_mut().append_pair("scope", scope);
-    let request = client.get(url);
-    match credential {
-        Some(Credential::Password { username, password }) => {
-            request.header(reqwest::header::AUTHORIZATION, basic_header(username, password))
-        }
-        _ => request,
-    }
+    request
 }
 
 fn basic_header(username: &str, password: &str) -> HeaderValue {
@@ -297,35 +385,50 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value
 }
 
-/// Reads `WWW-Authenticate` headers. Schemes that are not known here are left out.
+/// Reads `WWW-Authenticate` headers, of which each may hold several challenges. Schemes that are not known here are left out.
 pub(crate) fn parse_challenges(headers: &GetAll<'_, HeaderValue>) -> Vec<Challenge> {
     headers
         .iter()
         .filter_map(|value| value.to_str().ok())
-        .filter_map(parse_challenge)
+        .flat_map(parse_header)
         .collect()
 }
 
-fn parse_challenge(text: &str) -> Option<Challenge> {
-    let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    if scheme.eq_ignore_ascii_case("basic") {
-        return Some(Challenge::Basic);
-    }
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
-    }
-    let (mut realm, mut service) = (None, None);
-    let mut rest = rest.trim_start();
-    while let Some((name, tail)) = rest.split_once('=') {
-        let (value, tail) = read_value(tail.trim_start());
-        match name.trim().to_ascii_lowercase().as_str() {
-            "realm" => realm = Some(value),
-            "service" => service = Some(value),
-            _ => {}
+/// `Scheme name=value, name="value", Scheme …`: a word that no `=` follows begins a challenge (RFC 9110, section 11.6.1).
+fn parse_header(text: &str) -> Vec<Challenge> {
+    let mut found: Vec<(&str, Option<String>, Option<String>)> = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            break;
         }
-        rest = tail.trim_start().trim_start_matches(',').trim_start();
+        let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
+        let (word, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        if let Some(value) = tail.trim_start().strip_prefix('=') {
+            let (value, tail) = read_value(value.trim_start());
+            if let Some((_, realm, service)) = found.last_mut() {
+                match word.to_ascii_lowercase().as_str() {
+                    "realm" => *realm = Some(value),
+                    "service" => *service = Some(value),
+                    _ => {}
+                }
+            }
+            rest = tail;
+        } else {
+            found.push((word, None, None));
+            rest = tail;
+        }
     }
-    realm.map(|realm| Challenge::Bearer { realm, service })
+    let known = found.into_iter().filter_map(|(scheme, realm, service)| {
+        if scheme.eq_ignore_ascii_case("basic") {
+            return Some(Challenge::Basic);
+        }
+        let realm = realm.filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
+        let service = service.filter(|service| !service.is_empty());
+        Some(Challenge::Bearer { realm, service })
+    });
+    known.collect()
 }
 
 /// A quoted string or a bare word, and what follows it.
@@ -353,38 +456,186 @@ mod tests {
 
     #[test]
     fn challenges_are_read_in_every_form() {
-        let check =
-            |text: &str, expected: Option<Challenge>| assert_eq!(parse_challenge(text), expected, "{text}");
-        let bearer = |realm: &str, service: Option<&str>| {
-            Some(Challenge::Bearer {
-                realm: realm.into(),
-                service: service.map(Into::into),
-            })
+        let check = |text: &str, expected: &[Challenge]| assert_eq!(parse_header(text), expected, "{text}");
+        let bearer = |realm: &str, service: Option<&str>| Challenge::Bearer {
+            realm: realm.into(),
+            service: service.map(Into::into),
         };
         check(
             r#"Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a:pull,push""#,
-            bearer("https://auth.example/token", Some("registry.example")),
+            &[bearer("https://auth.example/token", Some("registry.example"))],
         );
         check(
             r#"bearer  service=plain , realm="https://a/\"b""#,
-            bearer("https://a/\"b", Some("plain")),
+            &[bearer("https://a/\"b", Some("plain"))],
         );
-        check(r#"Basic realm="x""#, Some(Challenge::Basic));
-        check("Basic", Some(Challenge::Basic));
-        check("Negotiate", None);
-        check("Bearer", None);
-        check(r#"Bearer service="x""#, None);
-        check(r#"Bearer realm="unterminated"#, bearer("unterminated", None));
+        check(r#"Basic realm="x""#, &[Challenge::Basic]);
+        check("Basic", &[Challenge::Basic]);
+        check("Negotiate", &[]);
+        check("Negotiate abc==, Basic realm=x", &[Challenge::Basic]);
+        check("Bearer", &[]);
+        check(r#"Bearer service="x""#, &[]);
+        check(r#"Bearer realm="unterminated"#, &[bearer("unterminated", None)]);
+        check(
+            r#"Basic realm="a, Bearer realm=b", Bearer realm="https://a",error="invalid_token",service="""#,
+            &[Challenge::Basic, bearer("https://a", None)],
+        );
+    }
+
+    /// A challenge as a registry of the field gives it, and the address that a token for `team/app` is asked of.
+    #[test]
+    fn challenges_of_registries_of_the_field_lead_to_their_token_services() {
+        let cases = [
+            // Docker Hub
+            (
+                "registry-1.docker.io",
+                r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:team/app:pull""#,
+                "https://auth.docker.io/token?service=registry.docker.io&",
+            ),
+            // Quay
+            (
+                "quay.io",
+                r#"Bearer realm="https://quay.io/v2/auth",service="quay.io""#,
+                "https://quay.io/v2/auth?service=quay.io&",
+            ),
+            // Harbor
+            (
+                "harbor.example.com",
+                r#"Bearer realm="https://harbor.example.com/service/token",service="harbor-registry",scope="repository:team/app:pull""#,
+                "https://harbor.example.com/service/token?service=harbor-registry&",
+            ),
+            // ECR Public
+            (
+                "public.ecr.aws",
+                r#"Bearer realm="https://public.ecr.aws/token/",service="public.ecr.aws",scope="aws""#,
+                "https://public.ecr.aws/token/?service=public.ecr.aws&",
+            ),
+            // GHCR
+            (
+                "ghcr.io",
+                r#"Bearer realm="https://ghcr.io/token",service="ghcr.io",scope="repository:user/image:pull""#,
+                "https://ghcr.io/token?service=ghcr.io&",
+            ),
+            // ACR
+            (
+                "team.azurecr.io",
+                r#"Bearer realm="https://team.azurecr.io/oauth2/token",service="team.azurecr.io",scope="repository:team/app:pull",error="invalid_token""#,
+                "https://team.azurecr.io/oauth2/token?service=team.azurecr.io&",
+            ),
+            // GAR
+            (
+                "europe-docker.pkg.dev",
+                r#"Bearer realm="https://europe-docker.pkg.dev/v2/token",service="europe-docker.pkg.dev""#,
+                "https://europe-docker.pkg.dev/v2/token?service=europe-docker.pkg.dev&",
+            ),
+            // Artifactory
+            (
+                "team.jfrog.io",
+                r#"Bearer realm="https://team.jfrog.io/artifactory/api/docker/docker/v2/token",service="team.jfrog.io""#,
+                "https://team.jfrog.io/artifactory/api/docker/docker/v2/token?service=team.jfrog.io&",
+            ),
+            // GitLab
+            (
+                "registry.gitlab.com",
+                r#"Bearer realm="https://gitlab.com/jwt/auth",service="container_registry",scope="repository:team/app:pull""#,
+                "https://gitlab.com/jwt/auth?service=container_registry&",
+            ),
+            // A realm that has a query of its own
+            (
+                "nvcr.io",
+                r#"Bearer realm="https://nvcr.io/proxy_auth?scope=repository:team/app:pull,push""#,
+                "https://nvcr.io/proxy_auth?scope=repository:team/app:pull,push&",
+            ),
+        ];
+        for (registry, header, expected) in cases {
+            let challenges = parse_header(header);
+            let [Challenge::Bearer { realm, service }] = challenges.as_slice() else {
+                panic!("{challenges:?}");
+            };
+            let base = Url::parse(&format!("https://{registry}/v2/")).unwrap();
+            let url = Tokens::default().trusted_realm(&base, registry, realm).unwrap();
+            let request = token_request(url, service.as_deref(), "repository:team/app:pull", None);
+            let expected = format!("{expected}scope=repository%3Ateam%2Fapp%3Apull");
+            assert_eq!(request.url.as_str(), expected, "{registry}");
+        }
+        // ECR and Artifactory without tokens
+        for header in [
+            r#"Basic realm="https://1.dkr.ecr.eu-west-1.amazonaws.com/",service="ecr.amazonaws.com""#,
+            r#"Basic realm="Artifactory Realm""#,
+        ] {
+            assert_eq!(parse_header(header), [Challenge::Basic]);
+        }
+    }
+
+    #[test]
+    fn a_token_service_belongs_to_the_registrys_site_or_is_allowed() {
+        let check = |registry: &str, realm: &str, allowed: &[&str], expected: bool| {
+            let tokens = Tokens::new(allowed.iter().map(|&host| host.to_owned()).collect());
+            let base = Url::parse(&format!("https://{registry}/v2/")).unwrap();
+            let result = tokens.trusted_realm(&base, registry, &format!("https://{realm}/token"));
+            assert_eq!(result.is_ok(), expected, "{registry} {realm}");
+        };
+        check("r.example.com", "r.example.com", &[], true);
+        check("r.example.com:5000", "r.example.com:8443", &[], true);
+        check("r.example.com", "auth.example.com", &[], true);
+        check("r.example.com", "example.com", &[], true);
+        check("r.example.com", "a.b.example.com", &[], true);
+        check("example.com", "auth.example.com", &[], true);
+        check("r.example.com", "other.com", &[], false);
+        check("r.example.com", "notexample.com", &[], false);
+        check("example.com", "other.com", &[], false);
+        check("r.co.uk", "internal.co.uk", &[], false);
+        check("a.r.co.uk", "auth.r.co.uk", &[], true);
+        check("registry", "kubernetes", &[], false);
+        check("registry.team", "kubernetes.team", &[], false);
+        check("registry", "a.registry", &[], false);
+        check("127.0.0.1:5000", "127.0.0.1:5001", &[], true);
+        check("127.0.0.1", "127.0.0.2", &[], false);
+        check("1.0.0.127", "2.0.0.127", &[], false);
+        check("r.example.com", "169.254.169.254", &[], false);
+        check("r.example.com", "[::1]", &[], false);
+        check("r.example.com", "other.com", &["Other.com"], true);
+        check("r.example.com", "a.other.com", &["other.com"], false);
+        let refused = Tokens::default().trusted_realm(
+            &Url::parse("https://r.example.com/v2/").unwrap(),
+            "r.example.com",
+            "https://internal.svc/secret?x=y",
+        );
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "registry `r.example.com` names a token service of another site, `internal.svc`, which is not allowed"
+        );
+    }
+
+    #[test]
+    fn what_a_token_service_says_is_not_repeated() {
+        let check = |body: &str, expected: &str| {
+            assert_eq!(
+                refusal_of_service(body.as_bytes(), StatusCode::UNAUTHORIZED),
+                expected
+            );
+        };
+        check(
+            r#"{"error":"invalid_grant","error_description":"a secret"}"#,
+            "its token service answers 401 (invalid_grant)",
+        );
+        check(
+            r#"{"errors":[{"code":"DENIED","message":"a secret"}]}"#,
+            "its token service answers 401 (DENIED)",
+        );
+        for body in [r#"{"details":"a secret"}"#, r#"{"error":"a secret"}"#, "a secret"] {
+            check(body, "its token service answers 401");
+        }
     }
 
     #[test]
     fn a_password_is_never_sent_to_a_token_service_without_tls() {
         let check = |base: &str, realm: &str, expected: bool| {
-            let result = trusted_realm(&Url::parse(base).unwrap(), "r.example", realm);
+            let result = Tokens::default().trusted_realm(&Url::parse(base).unwrap(), "r.example", realm);
             assert_eq!(result.is_ok(), expected, "{base} {realm}");
         };
-        check("https://r.example/v2/", "https://auth.example/token", true);
-        check("https://r.example/v2/", "http://auth.example/token", false);
+        check("https://r.example/v2/", "https://r.example/token", true);
+        check("https://r.example/v2/", "http://r.example/token", false);
         check("http://127.0.0.1:5000/v2/", "http://127.0.0.1:5001/token", true);
         check("https://r.example/v2/", "file:///etc/passwd", false);
         check("https://r.example/v2/", "not a url", false);
@@ -392,23 +643,17 @@ mod tests {
 
     #[test]
     fn an_identity_token_is_exchanged_by_a_form() {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = reqwest::Client::new();
-        let realm = Url::parse("https://auth.example/token?x=1").unwrap();
+        let realm = || Url::parse("https://auth.example/token?x=1").unwrap();
         let token = Credential::IdentityToken("a+b&c".into());
-        let request = token_request(&client, &realm, Some("r"), "repository:a:pull", Some(&token))
-            .build()
-            .unwrap();
-        assert_eq!(request.method(), "POST");
+        let request = token_request(realm(), Some("r"), "repository:a:pull", Some(&token));
+        assert_eq!((&request.method, &request.url), (&Method::POST, &realm()));
         assert_eq!(
-            std::str::from_utf8(request.body().unwrap().as_bytes().unwrap()).unwrap(),
+            request.body.unwrap(),
             "grant_type=refresh_token&client_id=olm&service=r&scope=repository%3Aa%3Apull&refresh_token=a%2Bb%26c"
         );
-        let plain = token_request(&client, &realm, Some("r"), "repository:a:pull", None)
-            .build()
-            .unwrap();
+        let plain = token_request(realm(), Some("r"), "repository:a:pull", None);
         assert_eq!(
-            plain.url().as_str(),
+            plain.url.as_str(),
             "https://auth.example/token?x=1&service=r&scope=repository%3Aa%3Apull"
         );
     }

@@ -25,6 +25,7 @@ mod manifest;
 mod policy;
 mod pull;
 mod push;
+mod redirect;
 mod reference;
 mod registries;
 mod registry;

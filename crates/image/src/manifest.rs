@@ -227,7 +227,18 @@ fn listed(wanted: &str, mut tags: Vec<String>) -> String {
 }
 
 pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
-    serde_json::from_slice(text).map_err(|_| "it is no image manifest and no index of version 2".to_owned())
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        schema_version: u32,
+    }
+    serde_json::from_slice(text).map_err(|_| match serde_json::from_slice(text) {
+        Ok(Version { schema_version: 1 }) => {
+            "it has Docker's old format, schema 1, which is not supported: push the image again with a current tool"
+                .to_owned()
+        }
+        _ => "it is no image manifest and no index of version 2".to_owned(),
+    })
 }
 
 /// The entry for the platform, the one that any machine of that kind runs before more particular ones; else one that does

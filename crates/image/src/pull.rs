@@ -68,6 +68,10 @@ impl Platform {
 pub struct Options {
     /// A directory of PEM files with authorities to trust beside those of the system. It is read again when it changes.
     pub authorities: Option<PathBuf>,
+    /// What sets `authorities`, for messages: the flag `--pull-cas-dir`, for example.
+    pub authorities_setting: &'static str,
+    /// Hosts of token services that registries of other sites may name. A registry's own site needs no entry.
+    pub token_services: Vec<String>,
     /// What requests call us.
     pub user_agent: String,
     /// The platform to choose from an index.
@@ -81,6 +85,8 @@ impl Options {
     pub fn new(user_agent: impl Into<String>) -> Self {
         Self {
             authorities: None,
+            authorities_setting: "the trusted certificate authorities",
+            token_services: Vec::new(),
             user_agent: user_agent.into(),
             platform: Platform::host(),
             bundle_cache: None,
@@ -187,8 +193,12 @@ impl Images {
         Self {
             inner: Arc::new(Inner {
                 shared: Shared {
-                    clients: Arc::new(Clients::new(options.authorities, options.user_agent)),
-                    tokens: Tokens::default(),
+                    clients: Arc::new(Clients::new(
+                        options.authorities,
+                        options.authorities_setting,
+                        options.user_agent,
+                    )),
+                    tokens: Tokens::new(options.token_services),
                 },
                 platform: options.platform,
                 store: options.bundle_cache.map(BundleStore::new),

@@ -3,25 +3,22 @@
 pub(crate) mod error;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{
-    ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Method, Response, StatusCode, Url};
 
 use crate::auth::{Action, Challenge, Scope, Tokens, called, parse_challenges};
 use crate::credentials::Credential;
+use crate::redirect::{Elsewhere, Outgoing, send};
 use crate::reference::Reference;
 use crate::registries::{Endpoint, Security};
-use crate::trust::{Clients, Pair, gives_up_tls, speaks_no_tls};
+use crate::trust::{Clients, Pair, speaks_no_tls};
 
 use error::words;
 pub use error::{Missing, Obstacle, RegistryError, Unanswered};
 
-/// The most redirects that are followed.
-pub(crate) const CHAIN_LIMIT: usize = 5;
 /// The most bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
 /// Delays before the second, third and fourth attempt.
@@ -126,10 +123,15 @@ impl<'shared> Session<'shared> {
         }
     }
 
+    /// The registry's answer broke off.
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> RegistryError {
+        self.unanswered(Unanswered::new(&self.base, &self.clients.proxies, source))
+    }
+
+    fn unanswered(&self, source: Unanswered) -> RegistryError {
         RegistryError::Unreachable {
             registry: self.registry().to_owned(),
-            source: Unanswered::new(&self.base, source),
+            source,
         }
     }
 
@@ -213,30 +215,17 @@ impl<'shared> Session<'shared> {
         };
         let mut answered = false;
         loop {
-            let mut request = self
-                .clients
-                .own
-                .request(method.clone(), url.clone())
-                .headers(headers.clone());
-            if let Some(value) = &authorization {
-                request = request.header(AUTHORIZATION, value.clone());
-            }
-            if let Some(body) = &body {
-                request = request.body(body.clone());
-            }
-            let mut response = request
-                .send()
+            let outgoing = Outgoing {
+                method: method.clone(),
+                url: url.clone(),
+                headers: headers.clone(),
+                authorization: authorization.clone(),
+                body: body.clone(),
+                elsewhere: Elsewhere::WhenReading,
+            };
+            let response = send(&self.clients, &self.base, outgoing)
                 .await
-                .map_err(|error| (self.unreachable(error), None))?;
-            if let Some(elsewhere) = elsewhere(&response, &method) {
-                // The credential stays behind.
-                let request = self.clients.others.request(method.clone(), elsewhere);
-                response = request
-                    .headers(headers.clone())
-                    .send()
-                    .await
-                    .map_err(|error| (self.unreachable(error), None))?;
-            }
+                .map_err(|source| (self.unanswered(source), None))?;
             if response.status() == StatusCode::UNAUTHORIZED && self.is_own(response.url()) && !answered {
                 let challenges = parse_challenges(&response.headers().get_all(WWW_AUTHENTICATE));
                 if let Some(value) = self
@@ -253,7 +242,7 @@ impl<'shared> Session<'shared> {
                 return Ok(response);
             }
             let wait = retry_after(response.headers());
-            return Err((self.refusal(response, what).await, wait));
+            return Err((self.refusal(response, what, wait).await, wait));
         }
     }
 
@@ -268,7 +257,6 @@ impl<'shared> Session<'shared> {
             .answer(
                 &self.clients,
                 &self.base,
-                self.registry(),
                 scope,
                 self.credential.as_ref(),
                 challenges,
@@ -276,14 +264,26 @@ impl<'shared> Session<'shared> {
             .await
     }
 
-    async fn refusal(&self, response: Response, what: &str) -> RegistryError {
+    async fn refusal(&self, response: Response, what: &str, wait: Option<Duration>) -> RegistryError {
         let status = response.status();
         let registry = self.registry().to_owned();
-        let body = read_bounded(response, ERROR_BYTES as u64, "error answer")
-            .await
-            .unwrap_or_default();
+        // What another host says is not repeated: the registry may have named any.
+        let body = if self.is_own(response.url()) {
+            let body = read_bounded(response, ERROR_BYTES as u64).await;
+            body.unwrap_or_default()
+        } else {
+            Bytes::new()
+        };
         let words = words(&body, status);
-        let message = words.message;
+        let mut message = words.message;
+        if let Some(wait) = wait.filter(|wait| *wait > RETRY_AFTER_LIMIT) {
+            message = format!("{message}; it asks to wait {}", roughly(wait));
+        }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            && let Some(proxy) = self.clients.proxies.name(&self.base)
+        {
+            message = format!("the proxy `{proxy}` wants credentials, or others than it gets");
+        }
         match status {
             StatusCode::UNAUTHORIZED => RegistryError::Unauthorized {
                 registry,
@@ -318,15 +318,13 @@ impl<'shared> Session<'shared> {
         limit: u64,
         what: &str,
     ) -> Result<Bytes, RegistryError> {
-        read_bounded(response, limit, what)
-            .await
-            .map_err(|error| match error {
-                ReadError::TooLarge => RegistryError::TooLarge {
-                    what: what.to_owned(),
-                    limit,
-                },
-                ReadError::Broken(source) => self.unreachable(source),
-            })
+        read_bounded(response, limit).await.map_err(|error| match error {
+            ReadError::TooLarge => RegistryError::TooLarge {
+                what: what.to_owned(),
+                limit,
+            },
+            ReadError::Broken(source) => self.unreachable(source),
+        })
     }
 
     /// Headers that ask for the given media types.
@@ -339,33 +337,13 @@ impl<'shared> Session<'shared> {
     }
 }
 
-/// Where a client that does not verify was sent and did not go. Nothing that is written is sent on.
-fn elsewhere(response: &Response, method: &Method) -> Option<Url> {
-    let reading = matches!(*method, Method::GET | Method::HEAD);
-    if !response.status().is_redirection() || !reading {
-        return None;
-    }
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    other_host(response.url(), location)
-}
-
-/// Where a redirect leads to another host, but never from HTTPS to HTTP.
-fn other_host(from: &Url, location: &str) -> Option<Url> {
-    let url = from.join(location).ok()?;
-    (url.host_str() != from.host_str() && !gives_up_tls(from, &url)).then_some(url)
-}
-
 /// Why an answer could not be read whole.
 pub(crate) enum ReadError {
     TooLarge,
     Broken(reqwest::Error),
 }
 
-pub(crate) async fn read_bounded(
-    mut response: Response,
-    limit: u64,
-    _what: &str,
-) -> Result<Bytes, ReadError> {
+pub(crate) async fn read_bounded(mut response: Response, limit: u64) -> Result<Bytes, ReadError> {
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(ReadError::TooLarge);
     }
@@ -379,15 +357,24 @@ pub(crate) async fn read_bounded(
     Ok(bytes.freeze())
 }
 
+/// How long the registry asks to wait: in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-        .map(Duration::from_secs)
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// A time in words that stay the same while it passes: they stand in conditions, of which every change is written.
+const fn roughly(wait: Duration) -> &'static str {
+    match wait.as_secs() {
+        0..=60 => "a minute at most",
+        61..=600 => "10 minutes at most",
+        601..=3600 => "an hour at most",
+        _ => "more than an hour",
+    }
 }
 
 /// Between one half of the delay and the whole of it.
@@ -403,17 +390,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redirect_leads_to_other_hosts_but_not_out_of_tls() {
-        for (from, location, expected) in [
-            ("https://a/v2/x", "https://b/y", Some("https://b/y")),
-            ("https://a/v2/x", "//b/y", Some("https://b/y")),
-            ("https://a/v2/x", "http://b/y", None),
-            ("https://a/v2/x", "/y", None),
-            ("http://a/v2/x", "http://b/y", Some("http://b/y")),
-            ("http://a/v2/x", "https://b/y", Some("https://b/y")),
-        ] {
-            let found = other_host(&from.parse().unwrap(), location);
-            assert_eq!(found.as_ref().map(Url::as_str), expected, "{from} {location}");
-        }
+    fn a_time_to_wait_is_a_number_of_seconds_or_a_date() {
+        let check = |text: &str, expected: Option<std::ops::RangeInclusive<u64>>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            let found = retry_after(&headers).map(|wait| wait.as_secs());
+            assert_eq!(found.is_some(), expected.is_some(), "{text}");
+            if let (Some(found), Some(expected)) = (found, expected) {
+                assert!(expected.contains(&found), "{text}: {found}");
+            }
+        };
+        check("7", Some(7..=7));
+        check(" 0 ", Some(0..=0));
+        check("Wed, 21 Oct 2015 07:28:00 GMT", Some(0..=0));
+        let later = SystemTime::now() + Duration::from_secs(90);
+        check(&httpdate::fmt_http_date(later), Some(80..=90));
+        check("soon", None);
+        check("-1", None);
     }
 }

@@ -213,7 +213,7 @@ async fn tokens_of_a_pull_secret_open_the_registry() {
     check(Credential::IdentityToken("long-lived".into()), Ok(())).await;
     check(
         Credential::IdentityToken("other".into()),
-        Err("unknown refresh token"),
+        Err("refuses the given identity token: its token service answers 401"),
     )
     .await;
     check(Credential::RegistryToken("good".into()), Ok(())).await;
@@ -354,13 +354,13 @@ async fn credentials_are_used_where_they_belong() {
     check(
         server.reference("a/b:v1"),
         access("wrong"),
-        "cannot fetch the digest of R/a/b:v1: registry `R` refuses the given credentials: incorrect username or password",
+        "cannot fetch the digest of R/a/b:v1: registry `R` refuses the given credentials: its token service answers 401",
     )
     .await;
     check(
         server.reference("other/b:v1"),
         access("secret"),
-        "cannot fetch the digest of R/other/b:v1: registry `R` refuses anonymous access: incorrect username or password",
+        "cannot fetch the digest of R/other/b:v1: registry `R` refuses anonymous access: its token service answers 401",
     )
     .await;
     server.set(Fault::HostileToken);

@@ -34,6 +34,9 @@ pub struct CommonArgs {
     /// Directory with further certificate authorities for registries, PEM.
     #[arg(long, env = "OLM_PULL_CAS_DIR", default_value = "")]
     pub pull_cas_dir: String,
+    /// Hosts of token services that registries of another site may use, comma-separated.
+    #[arg(long, env = "OLM_REGISTRY_TOKEN_SERVICES", value_delimiter = ',')]
+    pub registry_token_services: Vec<String>,
     /// Configuration of registries (mirrors, blocked and insecure ones), `registries.conf` version 2, with the folder `.d`
     /// beside it; empty: `/etc/containers/registries.conf` when it is there. Read again for every pull.
     #[arg(long, env = "OLM_REGISTRIES_CONF", default_value = "")]

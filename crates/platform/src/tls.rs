@@ -9,8 +9,8 @@ mod serving;
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 pub use certificate::ReloadingCertificate;
 pub use profile::Profile;
@@ -70,16 +70,4 @@ pub fn server_config(
         .with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
-}
-
-/// A client's configuration: the profile's versions, suites and groups, trusting `roots`.
-///
-/// # Errors
-/// When the profile leaves nothing to negotiate.
-pub fn client_config(profile: &Profile, roots: RootCertStore) -> Result<ClientConfig, TlsError> {
-    Ok(ClientConfig::builder_with_provider(Arc::new(profile.provider()))
-        .with_protocol_versions(profile.versions())
-        .map_err(TlsError::Unusable)?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }

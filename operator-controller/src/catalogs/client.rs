@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use olm_api::serving::{Endpoint, IMAGE_HEADER, MetasQuery};
 use olm_resolve::{Package, ReleaseField};
+use olm_transport::Proxies;
 use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
@@ -39,8 +40,13 @@ pub enum CatalogsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It could not be reached, or the answer broke off.
-    #[error("catalogd{} {}", place(.0), trouble(&innermost(.0)))]
-    Unreachable(reqwest::Error),
+    #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), trouble(&olm_transport::reason(.error)))]
+    Unreachable {
+        /// Why.
+        error: reqwest::Error,
+        /// The proxy that was asked to reach it, without credentials.
+        proxy: Option<String>,
+    },
     /// It answered with a status that means no answer.
     #[error("received unexpected response status code {status}")]
     Status {
@@ -74,25 +80,20 @@ fn place(error: &reqwest::Error) -> String {
     host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
 }
 
-/// What the trouble is, and where to look.
-fn trouble(cause: &str) -> String {
-    if cause.starts_with("invalid peer certificate") {
-        format!(
-            "has a certificate that is not trusted: {cause}; it is asked again by itself: look which authority signed it, and \
-             which ones --catalogd-cas-dir holds"
-        )
-    } else {
-        format!("does not answer: {cause}; it is asked again by itself: look whether its Pods are ready")
-    }
+/// How the reason begins when the certificate is the trouble.
+const DISTRUST: &str = "the certificate is not trusted: ";
+
+fn through(proxy: Option<&str>) -> String {
+    proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
 }
 
-/// What the innermost cause says: those around it only say that it was about a connection.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
+/// What the trouble is, and where to look.
+fn trouble(cause: &str) -> String {
+    if cause.starts_with(DISTRUST) {
+        format!("cannot be asked: {cause}; the controller retries")
+    } else {
+        format!("does not answer: {cause}; the controller retries; check that its Pods are ready")
     }
-    cause.to_string()
 }
 
 #[derive(Debug, Clone)]
@@ -161,7 +162,7 @@ impl Catalogs {
             }
             Err(error) => {
                 // Another connection may reach another replica, or trust what is trusted now.
-                if matches!(error, CatalogsError::Unreachable(_) | CatalogsError::Behind) {
+                if matches!(error, CatalogsError::Unreachable { .. } | CatalogsError::Behind) {
                     *self.client.lock().await = None;
                 }
                 match current {
@@ -237,7 +238,9 @@ impl Catalogs {
         url: &str,
         tag: Option<&HeaderValue>,
     ) -> Result<reqwest::Response, CatalogsError> {
-        let mut request = self.client().await?.get(url);
+        let (client, proxies) = self.client().await?;
+        let proxy = url.parse().ok().and_then(|url| proxies.name(&url));
+        let mut request = client.get(url);
         if let Some(file) = &self.token {
             let token = tokio::fs::read_to_string(file).await;
             let token = token.map_err(|source| CatalogsError::Token {
@@ -249,20 +252,23 @@ impl Catalogs {
         if let Some(tag) = tag {
             request = request.header(IF_NONE_MATCH, tag.clone());
         }
-        let response = request.send().await.map_err(CatalogsError::Unreachable)?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| CatalogsError::Unreachable { error, proxy })?;
         if is_of_another_image(response.headers(), place.reference) {
             return Err(CatalogsError::Behind);
         }
         Ok(response)
     }
 
-    async fn client(&self) -> Result<reqwest::Client, CatalogsError> {
+    async fn client(&self) -> Result<(reqwest::Client, Proxies), CatalogsError> {
         let mut client = self.client.lock().await;
         if let Some(trusted) = client.as_ref().filter(|trusted| trusted.is_fresh()) {
-            return Ok(trusted.client.clone());
+            return Ok((trusted.client.clone(), trusted.proxies.clone()));
         }
-        let trusted = self.authorities.client().await?;
-        Ok(client.insert(trusted).client.clone())
+        let trusted = client.insert(self.authorities.client().await?);
+        Ok((trusted.client.clone(), trusted.proxies.clone()))
     }
 }
 
@@ -293,7 +299,7 @@ pub(super) async fn lines(
     let mut line = Vec::new();
     let mut total = 0usize;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(CatalogsError::Unreachable)?;
+        let chunk = chunk.map_err(|error| CatalogsError::Unreachable { error, proxy: None })?;
         total = total.saturating_add(chunk.len());
         let mut parts = chunk.split(|byte| *byte == b'\n');
         line.extend_from_slice(parts.next().unwrap_or_default());
@@ -311,30 +317,30 @@ pub(super) async fn lines(
 
 #[cfg(test)]
 mod tests {
-    use olm_platform::tls::{Profile, client_config};
     use reqwest::header::HeaderName;
-    use rustls::RootCertStore;
 
     use super::*;
 
     #[tokio::test]
     async fn what_keeps_catalogd_from_answering_is_told_in_one_sentence() {
-        let tls = client_config(&Profile::default(), RootCertStore::empty()).unwrap();
-        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
-        let client = builder.no_proxy().build().unwrap();
+        let provider = olm_transport::provider();
+        let verifier = olm_transport::unverified(&provider);
+        let tls = olm_transport::client_config(provider, rustls::DEFAULT_VERSIONS, verifier).unwrap();
+        let client = olm_transport::http_client(tls, &Proxies::default())
+            .build()
+            .unwrap();
         // Nobody listens there.
         let error = client.get("https://127.0.0.1:1/all").send().await.unwrap_err();
-        let told = olm_platform::log::chain(&CatalogsError::Unreachable(error));
+        let told = olm_platform::log::chain(&CatalogsError::Unreachable { error, proxy: None });
         assert!(
             told.starts_with("catalogd at 127.0.0.1:1 does not answer: Connection refused")
-                && told.ends_with("; it is asked again by itself: look whether its Pods are ready"),
+                && told.ends_with("; the controller retries; check that its Pods are ready"),
             "{told}"
         );
         assert_eq!(told.matches(": ").count(), 2, "{told}");
         assert_eq!(
-            trouble("invalid peer certificate: UnknownIssuer"),
-            "has a certificate that is not trusted: invalid peer certificate: UnknownIssuer; it is asked again by itself: look \
-             which authority signed it, and which ones --catalogd-cas-dir holds"
+            trouble("the certificate is not trusted: it has expired; renew it"),
+            "cannot be asked: the certificate is not trusted: it has expired; renew it; the controller retries"
         );
     }
 

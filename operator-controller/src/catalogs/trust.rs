@@ -1,15 +1,14 @@
 //! Which certificate authorities catalogd's certificate may come from.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use olm_api::names;
-use olm_platform::tls::{Profile, TlsError, client_config, self_signed};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use olm_platform::tls::{Profile, self_signed};
+use olm_transport::{AuthoritiesError, Proxies, ProxyError};
 
 /// For how long what was read is trusted; a failed handshake has it read again at once.
 const KEPT: Duration = Duration::from_mins(5);
@@ -30,28 +29,22 @@ pub struct Authorities {
 /// Why there is no HTTPS client.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// A directory or a file in it cannot be read.
-    #[error("cannot read certificate authorities in `{path}`")]
-    Read {
-        /// What was to be read.
-        path: String,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The directory holds no certificate.
-    #[error("no certificates found in \"{0}\"")]
-    Empty(String),
+    /// The directory of authorities cannot be used.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// The environment names a proxy that cannot be used.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     /// The work was cut off.
     #[error("reading the certificate authorities was cut off")]
     CutOff,
     /// The ConfigMap cannot be read.
     #[error("cannot read the ConfigMap with catalogd's certificate authority")]
     ConfigMap(#[source] Box<kube::Error>),
-    /// The settings do not make a client.
+    /// The TLS profile leaves nothing to negotiate.
     #[error("cannot set up TLS for asking catalogs")]
-    Tls(#[source] TlsError),
-    /// The settings do not make a client.
+    Tls(#[source] rustls::Error),
+    /// The HTTP client cannot be made.
     #[error("cannot set up a client for asking catalogs")]
     Client(#[source] reqwest::Error),
 }
@@ -60,6 +53,7 @@ pub enum TrustError {
 #[derive(Debug, Clone)]
 pub(super) struct Trusted {
     pub(super) client: reqwest::Client,
+    pub(super) proxies: Proxies,
     made: Instant,
 }
 
@@ -73,7 +67,7 @@ impl Authorities {
     /// An HTTPS client that believes the authorities as they are now.
     pub(super) async fn client(&self) -> Result<Trusted, TrustError> {
         let directory = self.directory.clone();
-        let mut roots = tokio::task::spawn_blocking(move || read_roots(directory.as_deref()))
+        let mut authorities = tokio::task::spawn_blocking(move || read(directory.as_deref()))
             .await
             .map_err(|_| TrustError::CutOff)??;
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -82,11 +76,14 @@ impl Authorities {
             .await
             .map_err(|e| TrustError::ConfigMap(Box::new(e)))?;
         if let Some(pem) = published.and_then(|map| map.data?.remove(self_signed::CA)) {
-            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem.as_bytes()).flatten());
+            authorities.add_pem(pem.as_bytes());
         }
-        let tls = client_config(&self.profile, roots).map_err(TrustError::Tls)?;
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+        let provider = Arc::new(self.profile.provider());
+        let verifier = olm_transport::verified(&provider, authorities, "--catalogd-cas-dir");
+        let tls = olm_transport::client_config(provider, self.profile.versions(), verifier)
+            .map_err(TrustError::Tls)?;
+        let proxies = Proxies::from_environment()?;
+        let client = olm_transport::http_client(tls, &proxies)
             .user_agent(concat!("operator-controller/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(Duration::from_mins(1))
@@ -96,36 +93,17 @@ impl Authorities {
             .map_err(TrustError::Client)?;
         Ok(Trusted {
             client,
+            proxies,
             made: Instant::now(),
         })
     }
 }
 
 /// The authorities of the system and those in a directory. Reads many files.
-fn read_roots(directory: Option<&Path>) -> Result<RootCertStore, TrustError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+fn read(directory: Option<&Path>) -> Result<olm_transport::Authorities, AuthoritiesError> {
+    let mut authorities = olm_transport::Authorities::system();
     if let Some(directory) = directory {
-        let path = directory.display().to_string();
-        let certificates = match read_directory(directory) {
-            Ok(certificates) if certificates.is_empty() => return Err(TrustError::Empty(path)),
-            Ok(certificates) => certificates,
-            Err(source) => return Err(TrustError::Read { path, source }),
-        };
-        roots.add_parsable_certificates(certificates);
+        authorities.add_files(directory, &olm_transport::read_directory(directory)?)?;
     }
-    Ok(roots)
-}
-
-/// The certificates of all files in a directory; directories in it are left out.
-fn read_directory(directory: &Path) -> std::io::Result<Vec<CertificateDer<'static>>> {
-    let mut certificates = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_file() {
-            let pem = std::fs::read(&path)?;
-            certificates.extend(CertificateDer::pem_slice_iter(&pem).flatten());
-        }
-    }
-    Ok(certificates)
+    Ok(authorities)
 }

@@ -138,7 +138,7 @@ impl TokenServer {
             keys.display()
         );
         let file = folder.join("conf/registry.yaml");
-        std::fs::write(&file, text + &tls(&pair) + &tokens)?;
+        std::fs::write(&file, text + &tls(&pair.certificate, &pair.key) + &tokens)?;
         instance.start(
             Daemon::new("registry", binaries.path("registry"))
                 .argument("serve")

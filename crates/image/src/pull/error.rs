@@ -114,6 +114,7 @@ impl PullError {
                 | RegistryError::Mismatch { .. }
                 | RegistryError::Size { .. }
                 | RegistryError::Digest { .. }
+                | RegistryError::TokenService { .. }
                 | RegistryError::Protocol { .. }
                 | RegistryError::GivenUp => true,
             },

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use olm_transport::{Proxies, causes};
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
 use crate::digest::{Digest, DigestError};
-use crate::trust::{TrustError, causes};
+use crate::trust::TrustError;
 
 /// The most characters of a registry's own message that are repeated.
 const MESSAGE_LENGTH: usize = 300;
@@ -104,6 +105,14 @@ pub enum RegistryError {
         registry: String,
         /// Why.
         source: DigestError,
+    },
+    /// The registry sends its clients to a token service that is neither its own nor allowed.
+    #[error("registry `{registry}` names a token service of another site, `{host}`, which is not allowed")]
+    TokenService {
+        /// The registry.
+        registry: String,
+        /// The host of the token service.
+        host: String,
     },
     /// The registry broke the protocol.
     #[error("registry `{registry}` breaks the protocol: {message}")]
@@ -207,24 +216,32 @@ pub struct Unanswered {
 impl Unanswered {
     /// From the client's error; `home` is where the registry is. Another host that it leads to is named, and nothing else
     /// of an address, which may carry a signature.
-    pub(crate) fn new(home: &Url, error: reqwest::Error) -> Self {
+    pub(crate) fn new(home: &Url, proxies: &Proxies, error: reqwest::Error) -> Self {
+        let proxy = error.url().and_then(|url| proxies.name(url));
         let elsewhere = error
             .url()
             .and_then(Url::host_str)
             .filter(|host| Some(*host) != home.host_str())
             .map(str::to_owned);
         let error = error.without_url();
-        let obstacle = if error.is_redirect() {
-            Obstacle::Redirect
-        } else {
-            Obstacle::of(&error)
-        };
+        let obstacle = Obstacle::of(&error);
         let mut why = innermost(&error);
         if error.is_body() || error.is_decode() {
             why = format!("the answer broke off: {why}");
         }
+        if let Some(proxy) = proxy {
+            why = format!("through the proxy `{proxy}`: {why}");
+        }
         let text = elsewhere.map_or_else(|| why.clone(), |host| format!("it leads to `{host}`: {why}"));
         Self { obstacle, text }
+    }
+
+    /// A redirect that is not followed; `why` ends in where it leads.
+    pub(crate) fn redirect(why: &str, to: &Url) -> Self {
+        Self {
+            obstacle: Obstacle::Redirect,
+            text: format!("{why} to `{}`", to.host_str().unwrap_or_default()),
+        }
     }
 
     /// What kind of reason it is.
@@ -235,7 +252,7 @@ impl Unanswered {
 
 /// What the innermost cause says, and what that is about where it does not say it.
 fn innermost(error: &(dyn Error + 'static)) -> String {
-    let said = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    let said = olm_transport::reason(error);
     match said.strip_prefix(LOOKUP) {
         Some(why) => format!("the name of the host cannot be resolved: {why}"),
         None => said,
@@ -285,16 +302,10 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
             Some(item) => (item.code, item.message),
             None => {
                 let text = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-                let texts = [
-                    envelope.details,
-                    text(envelope.error_description),
-                    text(envelope.error),
-                ];
+                let code = text(envelope.error);
+                let texts = [envelope.details, text(envelope.error_description), code.clone()];
                 let mut texts = texts.into_iter();
-                (
-                    String::new(),
-                    texts.find(|text| !text.is_empty()).unwrap_or_default(),
-                )
+                (code, texts.find(|text| !text.is_empty()).unwrap_or_default())
             }
         },
         // Whole pages of HTML help nobody.
@@ -302,7 +313,7 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
     };
     let text: String = text
         .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
+        .map(|character| if is_visible(character) { character } else { ' ' })
         .take(MESSAGE_LENGTH)
         .collect();
     let text = text.trim();
@@ -313,6 +324,16 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
         text.to_owned()
     };
     Words { code, message }
+}
+
+/// Whether a character shows, and changes nothing around it.
+fn is_visible(character: char) -> bool {
+    let is_hidden = matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    !character.is_control() && !is_hidden
 }
 
 #[cfg(test)]
@@ -388,9 +409,9 @@ mod tests {
             "MANIFEST_UNKNOWN",
         );
         check(
-            r#"{"errors":[{"code":"X","message":"a\nb"}]}"#,
+            "{\"errors\":[{\"code\":\"X\",\"message\":\"a\\n\u{202e}b\"}]}",
             Missing::Unsaid,
-            "a b",
+            "a  b",
         );
         check(r#"{"details":"gone"}"#, Missing::Unsaid, "gone");
         check(

@@ -1,0 +1,38 @@
+//! What a failed connection came from.
+
+use std::error::Error;
+use std::io;
+
+use rustls::{CertificateError, OtherError};
+
+use crate::verifier::Distrust;
+
+/// An error and what it comes from, the innermost last.
+pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        let error: &'e (dyn Error + 'static) = *error;
+        // An error of the system that wraps another one does not name it as its source.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
+    })
+}
+
+/// What the innermost cause says: those around it only say that it was about a connection.
+pub fn reason(error: &(dyn Error + 'static)) -> String {
+    let Some(cause) = causes(error).last() else {
+        return String::new();
+    };
+    match cause.downcast_ref() {
+        // The text of rustls for it is made for debugging.
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other)))) => {
+            match other.downcast_ref::<Distrust>() {
+                Some(distrust) => format!("the certificate is not trusted: {distrust}"),
+                None => format!("the certificate is not trusted: {other}"),
+            }
+        }
+        _ => cause.to_string(),
+    }
+}

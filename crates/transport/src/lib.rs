@@ -1,0 +1,56 @@
+//! `olm-transport`: how the programs reach other servers: which certificates they trust, and through which proxy they go.
+//!
+//! ```text
+//! directory, system, ConfigMap ─► Authorities ─► verified() ─► client_config() ─► any HTTPS client
+//! HTTPS_PROXY, NO_PROXY …      ─► Proxies ───────────────────────────────────────┘
+//! ```
+//!
+//! Every TLS client of the product but the one for the API server verifies servers here. Start reading at [`verified`].
+
+mod authorities;
+mod cause;
+mod certificate;
+mod proxy;
+mod verifier;
+
+use std::sync::Arc;
+
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, SupportedProtocolVersion};
+
+pub use authorities::{Authorities, AuthoritiesError, PemFile, read_directory};
+pub use cause::{causes, reason};
+pub use proxy::{Proxies, ProxyError};
+pub use verifier::{Distrust, unverified, verified};
+
+/// A TLS client with the suites and groups of `provider` that offers `versions` and believes the servers that `verifier`
+/// accepts. It offers no application protocol; set `alpn_protocols` for HTTP/2.
+///
+/// # Errors
+/// When provider and versions have no suite in common.
+pub fn client_config(
+    provider: Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, rustls::Error> {
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth())
+}
+
+/// The crypto provider of the process: the one installed, else aws-lc-rs.
+pub fn provider() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default()
+        .cloned()
+        .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+}
+
+/// The start of an HTTP client over a TLS configuration, which goes through the proxies of the environment and no other.
+pub fn http_client(tls: ClientConfig, proxies: &Proxies) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .proxy(proxies.for_client())
+}

@@ -1,0 +1,377 @@
+//! A server in front of the real registry that behaves as registries of the field do: it shows any certificate, speaks only
+//! some versions and protocols, sends clients elsewhere for blobs, limits them, and leaves out what is optional.
+
+use std::collections::VecDeque;
+use std::io::Cursor;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result};
+use http::header::{AUTHORIZATION, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use olm_platform::listener::{self, Limits, Transport};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+type Answer = Response<Full<Cursor<Vec<u8>>>>;
+
+/// A certificate and its key.
+#[derive(Debug)]
+pub struct Issued {
+    terms: CertificateParams,
+    key: KeyPair,
+    certificate: Certificate,
+}
+
+impl Issued {
+    /// A self-signed certificate.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn alone(terms: CertificateParams, key: KeyPair) -> Result<Self> {
+        let certificate = terms.self_signed(&key)?;
+        Ok(Self {
+            terms,
+            key,
+            certificate,
+        })
+    }
+
+    /// A certificate that this one issues.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn issue(&self, terms: CertificateParams, key: KeyPair) -> Result<Self> {
+        let issuer = Issuer::from_params(&self.terms, &self.key);
+        let certificate = terms.signed_by(&key, &issuer)?;
+        Ok(Self {
+            terms,
+            key,
+            certificate,
+        })
+    }
+
+    /// The certificate in PEM.
+    pub fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// The key once more.
+    ///
+    /// # Errors
+    /// When it cannot be read back.
+    pub fn key(&self) -> Result<KeyPair> {
+        Ok(KeyPair::from_pem(&self.key.serialize_pem())?)
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        self.certificate.der().clone()
+    }
+}
+
+/// Terms of an authority.
+///
+/// # Errors
+/// When rcgen does not take the name.
+pub fn authority(name: &str) -> Result<CertificateParams> {
+    let mut terms = named(name, &[])?;
+    terms.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    terms.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    Ok(terms)
+}
+
+/// Terms of a server's certificate.
+///
+/// # Errors
+/// When a host is none.
+pub fn named(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let mut terms = CertificateParams::new(hosts)?;
+    terms.distinguished_name.push(DnType::CommonName, name);
+    Ok(terms)
+}
+
+/// What the server shows of itself.
+#[derive(Debug)]
+pub struct Face<'a> {
+    /// Its certificate.
+    pub leaf: &'a Issued,
+    /// What it sends along.
+    pub intermediates: Vec<&'a Issued>,
+    /// The versions of TLS that it speaks.
+    pub versions: &'static [&'static SupportedProtocolVersion],
+    /// The protocols of ALPN that it speaks.
+    pub protocols: Vec<&'static str>,
+}
+
+impl<'a> Face<'a> {
+    /// A server with this certificate that speaks everything.
+    pub fn of(leaf: &'a Issued) -> Self {
+        Self {
+            leaf,
+            intermediates: Vec::new(),
+            versions: rustls::DEFAULT_VERSIONS,
+            protocols: vec!["h2", "http/1.1"],
+        }
+    }
+}
+
+/// How the server differs from the registry behind it.
+#[derive(Debug, Default)]
+pub struct Manners {
+    /// Where blobs are, as `https://HOST:PORT`: clients are redirected there.
+    pub storage: Option<String>,
+    /// The header `Docker-Content-Digest` is left out.
+    pub hides_digest: bool,
+    /// The answers to the next requests: a status, and `Retry-After`.
+    pub refusals: VecDeque<(u16, String)>,
+    /// The header `WWW-Authenticate` is this one.
+    pub challenge: Option<String>,
+    /// Every manifest is this one: its media type and its bytes.
+    pub manifest: Option<(String, String)>,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The method and the path.
+    pub request: String,
+    /// The version of HTTP.
+    pub version: Version,
+    /// Whether a credential came along.
+    pub authorized: bool,
+    /// Which part is wanted.
+    pub range: Option<String>,
+}
+
+/// A server in front of a registry. Dropping it ends it.
+#[derive(Debug)]
+pub struct Front {
+    /// The port on the loopback address.
+    pub port: u16,
+    state: Arc<State>,
+    _stop: DropGuard,
+}
+
+#[derive(Debug)]
+struct State {
+    upstream: String,
+    client: reqwest::Client,
+    manners: Mutex<Manners>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Front {
+    /// Starts a server in front of `upstream`, `http://HOST:PORT` or `https://HOST:PORT`, whose authority is `ca`.
+    ///
+    /// # Errors
+    /// When it cannot be set up.
+    pub async fn start(upstream: &str, ca: &Path, face: &Face<'_>, manners: Manners) -> Result<Self> {
+        let authority = reqwest::Certificate::from_pem(&std::fs::read(ca)?)?;
+        let client = reqwest::Client::builder()
+            .tls_certs_merge([authority])
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        let state = Arc::new(State {
+            upstream: upstream.to_owned(),
+            client,
+            manners: Mutex::new(manners),
+            seen: Mutex::default(),
+        });
+        let chain = std::iter::once(face.leaf).chain(face.intermediates.iter().copied());
+        let key = PrivatePkcs8KeyDer::from(face.leaf.key.serialize_der());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(face.versions)?
+            .with_no_client_auth()
+            .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
+        config.alpn_protocols = face
+            .protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let stop = CancellationToken::new();
+        let serving = Arc::clone(&state);
+        tokio::spawn(listener::serve(
+            listener,
+            Transport::Tls(Arc::new(config)),
+            Limits::default(),
+            stop.clone(),
+            move |request, _| {
+                let state = Arc::clone(&serving);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.map(http_body_util::Collected::to_bytes);
+                    let request = Request::from_parts(head, body.unwrap_or_default().to_vec());
+                    state
+                        .answer(request)
+                        .await
+                        .unwrap_or_else(|error| response(StatusCode::BAD_GATEWAY, &[], error.to_string()))
+                }
+            },
+        ));
+        Ok(Self {
+            port,
+            state,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// What came since the last time that this was called.
+    pub fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *lock(&self.state.seen))
+    }
+
+    /// Changes how it behaves from now on.
+    pub fn behave(&self, change: impl FnOnce(&mut Manners)) {
+        change(&mut lock(&self.state.manners));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn response(status: StatusCode, headers: &[(HeaderName, String)], body: impl Into<Vec<u8>>) -> Answer {
+    let mut response = Response::new(Full::new(Cursor::new(body.into())));
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        if let Ok(value) = value.parse() {
+            response.headers_mut().insert(name.clone(), value);
+        }
+    }
+    response
+}
+
+impl State {
+    async fn answer(&self, request: Request<Vec<u8>>) -> Result<Answer> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let range = head.headers.get(RANGE).and_then(|range| range.to_str().ok());
+        lock(&self.seen).push(Seen {
+            request: format!("{} {path}", head.method),
+            version: head.version,
+            authorized: head.headers.contains_key(AUTHORIZATION),
+            range: range.map(str::to_owned),
+        });
+        let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        let (hides_digest, challenge) = {
+            let mut manners = lock(&self.manners);
+            if let Some((status, wait)) = manners.refusals.pop_front() {
+                let status = StatusCode::from_u16(status)?;
+                return Ok(response(status, &[(RETRY_AFTER, wait)], ""));
+            }
+            if let Some((kind, text)) = manners.manifest.as_ref().filter(|_| path.contains("/manifests/")) {
+                let headers = [(http::header::CONTENT_TYPE, kind.clone())];
+                return Ok(response(StatusCode::OK, &headers, text.clone()));
+            }
+            (manners.hides_digest, manners.challenge.clone())
+        };
+        let forwarded = self
+            .client
+            .request(head.method.clone(), format!("{}{path}", self.upstream))
+            .headers(head.headers.clone())
+            .body(body)
+            .send()
+            .await
+            .context("the registry behind does not answer")?;
+        let storage = lock(&self.manners).storage.clone();
+        if let Some(storage) = storage
+            .filter(|_| is_reading && path.contains("/blobs/sha256:") && forwarded.status().is_success())
+        {
+            let location = format!("{storage}{path}?X-Amz-Signature=secret");
+            return Ok(response(
+                StatusCode::TEMPORARY_REDIRECT,
+                &[(LOCATION, location)],
+                "",
+            ));
+        }
+        let (status, headers) = (forwarded.status(), forwarded.headers().clone());
+        let mut answer = response(status, &[], forwarded.bytes().await?.to_vec());
+        *answer.headers_mut() = headers;
+        if head.version == Version::HTTP_2 {
+            for name in [http::header::CONNECTION, http::header::TRANSFER_ENCODING] {
+                answer.headers_mut().remove(name);
+            }
+        }
+        if hides_digest {
+            answer.headers_mut().remove("docker-content-digest");
+        }
+        if let Some(challenge) = challenge.filter(|_| status == StatusCode::UNAUTHORIZED) {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge.parse()?);
+        }
+        Ok(answer)
+    }
+}
+
+/// A way to a server that is slow and breaks: every connection ends after so many bytes of what the server sends.
+#[derive(Debug)]
+pub struct Relay {
+    /// The port on the loopback address.
+    pub port: u16,
+    connections: Arc<std::sync::atomic::AtomicUsize>,
+    _stop: DropGuard,
+}
+
+impl Relay {
+    /// Starts a way to `target`.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn start(target: String, bytes: usize) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let stop = CancellationToken::new();
+        let ended = stop.clone();
+        let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = Arc::clone(&connections);
+        tokio::spawn(ended.run_until_cancelled_owned(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                tokio::spawn(relay(stream, target.clone(), bytes));
+            }
+        }));
+        Ok(Self {
+            port,
+            connections,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> usize {
+        self.connections.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+async fn relay(client: TcpStream, target: String, bytes: usize) -> Result<()> {
+    let server = TcpStream::connect(target).await?;
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let up = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let mut left = bytes;
+    let mut buffer = vec![0; 16 << 10];
+    while left > 0 {
+        let room = buffer.len().min(left);
+        let read = from_server.read(&mut buffer[..room]).await?;
+        if read == 0 {
+            break;
+        }
+        to_client.write_all(&buffer[..read]).await?;
+        left -= read;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    up.abort();
+    Ok(())
+}
