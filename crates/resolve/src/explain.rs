@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use olm_api::names;
 use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
@@ -107,10 +108,11 @@ fn ways_out<'h>(refusal: &mut Refusal, hindrances: impl Iterator<Item = &'h Hind
     }
     let mut dependents = hindrances;
     if dependents.any(|hindrance| matches!(hindrance, Hindrance::Dependent { .. })) {
-        refusal.hint(
+        refusal.hint(format!(
             "update or uninstall the ClusterExtensions that depend on it first, or allow that they break by the \
-             annotation olm.operatorframework.io/allow-break-dependents: \"true\"",
-        );
+             annotation {}: \"true\"",
+            names::user::ALLOW_BREAK_DEPENDENTS
+        ));
     }
 }
 
@@ -127,8 +129,11 @@ fn ambiguous(refusal: &mut Refusal, contenders: &[Choice<'_>]) {
         ));
     }
     refusal.hint_or(
-        "select one catalog by spec.source.catalog.selector, e.g. by its label \
-         olm.operatorframework.io/metadata.name, or give one ClusterCatalog a higher spec.priority",
+        format!(
+            "select one catalog by spec.source.catalog.selector, e.g. by its label {}, or give one ClusterCatalog a \
+             higher spec.priority",
+            names::label::METADATA_NAME
+        ),
         "name one catalog only, or give one a higher priority by --priority NAME=NUMBER",
     );
 }
