@@ -14,6 +14,7 @@ use crate::output::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Begin a bundle: write the files of one that can be installed
+    #[command(disable_version_flag = true)]
     Init(init::Arguments),
     /// Check a bundle against all rules and report every fault
     Validate(validate::Arguments),

@@ -149,7 +149,7 @@ fn bundles() -> Vec<(&'static str, &'static str, Files)> {
         .collect();
     let plain = json!({"mediaType": "plain+v0"});
     let kinds: [(&str, &str, &[Value]); 7] = [
-        ("served-kind", "1.0.0", &[config_map("served-kind", "1")]),
+        ("served", "1.0.0", &[config_map("served", "1")]),
         ("gathered-role", "1.0.0", &roles("gathered-role")),
         ("installed-once", "1.0.0", &[]),
         ("provided-once", "1.0.0", &[]),
@@ -351,61 +351,55 @@ async fn install(world: &World, package: &str, version: &str) -> Result<()> {
 fn a_kind_of_a_bundle_is_served_under_all_its_names_and_removed_once_nothing_holds_its_objects() -> Result<()>
 {
     CLUSTER.with(async |world| {
-        install(world, "served-kind", "1.0.0").await?;
+        install(world, "served", "1.0.0").await?;
         let spec = json!({"schedule": "* * * * /5", "image": "example"});
         world.apply(&[json!({
-            "apiVersion": "served-kind.example.com/v1", "kind": "ServedKind",
+            "apiVersion": "served.example.com/v1", "kind": "Served",
             "metadata": {"name": "held", "namespace": NAMESPACE, "finalizers": [FINALIZER]},
             "spec": spec,
         })])?;
         for name in [
-            "served-kinds",
-            "served-kind",
-            "served-kind-short",
-            "ServedKind",
-            "ServedKind.v1.served-kind.example.com",
+            "serveds",
+            "served",
+            "served-short",
+            "Served",
+            "Served.v1.served.example.com",
         ] {
             let found = world.kubectl(&["get", name, "-n", NAMESPACE, "-o", "name"])?;
             ensure!(
-                found.trim() == "servedkind.served-kind.example.com/held",
+                found.trim() == "served.served.example.com/held",
                 "{name}: {found}"
             );
         }
         let get = |path: &str| -> Result<Value> {
-            let path = format!("/apis/served-kind.example.com/v1/{path}");
+            let path = format!("/apis/served.example.com/v1/{path}");
             Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", &path])?)?)
         };
-        let found = get(&format!("namespaces/{NAMESPACE}/served-kinds/held"))?;
-        assert_eq!((&found["kind"], &found["spec"]), (&json!("ServedKind"), &spec));
+        let found = get(&format!("namespaces/{NAMESPACE}/serveds/held"))?;
+        assert_eq!((&found["kind"], &found["spec"]), (&json!("Served"), &spec));
         assert_eq!(found["metadata"]["finalizers"], json!([FINALIZER]));
-        for list in [&format!("namespaces/{NAMESPACE}/served-kinds"), "served-kinds"] {
+        for list in [&format!("namespaces/{NAMESPACE}/serveds"), "serveds"] {
             let found = get(list)?;
             assert_eq!(found["items"][0]["spec"], spec, "{list}");
         }
 
         extensions(world)
-            .delete("served-kind", &DeleteParams::default())
+            .delete("served", &DeleteParams::default())
             .await?;
         let held = format!("{NAMESPACE}/held ({FINALIZER})");
-        await_progressing(world, "served-kind", reason::RETRYING, &held).await?;
+        await_progressing(world, "served", reason::RETRYING, &held).await?;
         let free = r#"{"metadata": {"finalizers": null}}"#;
         world.kubectl(&[
             "patch",
-            "served-kind/held",
+            "served/held",
             "-n",
             NAMESPACE,
             "--type=merge",
             "-p",
             free,
         ])?;
-        await_gone(world, "served-kind").await?;
-        let left = world.kubectl(&[
-            "get",
-            "configmap/served-kind",
-            "-n",
-            NAMESPACE,
-            "--ignore-not-found",
-        ])?;
+        await_gone(world, "served").await?;
+        let left = world.kubectl(&["get", "configmap/served", "-n", NAMESPACE, "--ignore-not-found"])?;
         ensure!(left.is_empty(), "left: {left}");
         Ok(())
     })

@@ -182,6 +182,16 @@ impl Lab {
     /// # Errors
     /// When the registry does not take them.
     pub async fn publish(&self, package: &str, versions: &[&str], operator: &str) -> Result<String> {
+        let blobs = self.push_bundles(package, versions, operator).await?;
+        self.push_catalog(&format!("{package}-catalog:latest"), &blobs)
+            .await
+    }
+
+    /// Pushes the bundles of [`Lab::publish`] as `PACKAGE-bundle:vVERSION` and returns what a catalog says of them.
+    ///
+    /// # Errors
+    /// When the registry does not take them.
+    pub async fn push_bundles(&self, package: &str, versions: &[&str], operator: &str) -> Result<String> {
         let mut bundles = BTreeMap::new();
         for version in versions {
             let files = samples::renamed_bundle(package, version, operator);
@@ -191,9 +201,7 @@ impl Lab {
         let catalog = samples::catalog(versions, |version| {
             bundles.get(version).cloned().unwrap_or_default()
         });
-        let catalog = samples::renamed(package, &catalog);
-        self.push_catalog(&format!("{package}-catalog:latest"), &catalog)
-            .await
+        Ok(samples::renamed(package, &catalog))
     }
 
     /// Writes a file of the repository for another package, changed, and returns its path.

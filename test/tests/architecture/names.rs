@@ -37,5 +37,8 @@ fn names_of_ours_stand_once() {
     }
     assert!(found.len() > 30, "only {} names were found", found.len());
     found.retain(|_, places| *places != [String::new()]);
-    assert!(found.is_empty(), "these do not stand in api/src/names.rs alone: {found:#?}");
+    assert!(
+        found.is_empty(),
+        "these do not stand in api/src/names.rs alone: {found:#?}"
+    );
 }

@@ -4,13 +4,12 @@ mod pulls;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -19,6 +18,7 @@ use olm_api::{ClusterCatalog, Condition, conditions, names};
 use olm_platform::shutdown::Shutdown;
 use olm_test::cluster::Component;
 use olm_test::samples;
+use olm_test::shared::Shared;
 use olm_test::world::{Lab, eventually, free_address};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -173,207 +173,347 @@ fn greeter(versions: &[&str]) -> String {
     })
 }
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+/// A cluster, and a catalogd that leads. Every test has catalogs of its own.
+static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+
+/// The Secret with the password of the registry.
+const PULL_SECRET: &str = "pull";
+
+struct Stage {
+    lab: Lab,
+    replica: Replica,
+    /// Where a registry without TLS may be.
+    plain: TcpListener,
 }
 
-/// What was served stays when new content cannot be loaded; what only the whole-catalog check finds is served and said.
-async fn what_cannot_be_loaded_is_not_served(lab: &Lab, replica: &Replica) -> Result<()> {
-    // What cannot be loaded is not served; what was served still is.
-    lab.push_catalog("cat:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
-        .await?;
-    change(lab, "cat", json!({ "spec": { "priority": 1 } })).await?;
-    let catalog = await_condition(lab, "cat", "Progressing=True/Retrying").await?;
-    let why = message(&catalog, conditions::PROGRESSING);
-    ensure!(
-        why.starts_with("error storing fbc: error walking FBC root: `catalog.json`"),
-        "{why}"
-    );
-    ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
-    ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0"]);
+impl Stage {
+    async fn start() -> Result<Self> {
+        let lab = Lab::with_definitions().await?;
+        let plain = TcpListener::bind("127.0.0.1:0")?;
+        let flags = [
+            "--leader-elect".to_owned(),
+            format!("--global-pull-secret={}/{PULL_SECRET}", names::SYSTEM_NAMESPACE),
+            format!("--plain-http-registries={}", plain.local_addr()?),
+        ];
+        let replica = Replica::start(&lab, "one", &flags.each_ref().map(String::as_str))?;
+        replica.ready().await?;
+        Ok(Self { lab, replica, plain })
+    }
+}
 
-    // At a digest it stays as broken as it is.
-    let files = BTreeMap::from([("configs/catalog.json".to_owned(), b"{\"schema\": 1}".to_vec())]);
-    let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
-    let broken = lab.push("broken:v1", &files, &[label]).await?;
-    create(lab, "broken", json!({ "ref": broken.to_string() })).await?;
-    let catalog = await_condition(lab, "broken", "Progressing=False/Blocked").await?;
-    let why = message(&catalog, conditions::PROGRESSING);
-    ensure!(
-        why.starts_with("error storing fbc: error walking FBC root: "),
-        "{why}"
-    );
-    catalogs(lab).delete("broken", &DeleteParams::default()).await?;
+/// How many versions of a catalog's content are on the disk of the replica that leads.
+fn stored(lab: &Lab, catalog: &str) -> Result<usize> {
+    let folder = lab.folder().join("one/catalogs").join(catalog);
+    match std::fs::read_dir(folder) {
+        Ok(entries) => Ok(entries.count()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
 
-    // What only the whole-catalog check finds is served and said.
-    let orphan = json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
-    lab.push_catalog("cat:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
+/// Makes a Secret with the password of the registry.
+fn pull_secret(lab: &Lab, name: &str) -> Result<()> {
+    let registry = lab.cluster.registry().context("no registry")?;
+    let login = json!({ "username": registry.username, "password": registry.password });
+    let login = json!({ "auths": { &registry.auth: login } }).to_string();
+    lab.apply(&[json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": names::SYSTEM_NAMESPACE },
+        "stringData": { ".dockerconfigjson": login },
+    })])
+}
+
+#[test]
+fn a_catalog_is_unpacked_served_and_removed() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let reference = lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
+        create(lab, "cat", json!({ "ref": reference })).await?;
+
+        let catalog = await_condition(lab, "cat", "Serving=True/Available").await?;
+        let status = catalog.status.clone().context("no status")?;
+        let resolved = status
+            .resolved_source
+            .and_then(|source| source.image)
+            .context("no resolved source")?
+            .reference;
+        ensure!(resolved.contains("/cat@sha256:"), "{resolved}");
+        ensure!(
+            status.urls.context("no address")?.base == format!("https://{}/catalogs/cat", replica.content)
+        );
+        ensure!(status.last_unpacked.is_some());
+        ensure!(catalog.label(names::label::METADATA_NAME) == Some("cat"));
+        await_condition(lab, "cat", "Progressing=True/Succeeded").await?;
+        ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0"]);
+
+        // What happens is told in events of the object.
+        let events: Api<Event> = Api::namespaced(lab.client.clone(), "default");
+        eventually("an event tells of the content", SOON, async || {
+            let found = events.list(&kube::api::ListParams::default()).await?;
+            let told = found.iter().any(|event| {
+                event.reason.as_deref() == Some("Available")
+                    && event.note.as_deref() == Some(&format!("Serving {resolved}"))
+                    && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("cat")
+            });
+            Ok(told.then_some(()))
+        })
         .await?;
-    let catalog = await_condition(lab, "cat", "ContentValid=False/Findings").await?;
-    ensure!(message(&catalog, conditions::CONTENT_VALID).contains("orphan.v1.0.0"));
-    ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0", "greeter.v1.0.1", "orphan.v1.0.0"]);
-    Ok(())
+
+        // A digest is as good as a tag.
+        create(lab, "pinned", json!({ "ref": resolved })).await?;
+        await_condition(lab, "pinned", "Serving=True/Available").await?;
+        ensure!(replica.names(lab, "pinned").await? == ["greeter.v1.0.0"]);
+
+        // The label is restored, and without need nothing is written.
+        change(
+            lab,
+            "cat",
+            json!({ "metadata": { "labels": { names::label::METADATA_NAME: "other" } } }),
+        )
+        .await?;
+        eventually("the label is restored", SOON, async || {
+            let catalog = catalogs(lab).get("cat").await?;
+            Ok((catalog.label(names::label::METADATA_NAME) == Some("cat")).then_some(()))
+        })
+        .await?;
+        let version = catalogs(lab).get("cat").await?.resource_version();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ensure!(
+            catalogs(lab).get("cat").await?.resource_version() == version,
+            "something was written for nothing"
+        );
+
+        for name in ["cat", "pinned"] {
+            catalogs(lab).delete(name, &DeleteParams::default()).await?;
+        }
+        eventually("both are gone", SOON, async || {
+            let cat = catalogs(lab).get_opt("cat").await?;
+            let pinned = catalogs(lab).get_opt("pinned").await?;
+            let stored = stored(lab, "cat")? + stored(lab, "pinned")?;
+            Ok((cat.is_none() && pinned.is_none() && stored == 0).then_some(()))
+        })
+        .await?;
+        ensure!(replica.status(lab, "cat").await? == 404);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_polled_tag_is_followed() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let polled = lab.push_catalog("polled:latest", &greeter(&["1.0.0"])).await?;
+        create(lab, "polled", json!({ "ref": polled, "pollIntervalMinutes": 1 })).await?;
+        await_condition(lab, "polled", "Serving=True/Available").await?;
+        lab.push_catalog("polled:latest", &greeter(&["1.0.0", "1.0.1"]))
+            .await?;
+        eventually(
+            "the new content of the tag is served",
+            Duration::from_secs(80),
+            async || Ok((replica.names(lab, "polled").await?.len() == 2).then_some(())),
+        )
+        .await
+    })
+}
+
+/// What was served stays when new content cannot be loaded; what only the whole-catalog check finds is served and reported.
+#[test]
+fn what_cannot_be_loaded_is_not_served() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let reference = lab
+            .push_catalog("unloadable:latest", &greeter(&["1.0.0"]))
+            .await?;
+        create(lab, "unloadable", json!({ "ref": reference })).await?;
+        await_condition(lab, "unloadable", "Serving=True/Available").await?;
+        // What cannot be loaded is not served; what was served still is.
+        lab.push_catalog("unloadable:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
+            .await?;
+        change(lab, "unloadable", json!({ "spec": { "priority": 1 } })).await?;
+        let catalog = await_condition(lab, "unloadable", "Progressing=True/Retrying").await?;
+        let why = message(&catalog, conditions::PROGRESSING);
+        ensure!(
+            why.starts_with("error storing fbc: error walking FBC root: `catalog.json`"),
+            "{why}"
+        );
+        ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
+        ensure!(replica.names(lab, "unloadable").await? == ["greeter.v1.0.0"]);
+
+        // At a digest it stays as broken as it is.
+        let files = BTreeMap::from([("configs/catalog.json".to_owned(), b"{\"schema\": 1}".to_vec())]);
+        let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
+        let broken = lab.push("broken:v1", &files, &[label]).await?;
+        create(lab, "broken", json!({ "ref": broken.to_string() })).await?;
+        let catalog = await_condition(lab, "broken", "Progressing=False/Blocked").await?;
+        let why = message(&catalog, conditions::PROGRESSING);
+        ensure!(
+            why.starts_with("error storing fbc: error walking FBC root: "),
+            "{why}"
+        );
+        catalogs(lab).delete("broken", &DeleteParams::default()).await?;
+
+        // What only the whole-catalog check finds is served and said.
+        let orphan =
+            json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
+        lab.push_catalog("unloadable:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
+            .await?;
+        let catalog = await_condition(lab, "unloadable", "ContentValid=False/Findings").await?;
+        ensure!(message(&catalog, conditions::CONTENT_VALID).contains("orphan.v1.0.0"));
+        ensure!(
+            replica.names(lab, "unloadable").await? == ["greeter.v1.0.0", "greeter.v1.0.1", "orphan.v1.0.0"]
+        );
+        Ok(())
+    })
 }
 
 /// The annotation names the image by the cluster's version; one that cannot be used gives way to the spec, and is reported.
-async fn the_image_follows_the_clusters_version(lab: &Lab, replica: &Replica) -> Result<()> {
-    let version = lab.client.apiserver_version().await?;
-    let minor = version.minor.trim_end_matches('+');
-    lab.push_catalog(
-        &format!("versioned:v{}.{minor}", version.major),
-        &greeter(&["1.0.2"]),
-    )
-    .await?;
-    let other = lab.push_catalog("other:latest", &greeter(&["1.0.3"])).await?;
-    create(lab, "templated", json!({ "ref": other })).await?;
-    let annotate = async |template: &str| {
-        let annotations = json!({ names::user::CATALOG_IMAGE_TEMPLATE: template });
-        change(
-            lab,
-            "templated",
-            json!({ "metadata": { "annotations": annotations } }),
+#[test]
+fn the_image_follows_the_version_of_the_cluster() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let version = lab.client.apiserver_version().await?;
+        let minor = version.minor.trim_end_matches('+');
+        lab.push_catalog(
+            &format!("versioned:v{}.{minor}", version.major),
+            &greeter(&["1.0.2"]),
         )
+        .await?;
+        let other = lab.push_catalog("other:latest", &greeter(&["1.0.3"])).await?;
+        create(lab, "templated", json!({ "ref": other })).await?;
+        let annotate = async |template: &str| {
+            let annotations = json!({ names::user::CATALOG_IMAGE_TEMPLATE: template });
+            change(
+                lab,
+                "templated",
+                json!({ "metadata": { "annotations": annotations } }),
+            )
+            .await
+        };
+        let template = format!(
+            "{}/versioned:v{{kube_major_version}}.{{kube_minor_version}}",
+            lab.registry()?
+        );
+        annotate(&template).await?;
+        eventually("the image of this version is served", SOON, async || {
+            Ok((replica.names(lab, "templated").await? == ["greeter.v1.0.2"]).then_some(()))
+        })
+        .await?;
+        annotate(&format!("{}/versioned:v{{openshift_version}}", lab.registry()?)).await?;
+        eventually("the image of the spec is served", SOON, async || {
+            let catalog = catalogs(lab).get("templated").await?;
+            let said =
+                message(&catalog, conditions::PROGRESSING).ends_with("unknown variable {openshift_version}");
+            Ok((said && replica.names(lab, "templated").await? == ["greeter.v1.0.3"]).then_some(()))
+        })
         .await
-    };
-    let template = format!(
-        "{}/versioned:v{{kube_major_version}}.{{kube_minor_version}}",
-        lab.registry()?
-    );
-    annotate(&template).await?;
-    eventually("the image of this version is served", SOON, async || {
-        Ok((replica.names(lab, "templated").await? == ["greeter.v1.0.2"]).then_some(()))
     })
-    .await?;
-    annotate(&format!("{}/versioned:v{{openshift_version}}", lab.registry()?)).await?;
-    eventually("the image of the spec is served", SOON, async || {
-        let catalog = catalogs(lab).get("templated").await?;
-        let said =
-            message(&catalog, conditions::PROGRESSING).ends_with("unknown variable {openshift_version}");
-        Ok((said && replica.names(lab, "templated").await? == ["greeter.v1.0.3"]).then_some(()))
-    })
-    .await
 }
 
 /// Content goes and comes with `availabilityMode`.
-async fn what_is_unavailable_is_not_served(lab: &Lab, replica: &Replica) -> Result<()> {
-    change(
-        lab,
-        "cat",
-        json!({ "spec": { "availabilityMode": "Unavailable" } }),
-    )
-    .await?;
-    let catalog = await_condition(lab, "cat", "Serving=False/UserSpecifiedUnavailable").await?;
-    ensure!(
-        catalog
-            .status
-            .is_some_and(|status| status.urls.is_none() && status.resolved_source.is_none())
-    );
-    eventually("the finalizer is gone", SOON, async || {
-        Ok(catalogs(lab)
-            .get("cat")
-            .await?
-            .finalizers()
-            .is_empty()
-            .then_some(()))
+#[test]
+fn an_unavailable_catalog_is_not_served() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let reference = lab
+            .push_catalog("unavailable:latest", &greeter(&["1.0.0"]))
+            .await?;
+        create(lab, "unavailable", json!({ "ref": reference })).await?;
+        await_condition(lab, "unavailable", "Serving=True/Available").await?;
+        change(
+            lab,
+            "unavailable",
+            json!({ "spec": { "availabilityMode": "Unavailable" } }),
+        )
+        .await?;
+        let catalog = await_condition(lab, "unavailable", "Serving=False/UserSpecifiedUnavailable").await?;
+        ensure!(
+            catalog
+                .status
+                .is_some_and(|status| status.urls.is_none() && status.resolved_source.is_none())
+        );
+        eventually("the finalizer is gone", SOON, async || {
+            Ok(catalogs(lab)
+                .get("unavailable")
+                .await?
+                .finalizers()
+                .is_empty()
+                .then_some(()))
+        })
+        .await?;
+        ensure!(replica.status(lab, "unavailable").await? == 404);
+        change(
+            lab,
+            "unavailable",
+            json!({ "spec": { "availabilityMode": "Available" } }),
+        )
+        .await?;
+        await_condition(lab, "unavailable", "Serving=True/Available").await?;
+        Ok(())
     })
-    .await?;
-    ensure!(replica.status(lab, "cat").await? == 404);
-    change(lab, "cat", json!({ "spec": { "availabilityMode": "Available" } })).await?;
-    await_condition(lab, "cat", "Serving=True/Available").await?;
-    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_catalog_is_unpacked_served_polled_and_removed() -> Result<()> {
-    let lab = Lab::with_definitions().await?;
-    let replica = Replica::start(&lab, "one", &[])?;
-    replica.ready().await?;
+#[test]
+fn no_catalog_waits_for_another() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        // A registry that takes connections and never says a word.
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let silent = format!("{}/cat:latest", listener.local_addr()?);
+        for number in 0..5 {
+            create(lab, &format!("silent-{number}"), json!({ "ref": silent })).await?;
+        }
+        let reference = lab
+            .push_catalog("waits-for-nobody:latest", &greeter(&["1.0.0"]))
+            .await?;
+        create(lab, "waits-for-nobody", json!({ "ref": reference })).await?;
+        await_condition(lab, "waits-for-nobody", "Serving=True/Available").await?;
+        ensure!(replica.names(lab, "waits-for-nobody").await? == ["greeter.v1.0.0"]);
 
-    let polled = lab.push_catalog("polled:latest", &greeter(&["1.0.0"])).await?;
-    create(&lab, "polled", json!({ "ref": polled, "pollIntervalMinutes": 1 })).await?;
-    let reference = lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
-    create(&lab, "cat", json!({ "ref": reference })).await?;
-
-    let catalog = await_condition(&lab, "cat", "Serving=True/Available").await?;
-    let status = catalog.status.clone().context("no status")?;
-    let resolved = status
-        .resolved_source
-        .and_then(|source| source.image)
-        .context("no resolved source")?
-        .reference;
-    ensure!(resolved.contains("/cat@sha256:"), "{resolved}");
-    ensure!(status.urls.context("no address")?.base == format!("https://{}/catalogs/cat", replica.content));
-    ensure!(status.last_unpacked.is_some());
-    ensure!(catalog.label(names::label::METADATA_NAME) == Some("cat"));
-    await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
-    ensure!(replica.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
-    await_condition(&lab, "polled", "Serving=True/Available").await?;
-    lab.push_catalog("polled:latest", &greeter(&["1.0.0", "1.0.1"]))
+        // A catalog whose registry hangs can be deleted at once.
+        let begin = Instant::now();
+        catalogs(lab).delete("silent-0", &DeleteParams::default()).await?;
+        eventually("it is gone", SOON, async || {
+            Ok(catalogs(lab).get_opt("silent-0").await?.is_none().then_some(()))
+        })
         .await?;
-
-    // What happens is told in events of the object.
-    let events: Api<Event> = Api::namespaced(lab.client.clone(), "default");
-    eventually("an event tells of the content", SOON, async || {
-        let found = events.list(&kube::api::ListParams::default()).await?;
-        let told = found.iter().any(|event| {
-            event.reason.as_deref() == Some("Available")
-                && event.note.as_deref() == Some(&format!("Serving {resolved}"))
-                && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("cat")
-        });
-        Ok(told.then_some(()))
+        ensure!(
+            begin.elapsed() < Duration::from_secs(3),
+            "it took {:?}",
+            begin.elapsed()
+        );
+        for number in 1..5 {
+            let name = format!("silent-{number}");
+            catalogs(lab).delete(&name, &DeleteParams::default()).await?;
+        }
+        Ok(())
     })
-    .await?;
+}
 
-    // A digest is as good as a tag.
-    create(&lab, "pinned", json!({ "ref": resolved })).await?;
-    await_condition(&lab, "pinned", "Serving=True/Available").await?;
-    ensure!(replica.names(&lab, "pinned").await? == ["greeter.v1.0.0"]);
-
-    // The label is restored, and without need nothing is written.
-    change(
-        &lab,
-        "cat",
-        json!({ "metadata": { "labels": { names::label::METADATA_NAME: "other" } } }),
-    )
-    .await?;
-    eventually("the label is restored", SOON, async || {
-        let catalog = catalogs(&lab).get("cat").await?;
-        Ok((catalog.label(names::label::METADATA_NAME) == Some("cat")).then_some(()))
+#[test]
+fn a_private_registry_is_read_with_the_global_pull_secret() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, replica, .. }| {
+        let registry = lab.cluster.registry().context("no registry")?;
+        lab.push_catalog("private:latest", &greeter(&["1.0.0"])).await?;
+        let reference = format!("{}/private:latest", registry.auth);
+        create(lab, "private", json!({ "ref": reference })).await?;
+        await_condition(lab, "private", "Progressing=True/Retrying").await?;
+        pull_secret(lab, PULL_SECRET)?;
+        await_condition(lab, "private", "Serving=True/Available").await?;
+        ensure!(replica.names(lab, "private").await? == ["greeter.v1.0.0"]);
+        Ok(())
     })
-    .await?;
-    let version = catalogs(&lab).get("cat").await?.resource_version();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    ensure!(
-        catalogs(&lab).get("cat").await?.resource_version() == version,
-        "something was written for nothing"
-    );
+}
 
-    the_image_follows_the_clusters_version(&lab, &replica).await?;
-    what_cannot_be_loaded_is_not_served(&lab, &replica).await?;
-    what_is_unavailable_is_not_served(&lab, &replica).await?;
+#[test]
+fn a_short_reference_is_blocked() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, .. }| {
+        // What nothing but another spec helps against is not tried again.
+        create(lab, "short", json!({ "ref": "docker.io/busybox:latest" })).await?;
+        let catalog = await_condition(lab, "short", "Progressing=False/Blocked").await?;
+        let why = message(&catalog, conditions::PROGRESSING);
+        ensure!(
+            why.starts_with(
+                "source catalog content: error parsing image reference \"docker.io/busybox:latest\""
+            ),
+            "{why}"
+        );
 
-    // The tag that is polled has changed long ago.
-    eventually(
-        "the new content of the tag is served",
-        Duration::from_secs(80),
-        async || Ok((replica.names(&lab, "polled").await?.len() == 2).then_some(())),
-    )
-    .await?;
-
-    for name in ["cat", "pinned", "polled", "templated"] {
-        catalogs(&lab).delete(name, &DeleteParams::default()).await?;
-    }
-    eventually("all is gone", SOON, async || {
-        let none = catalogs(&lab)
-            .list(&kube::api::ListParams::default())
-            .await?
-            .items
-            .is_empty();
-        Ok((none && is_empty(&lab.folder().join("one/catalogs"))).then_some(()))
+        Ok(())
     })
-    .await?;
-    ensure!(replica.status(&lab, "cat").await? == 404);
-    replica.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -461,84 +601,6 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     fifth.stop().await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_catalog_waits_for_another() -> Result<()> {
-    let lab = Lab::with_definitions().await?;
-    let registry = lab.cluster.registry().context("no registry")?;
-    let login = json!({ "auths": { &registry.auth: { "username": registry.username, "password": registry.password } } });
-    let data = BTreeMap::from([(".dockerconfigjson".to_owned(), login.to_string())]);
-    let secret = Secret {
-        string_data: Some(data),
-        ..Secret::default()
-    };
-    let secret = Secret {
-        metadata: olm_api::ObjectMeta {
-            name: Some("pull".to_owned()),
-            ..Default::default()
-        },
-        ..secret
-    };
-    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
-
-    // A registry that takes connections and never says a word.
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let silent = format!("{}/cat:latest", listener.local_addr()?);
-    let global = format!("--global-pull-secret={}/pull", names::SYSTEM_NAMESPACE);
-    let replica = Replica::start(&lab, "one", &[&global])?;
-    replica.ready().await?;
-    for number in 0..5 {
-        create(&lab, &format!("silent-{number}"), json!({ "ref": silent })).await?;
-    }
-    create(
-        &lab,
-        "both",
-        json!({ "ref": format!("{}/cat:latest", registry.tls) }),
-    )
-    .await?;
-    lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
-    await_condition(&lab, "both", "Serving=True/Available").await?;
-
-    // A registry that wants to know who asks.
-    create(
-        &lab,
-        "private",
-        json!({ "ref": format!("{}/cat:latest", registry.auth) }),
-    )
-    .await?;
-    await_condition(&lab, "private", "Progressing=True/Retrying").await?;
-    secrets.create(&PostParams::default(), &secret).await?;
-    await_condition(&lab, "private", "Serving=True/Available").await?;
-    ensure!(replica.names(&lab, "private").await? == ["greeter.v1.0.0"]);
-
-    // What nothing but another spec helps against is not tried again.
-    create(&lab, "short", json!({ "ref": "docker.io/busybox:latest" })).await?;
-    let catalog = await_condition(&lab, "short", "Progressing=False/Blocked").await?;
-    let why = message(&catalog, conditions::PROGRESSING);
-    ensure!(
-        why.starts_with("source catalog content: error parsing image reference \"docker.io/busybox:latest\""),
-        "{why}"
-    );
-
-    // A catalog whose registry hangs can be deleted at once.
-    let begin = Instant::now();
-    catalogs(&lab)
-        .delete("silent-0", &DeleteParams::default())
-        .await?;
-    eventually("it is gone", SOON, async || {
-        Ok(catalogs(&lab).get_opt("silent-0").await?.is_none().then_some(()))
-    })
-    .await?;
-    ensure!(
-        begin.elapsed() < Duration::from_secs(3),
-        "it took {:?}",
-        begin.elapsed()
-    );
-    replica.stop().await?;
-    pulls::what_fails_is_tried_again_with_growing_pauses(&lab).await?;
-    pulls::an_account_brings_its_pull_secrets(&lab).await?;
-    only_who_may_reads_catalogs(&lab).await
-}
-
 /// A token of a new account.
 async fn token(lab: &Lab, name: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
@@ -556,40 +618,49 @@ async fn token(lab: &Lab, name: &str) -> Result<String> {
 }
 
 /// With authentication, a token of the cluster is needed, and the right to read the catalog's content.
-async fn only_who_may_reads_catalogs(lab: &Lab) -> Result<()> {
-    let replica = Replica::start(lab, "one", &["--content-authentication"])?;
-    replica.ready().await?;
+#[test]
+fn catalogs_are_read_by_those_who_may_with_authentication() -> Result<()> {
+    CLUSTER.with(async |Stage { lab, .. }| {
+    for name in ["readable", "unreadable"] {
+        let reference = lab.push_catalog(&format!("{name}:latest"), &greeter(&["1.0.0"])).await?;
+        create(lab, name, json!({ "ref": reference })).await?;
+        await_condition(lab, name, "Serving=True/Available").await?;
+    }
+    // It follows: the other one leads.
+    let follower = Replica::start(lab, "authenticated", &["--leader-elect", "--content-authentication"])?;
+    follower.ready().await?;
     let (reader, stranger) = (token(lab, "reader").await?, token(lab, "stranger").await?);
     let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "read-both" },
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "read-one" },
         "rules": [{ "apiGroups": [names::GROUP], "resources": ["clustercatalogs/content"],
-                    "resourceNames": ["both"], "verbs": ["get"] }],
+                    "resourceNames": ["readable"], "verbs": ["get"] }],
     });
     let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "read-both" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read-both" },
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "read-one" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read-one" },
         "subjects": [{ "kind": "ServiceAccount", "name": "reader", "namespace": names::SYSTEM_NAMESPACE }],
     });
     lab.apply(&[role, binding])?;
     let ask = async |catalog: &str, token: Option<&str>| -> Result<u16> {
-        let request = replica.request(lab, &format!("{catalog}/api/v1/all")).await?;
+        let request = follower.request(lab, &format!("{catalog}/api/v1/all")).await?;
         let request = token
             .into_iter()
             .fold(request, reqwest::RequestBuilder::bearer_auth);
         Ok(request.send().await?.status().as_u16())
     };
-    ensure!(ask("both", None).await? == 401);
-    ensure!(ask("both", Some("no token of this cluster")).await? == 401);
-    ensure!(ask("both", Some(&stranger)).await? == 403);
+    ensure!(ask("readable", None).await? == 401);
+    ensure!(ask("readable", Some("no token of this cluster")).await? == 401);
+    ensure!(ask("readable", Some(&stranger)).await? == 403);
     // A new binding counts once the API server's authorizer has seen it, and what it said is remembered for a while.
     tokio::time::sleep(Duration::from_secs(1)).await;
     eventually("the reader may read", Duration::from_secs(60), async || {
-        Ok((ask("both", Some(&reader)).await? == 200).then_some(()))
+        Ok((ask("readable", Some(&reader)).await? == 200).then_some(()))
     })
     .await?;
     ensure!(
-        ask("private", Some(&reader)).await? == 403,
+        ask("unreadable", Some(&reader)).await? == 403,
         "the right is for one catalog"
     );
-    replica.stop().await
+    follower.stop().await
+    })
 }
