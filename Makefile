@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run test test-long test-rest conformance schemathesis e2e bench lint fmt crds images prefix push deploy undeploy clean
+.PHONY: docs fuzz help run test test-long test-rest conformance schemathesis e2e bench lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,12 @@ lint: ## format, clippy with warnings denied, dependency rules where cargo-deny 
 fmt: ## format the sources
 	$(CARGO) fmt --all
 
-crds: ## generate manifests/crds and docs/api.md from the types
+crds: ## generate manifests/crds from the types, and the pages of docs/reference about the API and the flags
+	$(PROGRAMS)
 	$(OLM_TEST) crds .
+
+docs: ## the documentation as a site in dist/book; needs mdbook (cargo install mdbook)
+	mdbook build docs
 
 images: ## both managers as OCI archives in dist/, without a container engine
 	$(PROGRAMS)

@@ -84,11 +84,4 @@ impl Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        super::Arguments::command().debug_assert();
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use crate::registry::RegistryArguments;
 use crate::source::{faults_shown, open_catalog, tell_of_no_image, unreadable};
 
 #[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// Package to install
     #[arg(value_parser = NonEmptyStringValueParser::new())]

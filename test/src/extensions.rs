@@ -1,14 +1,16 @@
 //! What tests do with ClusterExtensions and wait for.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use serde_json::{Value, json};
 
+use crate::docs;
 use crate::world::{World, binary};
 
 /// How long tests wait for what takes a moment, on a machine with much else to do.
@@ -161,4 +163,22 @@ pub async fn await_gone(world: &World, name: &str) -> Result<()> {
             }
         })
         .await
+}
+
+/// The roles in a message, taken out of it by the command that the docs name; `folder` is for its input.
+///
+/// # Errors
+/// When the message holds none.
+pub fn proposed_roles(folder: &Path, message: &str) -> Result<Vec<u8>> {
+    let page = docs::page("how-to/least-privilege.md")?;
+    let (_, rest) = page.text.split_once("sed -n '").context("the command")?;
+    let (filter, _) = rest.split_once("' | kubectl apply").context("its end")?;
+    let path = folder.join("message.txt");
+    std::fs::write(&path, message)?;
+    let taken = Command::new("sed").args(["-n", filter]).arg(&path).output()?;
+    ensure!(
+        taken.stdout.starts_with(b"apiVersion: rbac"),
+        "{filter}: {message}"
+    );
+    Ok(taken.stdout)
 }

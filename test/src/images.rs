@@ -38,7 +38,7 @@ const AUTHORITIES_HERE: [&str; 4] = [
 ];
 
 /// What the managers' environment says to the C library's allocator: threads share two heaps instead of having up to eight for
-/// each core, between which what is free cannot be lent (docs/performance.md).
+/// each core, between which what is free cannot be lent (docs/design/performance.md).
 pub const HEAPS: (&str, &str) = ("MALLOC_ARENA_MAX", "2");
 
 /// The sub-commands of `images`.

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cluster;
 pub mod conformance;
+pub mod docs;
 pub mod e2e;
 pub mod extensions;
 pub mod fuzz;

@@ -85,7 +85,7 @@ fn fields(out: &mut String, path: &str, schema: &Value) {
 }
 
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    text.replace('|', "\\|").replace('<', "\\<").replace('\n', " ")
 }
 
 fn kind(schema: &Value) -> String {

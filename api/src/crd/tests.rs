@@ -185,7 +185,10 @@ fn committed_files_are_the_generated_ones() {
 
 #[test]
 fn the_committed_reference_is_the_generated_one() {
-    let path = format!("{}/../docs/api.md", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../docs/reference/api.md", env!("CARGO_MANIFEST_DIR"));
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == reference(), "docs/api.md differs: run `make crds`");
+    assert!(
+        committed == reference(),
+        "docs/reference/api.md differs: run `make crds`"
+    );
 }

@@ -14,6 +14,7 @@ use crate::input::{MAX_BUNDLE_FILE, read};
 use crate::output::{Outcome, Verdict, note, print};
 
 #[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// Directory of the bundle, which is made if it is not there
     directory: PathBuf,

@@ -1,6 +1,6 @@
-//! The commands of docs/cli.md that need nothing but files are run as they stand there.
+//! The commands of the docs that need nothing but files are run as they stand there: the blocks marked `sh run`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{ANNOTATIONS, CATALOG, CSV, Files};
@@ -20,12 +20,33 @@ fn commands(text: &str) -> Vec<&str> {
     commands
 }
 
+/// Every page below a folder.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("the entry can be read").path());
+    paths
+        .flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
 #[test]
 fn the_documented_commands_do_what_they_say() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
-    let text = std::fs::read_to_string(&page).expect("the page is there");
-    let commands = commands(&text);
-    assert!(commands.len() > 10, "{commands:?}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let mut followed = 0;
+    for page in pages(&folder) {
+        let text = std::fs::read_to_string(&page).expect("the page can be read");
+        let commands = commands(&text);
+        if !commands.is_empty() {
+            follow(&page, &commands);
+            followed += commands.len();
+        }
+    }
+    assert!(followed > 20, "{followed}");
+}
+
+/// Runs the commands of a page.
+fn follow(page: &Path, commands: &[&str]) {
     let template = "schema: olm.semver\nstable: {bundles: [{image: ./bundle}]}\n";
     let composition = "name: composed\nrepo: registry.example/catalogs/composed\nreferences: [{name: mine, image: ./catalog}]\n";
     let files = Files::new(&[
@@ -59,7 +80,8 @@ fn the_documented_commands_do_what_they_say() {
         .expect("bash runs");
     assert!(
         run.status.success(),
-        "{script}\n{}\n{}",
+        "{}: {script}\n{}\n{}",
+        page.display(),
         String::from_utf8_lossy(&run.stdout),
         String::from_utf8_lossy(&run.stderr)
     );

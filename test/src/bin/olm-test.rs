@@ -35,7 +35,7 @@ enum Verb {
         #[arg(long, default_value = "dist")]
         images: PathBuf,
     },
-    /// Write what is generated from the API: `manifests/crds/*.yaml` and `docs/api.md`.
+    /// Write what is generated: `manifests/crds/*.yaml` and pages in `docs/reference`.
     Crds {
         /// The repository's root.
         root: PathBuf,
@@ -116,7 +116,11 @@ fn write_definitions(root: &Path) -> Result<()> {
     for file in olm_api::crd::files() {
         write_changed(&root.join("manifests/crds").join(file.name), &file.yaml)?;
     }
-    write_changed(&root.join("docs/api.md"), &olm_api::crd::reference())
+    write_changed(&root.join("docs/reference/api.md"), &olm_api::crd::reference())?;
+    for (path, text) in olm_test::docs::generated()? {
+        write_changed(&root.join("docs").join(path), &text)?;
+    }
+    Ok(())
 }
 
 /// A file that is as it has to be keeps its time.

@@ -1,4 +1,4 @@
-//! Holds what `docs/architecture.md` claims against the sources: its map of crates, the direction of arrows, and those
+//! Holds what `docs/design/architecture.md` claims against the sources: its map of crates, the direction of arrows, and those
 //! invariants that can be read off sources and manifests. Others are seen at work: on a cluster and on real bundles.
 #![expect(
     clippy::unwrap_used,
@@ -74,9 +74,9 @@ fn manifests() -> BTreeMap<String, Manifest> {
         .collect()
 }
 
-/// What the map in `docs/architecture.md` says of each crate: its folder and kind.
+/// What the map in `docs/design/architecture.md` says of each crate: its folder and kind.
 fn map() -> BTreeMap<String, (String, Kind)> {
-    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/design/architecture.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.filter_map(|row| {
         let mut cells = row.split('|').map(str::trim).skip(1);
@@ -122,7 +122,10 @@ fn every_crate_has_a_place_in_the_map() {
         .into_iter()
         .map(|(name, (folder, _))| (name, folder))
         .collect();
-    assert_eq!(found, drawn, "the workspace, and the map in docs/architecture.md");
+    assert_eq!(
+        found, drawn,
+        "the workspace, and the map in docs/design/architecture.md"
+    );
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What was lost comes back, and what annotations say is obeyed.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,7 +8,8 @@ use kube::api::{DeleteParams, ListParams};
 use olm_api::conditions::reason;
 use olm_api::names::{self, label, user};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, extensions, installed_version, patch_source, revisions,
+    SOON, await_progressing, await_version, extensions, installed_version, patch_source, proposed_roles,
+    revisions,
 };
 use olm_test::world::World;
 use serde_json::json;
@@ -108,25 +107,7 @@ async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) ->
     let told = "service account lost-content/lost-content-installer lacks permissions: create deployments.apps in namespace lost-content";
     let message = await_progressing(world, "lost-content", reason::RETRYING, told).await?;
     let path = world.folder().join("lost-content-roles.yaml");
-    std::fs::write(&path, roles_as_the_readme_takes_them(world, &message)?)?;
+    std::fs::write(&path, proposed_roles(world.folder(), &message)?)?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_version(world, "lost-content", "1.0.0").await.map(drop)
-}
-
-/// What the README's command takes out of a message.
-pub(super) fn roles_as_the_readme_takes_them(world: &World, message: &str) -> Result<Vec<u8>> {
-    let readme = include_str!("../../../README.md");
-    let filter = readme
-        .split_once("| sed -n '")
-        .and_then(|(_, rest)| rest.split_once("' | kubectl apply"))
-        .context("the command in the README")?
-        .0;
-    let path = world.folder().join("message.txt");
-    std::fs::write(&path, message)?;
-    let taken = Command::new("sed").args(["-n", filter]).arg(&path).output()?;
-    ensure!(
-        taken.stdout.starts_with(b"apiVersion: rbac"),
-        "{filter}: {message}"
-    );
-    Ok(taken.stdout)
 }

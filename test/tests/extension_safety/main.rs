@@ -2,7 +2,6 @@
 //! asks for them. All tests share one cluster; each has a package and a namespace of its own.
 
 mod accounts;
-mod authors;
 mod by_hand;
 mod content;
 mod definitions;

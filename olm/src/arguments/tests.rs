@@ -1,0 +1,106 @@
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory as _, Parser as _};
+
+use super::Arguments;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+/// Every Markdown file below a folder.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path())
+        .flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+/// The commands of the blocks that begin with `sh`: each a list of words, without what leads elsewhere.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    let text = text.replace("\\\n", " ");
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = line.starts_with("```sh");
+        } else if inside {
+            let mut words = words(line);
+            words.push(";".to_owned());
+            let mut command = Vec::new();
+            let mut elsewhere = false;
+            for word in words {
+                match word.as_str() {
+                    "|" | ";" | "&" | "&&" | "||" | "do" | "done" => {
+                        found.push(std::mem::take(&mut command));
+                        elsewhere = false;
+                    }
+                    ">" | "<" => elsewhere = true,
+                    _ if !elsewhere => command.push(word),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The words of a line, as a shell sees them; signs stand for themselves.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, ' ') => words.extend(word.take()),
+            (None, '|' | ';' | '&' | '>' | '<') => {
+                words.extend(word.take());
+                words.push(c.to_string());
+            }
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn every_command_in_the_docs_is_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = pages(&root.join("docs"));
+    files.push(root.join("README.md"));
+    let mut understood = 0;
+    for file in files {
+        for command in commands(&std::fs::read_to_string(&file).unwrap()) {
+            if command.first().is_some_and(|name| name == "olm") {
+                let parsed = Arguments::try_parse_from(&command);
+                assert!(
+                    parsed.is_ok(),
+                    "{}: {command:?}\n{}",
+                    file.display(),
+                    parsed.unwrap_err()
+                );
+                understood += 1;
+            }
+        }
+    }
+    assert!(understood > 30, "{understood}");
+}
+
+#[test]
+fn a_line_is_read_as_a_shell_reads_it() {
+    let line = "for tag in a b; do olm x 'a b' \"$c\" > out; done # why";
+    let words = words(line);
+    assert_eq!(words[5..12], [";", "do", "olm", "x", "a b", "$c", ">"]);
+    let commands = commands(&format!("```sh\n{line}\n```\n"));
+    assert_eq!(commands[2], ["olm", "x", "a b", "$c"]);
+}

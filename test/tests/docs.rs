@@ -1,0 +1,320 @@
+//! The documentation says what is: links lead somewhere, names exist, manifests fit the API, pages are generated anew.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::docs::{Page, generated, pages};
+use olm_test::world::repository;
+use serde_json::Value;
+
+const WIDTH: usize = 120;
+const README_LINES: usize = 120;
+/// Options of other programs that pages name in their text.
+const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help"];
+/// Names under our group in manifests or of the API, beside those in `names.rs`.
+const NAMES_ELSEWHERE: &[&str] = &["v1"];
+
+/// The anchor of a heading, as GitHub and mdbook make it.
+fn anchor(heading: &str) -> String {
+    heading
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn anchors(page: &Page) -> BTreeSet<String> {
+    let prose = page.prose();
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| anchor(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+/// What the links of a page lead to.
+fn links(page: &Page) -> Vec<String> {
+    let prose = page.prose();
+    // What is code is no link.
+    let prose: String = prose.split('`').step_by(2).collect();
+    let rest = prose.split("](").skip(1);
+    rest.filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
+}
+
+/// A path without `..`; none where it leaves the repository.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => out.pop().then_some(())?,
+            Component::Normal(name) => out.push(name),
+            _ => {}
+        }
+    }
+    Some(out)
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading() -> Result<()> {
+    let pages = pages()?;
+    for page in &pages {
+        let folder = page.path.parent().context("it is in a folder")?;
+        for link in links(page) {
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() {
+                page.path.clone()
+            } else {
+                let target = resolved(&folder.join(file));
+                target.with_context(|| format!("{}: {link}", page.path.display()))?
+            };
+            let found = pages.iter().find(|page| page.path == target);
+            let found = found.with_context(|| format!("{}: no page {link}", page.path.display()))?;
+            ensure!(
+                heading.is_empty() || anchors(found).contains(heading),
+                "{}: no heading {link}",
+                page.path.display()
+            );
+            // The site holds nothing else.
+            ensure!(
+                !page.path.starts_with("docs") || target.starts_with("docs"),
+                "{}: {link} is not on the site",
+                page.path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_summary_lists_every_page() -> Result<()> {
+    let pages = pages()?;
+    let summary = pages
+        .iter()
+        .find(|page| page.path == Path::new("docs/SUMMARY.md"))
+        .context("the summary")?;
+    let listed: BTreeSet<PathBuf> = links(summary)
+        .iter()
+        .map(|link| Path::new("docs").join(link))
+        .collect();
+    let there: BTreeSet<PathBuf> = pages
+        .iter()
+        .map(|page| page.path.clone())
+        .filter(|path| path.starts_with("docs") && *path != summary.path)
+        .collect();
+    assert_eq!(listed, there);
+    Ok(())
+}
+
+#[test]
+fn lines_are_short_and_the_readme_too() -> Result<()> {
+    for page in pages()? {
+        // It is generated.
+        if page.path == Path::new("docs/reference/api.md") {
+            continue;
+        }
+        for (number, line) in page.prose().lines().enumerate() {
+            ensure!(
+                line.starts_with('|') || line.chars().count() <= WIDTH,
+                "{}:{}: {} characters",
+                page.path.display(),
+                number + 1,
+                line.chars().count()
+            );
+        }
+        if page.path == Path::new("README.md") {
+            let lines = page.text.lines().count();
+            ensure!(lines <= README_LINES, "README.md has {lines} lines");
+        }
+    }
+    Ok(())
+}
+
+/// The manifests of a page: its YAML blocks, and what its commands hand to kubectl.
+fn manifests(page: &Page) -> Vec<String> {
+    let blocks = page.blocks().into_iter();
+    blocks
+        .filter_map(|block| match block.mark.as_str() {
+            "yaml" => Some(block.text),
+            mark if mark.starts_with("sh") => {
+                let (_, rest) = block.text.split_once("<<EOF\n")?;
+                let (text, _) = rest.split_once("EOF\n")?;
+                Some(text.replace("$REGISTRY", "registry.example"))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Checks a value against a schema as far as manifests in docs need it: known fields, required ones, types, enums.
+fn check(value: &Value, schema: &Value, path: &str) -> Result<()> {
+    let wanted = schema["type"].as_str().unwrap_or_default();
+    let fits = match wanted {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
+        _ => true,
+    };
+    ensure!(fits, "{path} is no {wanted}: {value}");
+    if let Some(choices) = schema["enum"].as_array() {
+        ensure!(choices.contains(value), "{path} cannot be {value}");
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        let name = required.as_str().context("a name")?;
+        ensure!(value.get(name).is_some(), "{path} lacks {name}");
+    }
+    if schema["x-kubernetes-preserve-unknown-fields"] == true {
+        return Ok(());
+    }
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let at = format!("{path}.{name}");
+        let known = schema["properties"].get(name);
+        let known = known.or_else(|| schema.get("additionalProperties"));
+        check(
+            member,
+            known.with_context(|| format!("there is no field {at}"))?,
+            &at,
+        )?;
+    }
+    for item in value.as_array().into_iter().flatten() {
+        check(item, &schema["items"], &format!("{path}[]"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn manifests_fit_the_api() -> Result<()> {
+    let definitions = olm_api::crd::files();
+    let definitions = definitions.iter().map(|file| olm_yaml::to_json(&file.yaml));
+    let definitions = definitions.collect::<Result<Vec<Value>, _>>()?;
+    let mut checked = 0;
+    for page in pages()? {
+        for text in manifests(&page) {
+            for document in text.split("\n---\n") {
+                let place = || format!("{}:\n{document}", page.path.display());
+                let object = olm_yaml::to_json(document).with_context(place)?;
+                if object["apiVersion"] != olm_api::names::API_VERSION {
+                    continue;
+                }
+                let definition = definitions
+                    .iter()
+                    .find(|definition| definition["spec"]["names"]["kind"] == object["kind"]);
+                let schema =
+                    &definition.with_context(place)?["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+                check(&object["spec"], &schema["properties"]["spec"], "spec").with_context(place)?;
+                checked += 1;
+            }
+        }
+    }
+    ensure!(checked >= 6, "only {checked} manifests of ours were found");
+    Ok(())
+}
+
+/// The words of a page that begin with `prefix`, as far as they consist of letters, digits, dots and hyphens.
+fn words<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    text.match_indices(prefix).map(move |(start, _)| {
+        let rest = &text[start + prefix.len()..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')
+            .unwrap_or(rest.len());
+        rest[..end].trim_end_matches(['.', '-'])
+    })
+}
+
+#[test]
+fn names_of_annotations_and_labels_exist() -> Result<()> {
+    let names = std::fs::read_to_string(repository().join("api/src/names.rs"))?;
+    let ours = format!("{}/", olm_api::names::GROUP);
+    for page in pages()? {
+        for name in words(&page.text, &ours).filter(|name| !name.is_empty()) {
+            ensure!(
+                names.contains(&format!("\"{ours}{name}\"")) || NAMES_ELSEWHERE.contains(&name),
+                "{}: {ours}{name}",
+                page.path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn options_and_make_verbs_exist() -> Result<()> {
+    let pages = pages()?;
+    let of = |path: &str| {
+        let page = pages.iter().find(|page| page.path == Path::new(path));
+        page.map(|page| {
+            page.blocks()
+                .into_iter()
+                .map(|block| block.text)
+                .collect::<String>()
+        })
+        .with_context(|| path.to_owned())
+    };
+    let known = of("docs/reference/olm.md")? + &of("docs/reference/managers.md")?;
+    let makefile = std::fs::read_to_string(repository().join("Makefile"))?;
+    for page in &pages {
+        let prose = page.prose();
+        for span in prose.split('`').skip(1).step_by(2) {
+            let option = span.split([' ', '=', ',']).next().unwrap_or_default();
+            let is_known = |option: &str| {
+                known
+                    .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+                    .any(|word| word == option)
+            };
+            if option.starts_with("--") && option.is_ascii() {
+                ensure!(
+                    is_known(option) || OPTIONS_OF_OTHERS.contains(&option),
+                    "{}: {option}",
+                    page.path.display()
+                );
+            }
+        }
+        let commands: String = page
+            .blocks()
+            .into_iter()
+            .filter(|block| block.mark.starts_with("sh"))
+            .map(|block| block.text)
+            .collect();
+        let spans: String = prose
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(|span| format!("{span}\n"))
+            .collect();
+        for line in spans.lines().chain(commands.lines()) {
+            for verb in line
+                .strip_prefix("make ")
+                .into_iter()
+                .flat_map(|rest| rest.split(' '))
+            {
+                if verb.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) {
+                    ensure!(
+                        makefile.contains(&format!("\n{verb}:")),
+                        "{}: make {verb}",
+                        page.path.display()
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_about_flags_are_the_generated_ones() -> Result<()> {
+    for (path, text) in generated()? {
+        let committed = std::fs::read_to_string(repository().join("docs").join(path))?;
+        ensure!(committed == text, "docs/{path} differs: run `make crds`");
+    }
+    Ok(())
+}
