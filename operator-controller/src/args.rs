@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 use olm_platform::args::{CommonArgs, ImageLimitArgs};
 use olm_platform::features::FeatureGates;
 
-use crate::cluster::identity::AccountName;
 use crate::extension::context::Gates;
+use olm_cluster::identity::AccountName;
 
 /// Installs the bundles that ClusterExtensions ask for, under service accounts that their owners name.
 ///

@@ -1,19 +1,22 @@
 //! ClusterExtensions: from what a user asks for to a ClusterObjectSet, and back to a status.
 //!
 //! ```text
-//! ClusterExtension ─► account ─► conflicts ─► resolve ─► fetch ─► render ─► plan ─► preflight ─► write ─► status
-//!                     under      is it        which      what     which     which   is it        our      what
-//!                     whom       ours         bundle     files    objects   change  safe         records  happened
+//! ClusterExtension ─► observe ─► resolve ─► bundle ─► plan ─► preflight ─► act ─► report
+//!                     what       which      which     what    is it        our    status
+//!                     there is   bundle     objects   to do   safe         records and events
 //! ```
 //!
-//! [`reconcile`](reconcile::reconcile) is that line. Every stage is a file with an error enum of its own, which knows
-//! who can mend it. What is applied to the cluster is the matter of [`crate::object_set`]; here only our own records
-//! are written.
+//! [`reconcile`] is that line. Every stage is a folder whose file of the same name holds its entry; it takes the type of
+//! the stage before it (`Observed → Resolved → Rendered → Plan → Checked → Applied → Run`) and has an error enum of its
+//! own, which knows who can fix it. Imports point one way along the line. Nothing before [`act`] writes to the cluster,
+//! and `act` takes only what is checked. [`delete`] is the line of a deletion. What is applied to the cluster is the
+//! matter of [`crate::object_set`].
 
 pub mod act;
 pub mod bundle;
 pub mod context;
 pub mod delete;
+pub mod events;
 pub mod failure;
 pub mod observe;
 pub mod plan;
@@ -21,4 +24,5 @@ pub mod preflight;
 pub mod reconcile;
 pub mod report;
 pub mod resolve;
+pub mod revisions;
 pub mod watch;

@@ -1,7 +1,7 @@
 //! Wiring: the parts, and who tells whom.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -31,16 +31,19 @@ use crate::bundles::credentials::PullSecrets;
 use crate::bundles::{Bundles, Settings};
 use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
-use crate::cluster::discover::Discovery;
-use crate::cluster::identity::Accounts;
-use crate::cluster::permissions::Reviews;
-use crate::extension::act::{adopt, leftovers};
+use crate::extension::act::orphaned_secrets;
 use crate::extension::context::Context;
-use crate::extension::reconcile::reconcile;
-use crate::extension::resolve::inventory::Known;
+use crate::extension::context::cluster_info::ClusterInfo;
+use crate::extension::context::helm::Releases;
+use crate::extension::context::moves::Moves;
+use crate::extension::context::providers::CertificateProviders;
+use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
-use crate::object_set::fate::Fates;
+use crate::object_set::teardown_records::TeardownRecords;
 use crate::{conditions, object_set, openshift};
+use olm_cluster::discover::Discovery;
+use olm_cluster::identity::Accounts;
+use olm_cluster::permissions::Reviews;
 
 /// The metrics port when no flag names one.
 const METRICS_ADDRESS: &str = ":8443";
@@ -86,7 +89,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let discovery = Arc::new(Discovery::new(own.clone()));
     let accounts = Arc::new(Accounts::new(&config, own.clone(), &metrics)?);
     let reviews = Arc::new(Reviews::default());
-    let fates = Arc::new(Fates::default());
+    let fates = Arc::new(TeardownRecords::default());
     let instance = unique_identity();
     let context = Arc::new(Context {
         client: own.clone(),
@@ -122,11 +125,12 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         discovery: Arc::clone(&discovery),
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
-        certificates: Mutex::default(),
-        releases: adopt::Known::default(),
-        known: Known::default(),
+        providers: CertificateProviders::new(Arc::clone(&discovery), gates.providers()),
+        releases: Releases::new(own.clone(), &namespace),
+        cluster: ClusterInfo::new(own.clone()),
         fates: Arc::clone(&fates),
-        memory: Mutex::default(),
+        deletions: Arc::default(),
+        moves: Moves::default(),
     });
     let writers = Writers {
         extensions: extensions.1,
@@ -204,10 +208,14 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
             "cannot bring the kind OperatorCondition; will try again when it is needed"
         );
     }
-    let listening = conditions::watch::watch(Arc::clone(&context), queue.clone());
+    let listening = conditions::watch::watch(
+        context.client.clone(),
+        Arc::clone(&context.deletions),
+        queue.clone(),
+    );
     shutdown.spawn("conditions", until(stop.clone(), listening));
     started.store(true, Ordering::Release);
-    if let Err(error) = leftovers::tidy(&context).await {
+    if let Err(error) = orphaned_secrets::tidy(&context).await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             "cannot look for what an interrupted run left behind"
@@ -222,9 +230,10 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     );
     shutdown.spawn("openshift", gate);
     shutdown.spawn("forget", until(stop.clone(), forget(Arc::clone(&context))));
+    let controller = Arc::new(Controller::new(context));
     queue
         .run(concurrency, stop, |name| {
-            on_its_own(reconcile(Arc::clone(&context), name))
+            on_its_own(reconcile(Arc::clone(&controller), name))
         })
         .await;
 }

@@ -8,15 +8,13 @@ use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
 use kube::{Client, Error};
-use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Value, json};
 
 use super::definition;
-use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::revisions::BundleIdentity;
 use olm_cluster::identity::is_name;
 
 /// A record could not be written.
@@ -57,6 +55,11 @@ pub fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity
     }
 }
 
+/// The name of the OperatorCondition in the newest revision.
+pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
+    latest?.annotation(annotation::OPERATOR_CONDITION)
+}
+
 /// Whether there is an OperatorCondition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
@@ -66,28 +69,27 @@ pub enum Kept {
     No,
 }
 
-/// Has the OperatorCondition of that name there.
+/// Has the OperatorCondition of that name there. `is_named`: the newest revision names it already.
 ///
 /// # Errors
 /// The cluster could not be asked.
 pub async fn keep(
     client: &Client,
     extension: &ClusterExtension,
-    latest: Option<&ClusterObjectSet>,
+    is_named: bool,
     name: &str,
 ) -> Result<Kept, RecordError> {
-    let told = latest.and_then(|set| set.annotation(annotation::OPERATOR_CONDITION)) == Some(name);
     match ensure(client, extension, name).await {
         Ok(()) => Ok(Kept::Yes),
         // Never in the way of an installation.
-        Err(Error::Api(status)) if told || is_final(status.code) => {
+        Err(Error::Api(status)) if is_named || is_final(status.code) => {
             tracing::warn!(
                 extension = extension.name(),
                 condition = name,
                 error = status.message,
                 "no OperatorCondition can be kept"
             );
-            Ok(if told { Kept::Yes } else { Kept::No })
+            Ok(if is_named { Kept::Yes } else { Kept::No })
         }
         Err(source) => Err(RecordError {
             what: format!("OperatorCondition {}/{name}", extension.spec.namespace),
@@ -217,36 +219,22 @@ pub async fn bind(
     written.map(drop).map_err(failed)
 }
 
-/// Removes the OperatorConditions of bundles that are gone, when bundles have come or gone.
+/// Removes the OperatorConditions of bundles that are gone: all but the needed ones.
 ///
 /// # Errors
 /// They could not be listed or removed.
 pub async fn tidy(
-    context: &Context,
+    client: &Client,
     extension: &ClusterExtension,
-    revisions: &Revisions,
+    needed: &BTreeSet<String>,
 ) -> Result<(), Error> {
-    let needed: BTreeSet<String> = revisions
-        .all()
-        .iter()
-        .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
-        .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
-        .map(str::to_owned)
-        .collect();
-    if needed.is_empty() || context.remember(extension.name()).operator_conditions.as_ref() == Some(&needed) {
-        return Ok(());
-    }
-    let conditions = conditions(&context.client, &extension.spec.namespace);
+    let conditions = conditions(client, &extension.spec.namespace);
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
-        if needed.contains(&name) {
-            continue;
+        if !needed.contains(&name) {
+            unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
         }
-        unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
     }
-    context.memorise(extension.name(), |memory| {
-        memory.operator_conditions = Some(needed);
-    });
     Ok(())
 }
 

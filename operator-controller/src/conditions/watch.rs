@@ -1,22 +1,48 @@
-//! What an operator says is heard at once.
+//! Watches OperatorConditions: what an operator reports counts at once.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt as _, pin_mut};
 use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use olm_api::names::label;
 use olm_platform::queue::Queue;
 
 use super::definition;
-use crate::extension::context::Context;
 use olm_cluster::followed::{Followed, Told};
 
+/// How many OperatorConditions of each extension were deleted: a number that differs has the extension create them again.
+#[derive(Debug, Default)]
+pub struct Deletions(Mutex<HashMap<String, u64>>);
+
+impl Deletions {
+    /// How many of the extension's were deleted.
+    pub(crate) fn count(&self, extension: &str) -> u64 {
+        self.lock().get(extension).copied().unwrap_or_default()
+    }
+
+    /// Forgets an extension that is gone.
+    pub(crate) fn forget(&self, extension: &str) {
+        self.lock().remove(extension);
+    }
+
+    fn add(&self, extension: &str) {
+        let mut all = self.lock();
+        let count = all.entry(extension.to_owned()).or_default();
+        *count = count.wrapping_add(1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Adds to the queue the extensions whose OperatorConditions change. Never returns.
-pub async fn watch(context: Arc<Context>, queue: Queue<String>) {
-    let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &definition::resource());
+pub async fn watch(client: Client, deletions: Arc<Deletions>, queue: Queue<String>) {
+    let api: Api<DynamicObject> = Api::all_with(client, &definition::resource());
     let config = watcher::Config::default().labels(label::OWNER_NAME);
     let events = watcher::watcher(api, config).default_backoff();
     pin_mut!(events);
@@ -37,8 +63,8 @@ pub async fn watch(context: Arc<Context>, queue: Queue<String>) {
             let Some((Some(owner), _)) = now.or(before) else {
                 continue;
             };
-            if is_gone && context.extension(&owner).is_some() {
-                context.memorise(&owner, |memory| memory.settled = None);
+            if is_gone {
+                deletions.add(&owner);
             }
             queue.add(owner);
         }

@@ -1,6 +1,361 @@
-//! Writes what is planned: revisions, their Secrets, finalizers. All of it is our own records.
+//! Executes what was planned and checked; it decides nothing. The only stage that writes, but for status and events.
 
-pub mod adopt;
-pub mod finalizers;
-pub mod leftovers;
+pub mod migrate;
+pub mod orphaned_secrets;
+pub mod progress;
 pub mod write;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use olm_api::conditions::{Report, SUCCEEDED, Status, reason, set_condition};
+use olm_api::names::{field_manager, label};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use serde_json::json;
+
+use self::migrate::MigrationError;
+use self::progress::Migration;
+use self::write::WriteError;
+use super::context::Context;
+use super::context::helm::HelmError;
+use super::failure::{Severity, StageError};
+use super::plan::action::{Action, StoredVersions};
+use super::plan::revision::Creation;
+use super::preflight::{Announcement, Checked, PreflightError};
+use crate::conditions::records::{self, Kept, RecordError};
+use crate::extension::bundle::OperatorCondition;
+use crate::object_set::records as sets;
+use olm_cluster::identity::AccountName;
+
+/// How often the first status of a revision is written when somebody else changes it at the same time.
+const TRIES: usize = 5;
+
+/// What this stage keeps of an extension from run to run.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    /// How far stored versions of one of its definitions were migrated.
+    migration: Migration,
+    /// What was migrated for the next revision, a line for each definition.
+    migrated: Vec<String>,
+    /// The OperatorConditions that stayed when the others were last removed.
+    operator_conditions: Option<BTreeSet<String>>,
+}
+
+impl Cache {
+    /// What was migrated for the next revision.
+    pub(crate) fn migrated(&self) -> &[String] {
+        &self.migrated
+    }
+
+    /// The OperatorConditions that stayed when the others were last removed.
+    pub(crate) fn operator_conditions(&self) -> Option<&BTreeSet<String>> {
+        self.operator_conditions.as_ref()
+    }
+
+    /// Records how far the migration came on the extension, for the next leader.
+    pub(crate) async fn record(&self, context: &Context, extension: &ClusterExtension) {
+        progress::record(&self.migration, context, extension).await;
+    }
+}
+
+/// What was executed.
+#[derive(Debug)]
+pub enum Applied {
+    /// Everything; nothing is left to do.
+    Done(Announcement),
+    /// What has to be done first. The next run goes on.
+    Prepared,
+    /// Nothing: the API server refuses the OperatorCondition of that name. The next run plans without it.
+    ConditionRefused(String),
+}
+
+impl Default for Applied {
+    /// Nothing had to be done.
+    fn default() -> Self {
+        Self::Done(Announcement::default())
+    }
+}
+
+/// Why an action could not be executed.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// A revision or its Secrets could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The revision of a Helm release could not be written.
+    #[error("migrating storage")]
+    Adopt(#[source] WriteError),
+    /// The revision's status could not be written.
+    #[error("migrating storage: cannot write the status of {name}")]
+    Complete {
+        /// The revision.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// A record for the operator could not be written.
+    #[error(transparent)]
+    Condition(#[from] RecordError),
+    /// Nobody can act as the account.
+    #[error(transparent)]
+    Account(#[from] PreflightError),
+    /// Stored versions could not be removed.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
+    /// A Helm release could not be removed.
+    #[error(transparent)]
+    Release(#[from] HelmError),
+    /// Something else could not be written.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+impl ActError {
+    /// The error of a plain request.
+    pub(crate) fn into_api(self) -> Result<kube::Error, Self> {
+        match self {
+            Self::Api(error) => Ok(error),
+            other => Err(other),
+        }
+    }
+}
+
+impl StageError for ActError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Account(error) => error.severity(),
+            Self::Migration(error) => error.severity(),
+            Self::Release(error) => error.severity(),
+            Self::Write(_) | Self::Adopt(_) | Self::Complete { .. } | Self::Condition(_) | Self::Api(_) => {
+                Severity::Transient
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Release(error) => error.reason(),
+            _ => reason::RETRYING,
+        }
+    }
+}
+
+/// Executes all actions, in their order.
+///
+/// # Errors
+/// One of them failed; those after it were not tried.
+pub(crate) async fn act(
+    context: &Context,
+    extension: &ClusterExtension,
+    checked: Checked,
+    cache: &mut Cache,
+) -> Result<Applied, ActError> {
+    let (actions, announcement) = checked.into_parts();
+    for action in actions {
+        if let Some(refused) = execute(context, extension, action, cache).await? {
+            return Ok(Applied::ConditionRefused(refused));
+        }
+    }
+    let Some(announcement) = announcement else {
+        return Ok(Applied::Prepared);
+    };
+    cache.migrated.clear();
+    cache.migration = Migration::Over;
+    Ok(Applied::Done(announcement))
+}
+
+/// Executes an action. Returns the name of an OperatorCondition that the API server refuses.
+async fn execute(
+    context: &Context,
+    extension: &ClusterExtension,
+    action: Action,
+    cache: &mut Cache,
+) -> Result<Option<String>, ActError> {
+    let client = &context.client;
+    match action {
+        Action::SetFinalizers(list) => set_finalizers(context, extension, &list).await?,
+        Action::AdoptRelease(creation) => adopt(context, extension, &creation).await?,
+        Action::CompleteAdopted(set) => complete(context, (*set).clone()).await?,
+        Action::NameAccount { account, set } => write::name_account(client, &account, &set).await?,
+        Action::PatchRevision { name, patch } => write::patch(client, &name, &patch).await?,
+        Action::RemoveOperatorConditions { needed } => {
+            records::tidy(client, extension, &needed).await?;
+            cache.operator_conditions = Some(needed);
+        }
+        Action::MigrateStoredVersions { account, definitions } => {
+            migrate(context, extension, &account, &definitions, cache).await?;
+        }
+        Action::KeepOperatorCondition(condition) => {
+            return keep_condition(context, extension, condition).await;
+        }
+        Action::CreateRevision(creation) => {
+            write::create(client, &context.system_namespace, &creation).await?;
+        }
+        Action::RestoreSecrets { set, secrets } => {
+            write::restore(client, &context.system_namespace, &set, &secrets).await?;
+        }
+        Action::RemoveReleases(secrets) => {
+            for secret in &secrets {
+                context.releases.remove(secret).await?;
+            }
+        }
+        Action::TakeDown { set, patch, delete } => {
+            write::take_down(client, &set, patch.as_ref(), delete).await?;
+        }
+        Action::RemoveSecrets => remove_secrets(context, extension.name()).await?,
+        Action::RemoveAllOperatorConditions => records::remove(client, extension).await?,
+    }
+    Ok(None)
+}
+
+/// Sets the finalizers, unless the extension changed since it was read.
+async fn set_finalizers(
+    context: &Context,
+    extension: &ClusterExtension,
+    list: &[String],
+) -> Result<(), kube::Error> {
+    let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
+    let version = &extension.metadata.resource_version;
+    let patch = json!({"metadata": {"finalizers": list, "resourceVersion": version}});
+    let params = PatchParams {
+        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(&patch);
+    extensions
+        .patch_metadata(extension.name(), &params, &patch)
+        .await
+        .map(drop)
+}
+
+/// Creates the first revision from a Helm release.
+async fn adopt(context: &Context, extension: &ClusterExtension, creation: &Creation) -> Result<(), ActError> {
+    let made = write::create(&context.client, &context.system_namespace, creation).await;
+    let made = made.map_err(ActError::Adopt)?;
+    tracing::info!(
+        extension = extension.name(),
+        revision = made.name(),
+        "made a revision from a Helm release"
+    );
+    complete(context, made).await
+}
+
+/// Has a revision count as complete: its objects are there.
+async fn complete(context: &Context, mut set: ClusterObjectSet) -> Result<(), ActError> {
+    let name = set.name().to_owned();
+    let failed = |source| ActError::Complete {
+        name: name.clone(),
+        source,
+    };
+    let mut tries = 0;
+    loop {
+        let status = set.status.clone().unwrap_or_default();
+        let mut list = status.conditions;
+        let report = Report {
+            condition_type: SUCCEEDED,
+            status: Status::True,
+            reason: reason::SUCCEEDED,
+            message: "Revision succeeded - migrated from Helm release",
+            observed_generation: set.generation(),
+        };
+        set_condition(&mut list, report, Timestamp::now());
+        tries += 1;
+        match sets::status(&context.client, &mut set, list, status.observed_phases).await {
+            Ok(()) => return Ok(()),
+            // The other controller has begun to work on it.
+            Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {
+                let live: Api<ClusterObjectSet> = Api::all(context.client.clone());
+                set = live.get(&name).await.map_err(failed)?;
+            }
+            Err(source) => return Err(failed(source)),
+        }
+    }
+}
+
+/// Rewrites the objects of definitions under the account, and removes stored versions.
+async fn migrate(
+    context: &Context,
+    extension: &ClusterExtension,
+    account: &AccountName,
+    definitions: &[StoredVersions],
+    cache: &mut Cache,
+) -> Result<(), ActError> {
+    let client = context.accounts.client(account).await;
+    let client = client.map_err(PreflightError::from)?;
+    for StoredVersions { live, rewrite } in definitions {
+        let mut progress = std::mem::take(&mut cache.migration).of(extension);
+        let limits = migrate::Limits::within(context.migration_time);
+        let migrated = migrate::migrate(&client, rewrite, live, &mut progress, limits).await;
+        cache.migration = progress.map_or(Migration::Over, Migration::Reached);
+        let (count, name, gone) = (migrated?, &rewrite.definition, rewrite.gone.join(", "));
+        tracing::info!(
+            extension = extension.name(),
+            definition = name,
+            count,
+            gone,
+            "wrote the objects of a definition again, so that versions could leave status.storedVersions"
+        );
+        cache.migrated.push(format!(
+            "{count} object(s) of CRD {name:?} were written again as {}; {gone} left status.storedVersions",
+            rewrite.storage
+        ));
+    }
+    Ok(())
+}
+
+/// Creates an OperatorCondition and lets the operator write it. Returns its name when the API server refuses it.
+async fn keep_condition(
+    context: &Context,
+    extension: &ClusterExtension,
+    condition: OperatorCondition,
+) -> Result<Option<String>, ActError> {
+    let OperatorCondition {
+        name,
+        account,
+        operators,
+        is_named,
+    } = condition;
+    let kept = records::keep(&context.client, extension, is_named, &name).await;
+    match or_account(context, &account, kept).await? {
+        Kept::Yes => {
+            let bound = records::bind(&context.client, extension, &operators).await;
+            or_account(context, &account, bound).await?;
+            Ok(None)
+        }
+        Kept::No => Ok(Some(name)),
+    }
+}
+
+/// The same, or that there is no account: where its namespace is gone, that is the cause, and its error says what to do.
+async fn or_account<T>(
+    context: &Context,
+    account: &AccountName,
+    written: Result<T, RecordError>,
+) -> Result<T, ActError> {
+    match written {
+        Err(error) if error.is_without_place() => {
+            let account = context.accounts.client(account).await;
+            account.map_err(PreflightError::from)?;
+            Err(error.into())
+        }
+        written => Ok(written?),
+    }
+}
+
+/// Removes the Secrets of all revisions. Kubernetes would collect them; but who sees the extension gone finds nothing of
+/// it, and one that an interrupted run left has no revision.
+async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let ours = ListParams::default().labels(&format!(
+        "{}={extension},{}",
+        label::OWNER_NAME,
+        label::REVISION_NAME
+    ));
+    secrets
+        .delete_collection(&DeleteParams::background(), &ours)
+        .await
+        .map(drop)
+}

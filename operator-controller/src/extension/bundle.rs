@@ -1,5 +1,146 @@
 //! From the chosen bundle's image to the objects that will be applied, in phases.
 
+pub mod compatibility;
 pub mod fetch;
 pub mod phases;
 pub mod render;
+pub mod requirements;
+pub mod settled;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use olm_bundle::CertificateProvider;
+
+use self::phases::{Group, Marks, phases};
+use self::settled::{Inputs, Settled};
+use super::context::Context;
+use super::failure::Failure;
+use super::resolve::{Origin, Resolved};
+use crate::conditions::records;
+use olm_cluster::identity::AccountName;
+
+/// What this stage keeps of an extension from run to run.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    settled: Settled,
+    compatibility: compatibility::Cache,
+    /// The OperatorCondition that the API server refuses.
+    refused_condition: Option<String>,
+}
+
+/// A bundle as it will be applied.
+pub struct Rendered<'a> {
+    /// The bundle, and whose it is.
+    pub resolved: Resolved<'a>,
+    /// Who provides its certificates, when it needs any.
+    pub certificates: Option<CertificateProvider>,
+    /// The OperatorCondition of its operator.
+    pub operator_condition: Option<OperatorCondition>,
+    /// Its properties, a JSON list.
+    pub properties: Option<String>,
+    /// Its objects.
+    pub groups: Vec<Group>,
+    /// Fields of the configuration that have no effect.
+    pub ignored: Vec<String>,
+    /// What all of this follows from.
+    pub inputs: Inputs,
+}
+
+/// The OperatorCondition of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorCondition {
+    /// Its name.
+    pub name: String,
+    /// The account under which the bundle is installed.
+    pub account: AccountName,
+    /// The accounts of the operator.
+    pub operators: BTreeSet<String>,
+    /// Whether the newest revision names it already.
+    pub is_named: bool,
+}
+
+/// Fetches and renders the chosen bundle; `None` where the newest revision is known to be the wanted one, or where the
+/// installed bundle's image cannot be pulled: what there is stays.
+///
+/// # Errors
+/// The bundle cannot be pulled, or not be installed as asked.
+pub(crate) async fn render<'a>(
+    context: &Context,
+    resolved: Resolved<'a>,
+    cache: &mut Cache,
+) -> Result<Option<Rendered<'a>>, Failure> {
+    let (extension, target) = (&resolved.observed.extension, &resolved.target);
+    let latest = resolved.observed.revisions.latest();
+    let provider = render::provider(context, latest).await?;
+    let pinned = context.bundles.pin(&target.bundle.image).await;
+    let pinned = pinned.map_err(|error| fetch::failure(error, target))?;
+    let deleted = context.deletions.count(extension.name());
+    let inputs = Inputs::of(&resolved, &pinned.to_string(), provider, deleted);
+    if cache.settled.holds(&inputs) {
+        return Ok(None);
+    }
+    let fetched = context.bundles.fetch(&pinned).await;
+    let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
+        return Ok(None);
+    };
+    let named = records::name(latest, &target.bundle)
+        .filter(|name| cache.refused_condition.as_deref() != Some(*name));
+    let named = named.map(str::to_owned);
+    let prepared = render::render(
+        context.gates,
+        (provider, named.clone()),
+        Arc::clone(extension),
+        image,
+    )
+    .await
+    .map_err(|error| fetch::patient(error.into(), target))?;
+    cache
+        .compatibility
+        .expect(requirements::platform(&prepared.bundle));
+    if target.origin == Origin::Catalog {
+        requirements::admit(context, &resolved, &prepared.bundle).await?;
+    }
+    let certificates = prepared.bundle.csv().needs_certificates().then_some(provider);
+    let properties = prepared.bundle.recorded_properties(&target.declared);
+    let ignored = prepared.ignored;
+    let objects = prepared.rendered.into_objects();
+    let operator_condition = named.map(|name| OperatorCondition {
+        is_named: records::named(latest) == Some(name.as_str()),
+        name,
+        account: resolved.settings.account.clone(),
+        operators: records::accounts(&objects),
+    });
+    let marks = Marks {
+        extension: extension.name(),
+        package: &target.bundle.package,
+        version: &target.bundle.metadata.version,
+    };
+    let groups = phases(objects, marks)?;
+    Ok(Some(Rendered {
+        resolved,
+        certificates,
+        operator_condition,
+        properties,
+        groups,
+        ignored,
+        inputs,
+    }))
+}
+
+impl Cache {
+    /// Keeps what the newest revision was found to follow from; `None`: it has just been made or changed.
+    pub(crate) fn settle(&mut self, inputs: Option<Inputs>) {
+        self.settled = Settled::of(inputs);
+    }
+
+    /// Keeps that the API server refuses an OperatorCondition: the bundle is rendered without it.
+    pub(crate) fn refuse_condition(&mut self, name: String) {
+        self.refused_condition = Some(name);
+    }
+
+    /// Warnings about the installed bundle on this cluster; `None` when there are none or the cluster does not answer.
+    pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
+        self.compatibility.warnings(context).await
+    }
+}

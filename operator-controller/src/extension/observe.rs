@@ -1,7 +1,148 @@
-//! What an extension asks for and what there is of it: its account, its options, its revisions, and who claims its package.
+//! What an extension asks for and what there is of it: its account, its options, its revisions, a Helm release, and who
+//! else claims its package. Reads only.
 
 pub mod account;
-pub mod conflicts;
+pub mod claim;
 pub mod options;
-pub mod release;
-pub mod revisions;
+
+use std::sync::Arc;
+
+use olm_api::ClusterExtension;
+
+use self::claim::{Claim, ClaimError, Standing};
+use self::options::Options;
+use super::context::Context;
+use super::context::helm::HelmError;
+use super::context::release::{Entry, Release, Successor};
+use super::failure::Failure;
+use super::revisions::Revisions;
+use olm_cluster::identity::AccountName;
+
+/// An extension, and what there is of it.
+pub struct Observed {
+    /// The extension.
+    pub extension: Arc<ClusterExtension>,
+    /// Its revisions.
+    pub revisions: Revisions,
+    /// The Helm release to continue from, as long as there is no revision.
+    pub release: Option<(Entry, Release)>,
+    /// Under which account and how its bundle will be installed, or why that is not known.
+    pub settings: Result<Settings, Failure>,
+}
+
+/// Under which account and how a bundle is installed.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The account.
+    pub account: AccountName,
+    /// The options that users set by annotation.
+    pub options: Options,
+}
+
+/// Observes an extension.
+///
+/// # Errors
+/// Its Helm release cannot be read.
+pub(crate) async fn observe(
+    context: &Context,
+    extension: Arc<ClusterExtension>,
+) -> Result<Observed, HelmError> {
+    let revisions = context.revisions(extension.name());
+    let release = release(context, &extension, &revisions).await?;
+    let settings = settings(context, &extension, &revisions);
+    Ok(Observed {
+        extension,
+        revisions,
+        release,
+        settings,
+    })
+}
+
+fn settings(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+) -> Result<Settings, Failure> {
+    claim(context, extension, revisions)?;
+    Ok(Settings {
+        options: Options::of(extension)?,
+        account: account::choose(extension, context.default_account.as_ref())
+            .map_err(|error| error.beside(revisions.installed()))?,
+    })
+}
+
+async fn release(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+) -> Result<Option<(Entry, Release)>, HelmError> {
+    // Only an extension with revisions reports active ones: those were removed since, and the release is older.
+    let status = extension.status.as_ref();
+    let had_revisions = status.is_some_and(|status| !status.active_revisions.is_empty());
+    if had_revisions || !revisions.all().is_empty() {
+        return Ok(None);
+    }
+    let Some(entry) = newest_release(context, extension).await? else {
+        return Ok(None);
+    };
+    let release = context.releases.read(extension.name(), &entry).await?;
+    Ok(Some((entry, release)))
+}
+
+/// The release that an extension without revisions continues from.
+///
+/// # Errors
+/// The releases cannot be listed.
+pub(crate) async fn newest_release(
+    context: &Context,
+    extension: &ClusterExtension,
+) -> Result<Option<Entry>, HelmError> {
+    Ok(releases(context, extension).await?.into_iter().max())
+}
+
+/// The deployed releases of an extension.
+///
+/// # Errors
+/// The releases cannot be listed.
+pub(crate) async fn releases(
+    context: &Context,
+    extension: &ClusterExtension,
+) -> Result<Vec<Entry>, HelmError> {
+    let successor = Successor {
+        uid: extension.metadata.uid.as_deref().unwrap_or_default(),
+        created: extension.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        has_earlier_revisions: context.others(extension).highest > 0,
+    };
+    let status = extension.status.as_ref();
+    let had_something = status.is_some_and(|status| status.install.is_some());
+    let releases = &context.releases;
+    releases.of(extension.name(), successor, had_something).await
+}
+
+/// Whether the package is ours.
+fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
+    let package = |extension: &ClusterExtension| {
+        let catalog = extension.spec.source.catalog.as_ref();
+        catalog.map(|catalog| catalog.package_name.clone())
+    };
+    let others = context.extensions.state().into_iter();
+    let rivals: Vec<Arc<ClusterExtension>> = others
+        .filter(|other| other.name() != extension.name() && package(other) == package(extension))
+        .collect();
+    let standing = |revisions: &Revisions| match revisions.latest() {
+        Some(_) => Standing::Established,
+        None => Standing::New,
+    };
+    let claims: Vec<Claim<'_>> = rivals
+        .iter()
+        .map(|rival| Claim {
+            extension: rival,
+            standing: standing(&context.revisions(rival.name())),
+        })
+        .collect();
+    let ours = Claim {
+        extension,
+        standing: standing(revisions),
+    };
+    claim::package(ours, &claims)
+}

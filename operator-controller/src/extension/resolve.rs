@@ -1,77 +1,33 @@
 //! Which bundle the extension gets: the catalogs are asked, [`olm_resolve`] decides.
 
+pub mod catalogs;
 pub mod inventory;
 pub mod proposals;
+pub mod target;
+pub mod together;
 pub mod upgrade_gate;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use futures::future::join_all;
-use olm_api::cluster_catalog::AvailabilityMode;
-use olm_api::cluster_extension::{BundleMetadata, CatalogFilter, UpgradeConstraintPolicy};
-use olm_api::conditions::{SERVING, is_true, reason};
-use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension, LabelSelector};
-use olm_fbc::property::{TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION, TYPE_PACKAGE};
-use olm_platform::log::chain;
-use olm_resolve::catalog::is_asked;
+use olm_api::ClusterCatalog;
+use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
+use olm_api::conditions::reason;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::hindrance::listed;
 use olm_resolve::keep::{Kept, while_unresolved};
-use olm_resolve::{
-    Availability, Candidate, Catalog, Content, Facts, Hindrance, Installed, Package, Reason, Refusal,
-    Request, Selector, SelectorRequirement,
-};
+use olm_resolve::{Candidate, Catalog, Facts, Hindrance, Reason, Refusal, Request};
 use serde_json::Value;
 
-use crate::catalogs::Place;
-use crate::extension::context::{Context, Gates};
-use crate::extension::failure::{Failure, Severity, StageError};
-use crate::extension::observe::revisions::{BundleIdentity, Revisions, is_well};
-use crate::extension::resolve::proposals::{Companion, Together};
+use self::catalogs::{Answer, Asked, ask, place, request, selector};
+use self::inventory::OWN;
+pub use self::target::{Origin, Resolution, Resolved, Target};
+use self::together::Together;
+use super::context::{Context, Gates};
+use super::failure::{Failure, Severity, StageError};
+use super::observe::Observed;
+use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
 
-/// Types of properties that the bundle's own files say better than a catalog.
-pub(crate) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
 /// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
 const MOST_TOLD: usize = 16 << 10;
-
-/// The bundle that is to be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The bundle.
-    pub bundle: BundleIdentity,
-    /// Why this one.
-    pub origin: Origin,
-    /// The catalog that offers it; empty when none was asked.
-    pub catalog: String,
-    /// What the catalog says that the bundle requires: the types and values of properties.
-    pub declared: Vec<(String, Value)>,
-    /// Others without whose own installation or update this one must not happen.
-    pub companions: Vec<Companion>,
-}
-
-/// Why a bundle is to be there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// A catalog offers it.
-    Catalog,
-    /// It is there already, and no catalog answers or the catalogs offer the same version.
-    Installed,
-}
-
-/// What resolution came to.
-#[derive(Debug, Clone)]
-pub struct Resolution {
-    /// The bundle that is to be there.
-    pub target: Result<Target, Failure>,
-    /// What the catalogs say against what is used; nothing when none answered.
-    pub deprecations: Option<Messages>,
-    /// What is to be told although there is a target.
-    pub problem: Option<Failure>,
-    /// Which newer bundle is held back, and why.
-    pub held: Option<String>,
-}
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]
@@ -108,27 +64,20 @@ impl StageError for ResolveError {
     }
 }
 
-/// A catalog and what it answered.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    catalog: Arc<ClusterCatalog>,
-    labels: BTreeMap<String, String>,
-    availability: Availability,
-    answer: Answer,
-}
-
-#[derive(Clone)]
-enum Answer {
-    NotAsked,
-    Absent,
-    Package(Arc<Package>),
-    Failed(String),
+/// Chooses the bundle that an extension gets; its operator may hold an upgrade back.
+pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolution {
+    let resolution = choose(context, observed).await;
+    if observed.settings.is_err() {
+        return resolution;
+    }
+    upgrade_gate::hold(context, &observed.extension, &observed.revisions, resolution).await
 }
 
 /// Asks the selected catalogs and chooses. While none of them answers, the newest revision that is wanted stays the
 /// target if it is still what the spec asks for: an upgrade under way is not turned back (requirement 1.25). What is
 /// installed is not installed again when the catalog changes the content of its version (requirement 2.70).
-pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Resolution {
+async fn choose(context: &Context, observed: &Observed) -> Resolution {
+    let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(filter) = &extension.spec.source.catalog else {
         return refused(ResolveError::NoPackage.into(), None);
     };
@@ -157,7 +106,7 @@ pub async fn resolve(context: &Context, extension: &ClusterExtension, revisions:
     let mut outcome = olm_resolve::resolve_in(&catalogs, &request, current.as_ref(), &facts);
     let (mut companions, mut kept) = (Vec::new(), None);
     if is_held(&outcome) {
-        match proposals::together(context, extension, revisions, &asked, &request, current.as_ref()).await {
+        match together::together(context, extension, revisions, &asked, &request, current.as_ref()).await {
             Together::Goes(moving, along) => {
                 outcome = Ok(*moving);
                 companions = along;
@@ -352,134 +301,6 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     told.map(|one| (one.kind.clone(), value(&one.value))).collect()
 }
 
-/// A bundle that is recorded as installed, as resolution wants it.
-pub(crate) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
-    Installed {
-        name: &bundle.name,
-        version: &bundle.version,
-        release: bundle.release.as_deref(),
-    }
-}
-
-pub(crate) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
-    Request {
-        package: &filter.package_name,
-        version: filter.version.as_deref().filter(|version| !version.is_empty()),
-        channels: &filter.channels,
-        selector,
-        policy: match filter.upgrade_constraint_policy {
-            UpgradeConstraintPolicy::CatalogProvided => olm_resolve::UpgradeConstraintPolicy::CatalogProvided,
-            UpgradeConstraintPolicy::SelfCertified => olm_resolve::UpgradeConstraintPolicy::SelfCertified,
-        },
-    }
-}
-
-pub(crate) fn selector(selector: &LabelSelector) -> Selector {
-    let expressions = selector.match_expressions.iter().flatten();
-    Selector {
-        match_labels: selector.match_labels.clone().unwrap_or_default(),
-        match_expressions: expressions
-            .map(|e| SelectorRequirement {
-                key: e.key.clone(),
-                operator: e.operator.clone(),
-                values: e.values.clone().unwrap_or_default(),
-            })
-            .collect(),
-    }
-}
-
-/// Asks every selected catalog, all at once.
-pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
-    let catalogs = context.cluster_catalogs.state();
-    join_all(
-        catalogs
-            .into_iter()
-            .map(|catalog| ask_one(context, request, catalog))
-            .collect::<Vec<_>>(),
-    )
-    .await
-}
-
-async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterCatalog>) -> Asked {
-    let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
-    // Selectors see the label even before catalogd has set it.
-    labels.insert(label::METADATA_NAME.to_owned(), catalog.name().to_owned());
-    let availability = match catalog.spec.availability_mode {
-        AvailabilityMode::Available => Availability::Available,
-        AvailabilityMode::Unavailable => Availability::Unavailable,
-    };
-    let answer = match is_asked(&labels, availability, request) {
-        Ok(true) => answer(context, &catalog, request.package).await,
-        Ok(false) | Err(_) => Answer::NotAsked,
-    };
-    Asked {
-        catalog,
-        labels,
-        availability,
-        answer,
-    }
-}
-
-async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> Answer {
-    let place = match place(catalog) {
-        Ok(place) => place,
-        Err(problem) => return Answer::Failed(problem),
-    };
-    match context.catalogs.package(place, package).await {
-        Ok(Some(package)) => Answer::Package(package),
-        Ok(None) => Answer::Absent,
-        Err(error) => Answer::Failed(chain(&error)),
-    }
-}
-
-/// Where a catalog is served, or why it is not.
-pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
-    let name = catalog.name();
-    if !is_true(catalog.conditions(), SERVING) {
-        return Err(format!("catalog {name:?} is not being served"));
-    }
-    let status = catalog.status.as_ref();
-    let base = status
-        .and_then(|status| status.urls.as_ref())
-        .map(|urls| urls.base.as_str());
-    let resolved = status.and_then(|status| status.resolved_source.as_ref());
-    let base = base.ok_or_else(|| format!("catalog {name:?} has a nil status.urls value"))?;
-    let resolved =
-        resolved.ok_or_else(|| format!("catalog {name:?} has a nil status.resolvedSource value"))?;
-    let image = resolved.image.as_ref();
-    let image =
-        image.ok_or_else(|| format!("catalog {name:?} has a nil status.resolvedSource.image value"))?;
-    Ok(Place {
-        name,
-        base,
-        reference: &image.reference,
-    })
-}
-
-impl Asked {
-    pub(crate) fn package(&self) -> Option<&Package> {
-        match &self.answer {
-            Answer::Package(package) => Some(package),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn view(&self) -> Catalog<'_> {
-        Catalog {
-            name: self.catalog.name(),
-            priority: self.catalog.spec.priority,
-            labels: &self.labels,
-            availability: self.availability,
-            content: match &self.answer {
-                Answer::NotAsked => Content::NotAsked,
-                Answer::Absent => Content::Absent,
-                Answer::Package(package) => Content::Package(package),
-                Answer::Failed(problem) => Content::Failed(problem),
-            },
-        }
-    }
-}
-
 fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
     // Resolution refuses a bundle without a readable version.
     let (version, release) = match &bundle.version {
@@ -529,63 +350,4 @@ fn all_messages(asked: &[Asked], channels: &[String], installed: Option<&str>) -
         }
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use olm_api::cluster_catalog::{
-        CatalogUrls, ClusterCatalogSpec, ClusterCatalogStatus, ResolvedCatalogSource, ResolvedImageSource,
-        SourceType,
-    };
-    use olm_api::conditions::{Report, Status, set_condition};
-
-    use super::*;
-
-    #[test]
-    fn a_catalog_has_a_place_only_while_it_is_served() {
-        let mut catalog = ClusterCatalog::new("c", ClusterCatalogSpec::default());
-        assert_eq!(place(&catalog).unwrap_err(), r#"catalog "c" is not being served"#);
-        let mut status = ClusterCatalogStatus::default();
-        let report = Report {
-            condition_type: SERVING,
-            status: Status::True,
-            reason: "Available",
-            message: "",
-            observed_generation: 1,
-        };
-        set_condition(&mut status.conditions, report, jiff::Timestamp::UNIX_EPOCH);
-        catalog.status = Some(status);
-        assert_eq!(
-            place(&catalog).unwrap_err(),
-            r#"catalog "c" has a nil status.urls value"#
-        );
-        if let Some(status) = &mut catalog.status {
-            status.urls = Some(CatalogUrls {
-                base: "https://h/catalogs/c".to_owned(),
-            });
-            status.resolved_source = Some(ResolvedCatalogSource {
-                source_type: SourceType::Image,
-                image: Some(ResolvedImageSource {
-                    reference: "r@sha256:0".to_owned(),
-                }),
-            });
-        }
-        assert_eq!(
-            place(&catalog).unwrap(),
-            Place {
-                name: "c",
-                base: "https://h/catalogs/c",
-                reference: "r@sha256:0"
-            }
-        );
-    }
-
-    #[test]
-    fn an_explicitly_empty_version_is_no_restriction() {
-        let filter = CatalogFilter {
-            version: Some(String::new()),
-            ..CatalogFilter::default()
-        };
-        assert_eq!(request(&filter, None).version, None);
-    }
 }

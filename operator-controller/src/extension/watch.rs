@@ -18,8 +18,8 @@ use olm_platform::queue::Queue;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use crate::cluster::followed::{Followed, Told};
 use crate::extension::context::Context;
+use olm_cluster::followed::{Followed, Told};
 
 /// How long changes of an extension's revisions are gathered.
 const GATHER: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             for Told { name, before, now } in followed.take(&event, |extension| standing(&context, extension))
             {
                 if before.is_some() && before != now {
-                    for waiting in context.awaiting_others() {
+                    for waiting in context.moves.awaiting() {
                         queue.add_after(waiting, GATHER);
                     }
                 }
@@ -80,7 +80,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
                 let [before_presence, presence] =
                     [&before, &now].map(|note| note.as_ref().map(|note| note.presence));
                 if before_presence != presence {
-                    for waiting in context.awaiting_others() {
+                    for waiting in context.moves.awaiting() {
                         queue.add_after(waiting, GATHER);
                     }
                 }
@@ -154,8 +154,7 @@ fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
     let progressing = find(extension.conditions(), PROGRESSING);
     progressing.map(|condition| &condition.reason).hash(&mut hasher);
     extension.annotation(user::PAUSED).hash(&mut hasher);
-    let memory = context.remember(extension.name());
-    (memory.ready, memory.kept).hash(&mut hasher);
+    context.moves.digest(extension.name()).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,7 +1,6 @@
 //! Writes a planned revision, with the controller's own rights: revisions and their Secrets are our own records.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::ByteString;
@@ -11,20 +10,17 @@ use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
 use kube::{Client, Resource as _};
+use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::controlling_extension;
-use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{
     API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, annotation, field_manager, label,
 };
-use olm_api::{ClusterExtension, ClusterObjectSet};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::cluster::identity::AccountName;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::Revisions;
-use crate::extension::plan::content::Parcel;
-use crate::extension::plan::{self, Plan, is_made};
-use crate::object_set::status::is_archived;
+use crate::extension::plan::content::ContentSecret;
+use crate::extension::plan::revision::{Creation, is_made};
+use olm_cluster::identity::AccountName;
 
 /// How often a revision that somebody else changes at the same time is tried.
 const TRIES: usize = 5;
@@ -99,98 +95,94 @@ impl StageError for WriteError {
     }
 }
 
-/// What came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is as planned.
-    Yes,
-    /// The revision has changed since it was seen; the change is on its way here.
-    Stale,
-}
-
-/// Does what the plan says. Secrets come first, so that a revision never refers to one that is not there.
-pub async fn write(client: &Client, system_namespace: &str, plan: &Plan) -> Result<Written, WriteError> {
+/// Changes a revision as it was seen. One that has changed since, or is gone, will come to the next run.
+pub(crate) async fn patch(client: &Client, name: &str, patch: &Value) -> Result<(), WriteError> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    match plan {
-        Plan::Keep { .. } => Ok(Written::Yes),
-        Plan::Patch { name, patch, .. } => {
-            match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {
-                Ok(_) => Ok(Written::Yes),
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Stale),
-                Err(source) => Err(WriteError::Patch {
-                    name: name.clone(),
-                    source,
-                }),
-            }
+    match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {
+        Ok(_) => {
+            tracing::info!(revision = name, "changed a revision");
+            Ok(())
         }
-        Plan::Create { set, parcels, remove } => {
-            for old in remove {
-                let failed = |source| WriteError::Remove {
-                    name: old.name().to_owned(),
-                    source,
-                };
-                match delete(&sets, old, PropagationPolicy::Background).await {
-                    Ok(()) => {}
-                    // It will be removed when the next revision is made.
-                    Err(kube::Error::Api(status)) if status.code == 409 => {}
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
-            let stored: Vec<_> = parcels
-                .iter()
-                .map(|parcel| store(&secrets, set, parcel))
-                .collect();
-            stream::iter(stored)
-                .buffer_unordered(AT_ONCE)
-                .try_collect::<()>()
-                .await?;
-            let made = create(&sets, set).await?;
-            let owned: Vec<_> = parcels
-                .iter()
-                .map(|parcel| own(&secrets, &made, &parcel.name))
-                .collect();
-            stream::iter(owned)
-                .buffer_unordered(AT_ONCE)
-                .try_collect::<()>()
-                .await?;
-            Ok(Written::Yes)
-        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(source) => Err(WriteError::Patch {
+            name: name.to_owned(),
+            source,
+        }),
     }
 }
 
-/// Makes the Secrets of a revision again that are not there any more. Gives the names of those.
-pub async fn restore(
+/// Creates a revision and returns it as it is then. Its Secrets come first, so that it never refers to one that is not
+/// there.
+pub(crate) async fn create(
+    client: &Client,
+    system_namespace: &str,
+    creation: &Creation,
+) -> Result<ClusterObjectSet, WriteError> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let Creation { set, secrets, remove } = creation;
+    for old in remove {
+        match delete(&sets, old, PropagationPolicy::Background).await {
+            Ok(()) => {}
+            // It is removed when the next revision is made.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(source) => {
+                return Err(WriteError::Remove {
+                    name: old.name().to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    let api: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
+    let stored: Vec<_> = secrets.iter().map(|secret| store(&api, set, secret)).collect();
+    at_once(stored).await?;
+    let made = create_set(&sets, set).await?;
+    let owned: Vec<_> = secrets
+        .iter()
+        .map(|secret| own(&api, &made, &secret.name))
+        .collect();
+    at_once(owned).await?;
+    Ok(made)
+}
+
+async fn at_once(work: Vec<impl Future<Output = Result<(), WriteError>>>) -> Result<(), WriteError> {
+    stream::iter(work).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Creates the Secrets of a revision again that are missing.
+pub(crate) async fn restore(
     client: &Client,
     system_namespace: &str,
     set: &ClusterObjectSet,
-    parcels: &[Parcel],
-) -> Result<Vec<String>, WriteError> {
+    wanted: &[ContentSecret],
+) -> Result<(), WriteError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
     let labelled = ListParams::default().labels(&format!("{}={}", label::REVISION_NAME, set.name()));
-    let present = secrets
-        .list_metadata(&labelled)
-        .await
-        .map_err(|source| WriteError::List {
-            name: set.name().to_owned(),
-            source,
-        })?;
-    let present: Vec<String> = present
-        .items
-        .into_iter()
-        .filter_map(|secret| secret.metadata.name)
-        .collect();
-    let mut restored = Vec::new();
-    for parcel in parcels.iter().filter(|parcel| !present.contains(&parcel.name)) {
-        store(&secrets, set, parcel).await?;
-        own(&secrets, set, &parcel.name).await?;
-        restored.push(parcel.name.clone());
+    let present = secrets.list_metadata(&labelled).await;
+    let present = present.map_err(|source| WriteError::List {
+        name: set.name().to_owned(),
+        source,
+    })?;
+    let is_there = |name: &str| {
+        present
+            .items
+            .iter()
+            .any(|found| found.metadata.name.as_deref() == Some(name))
+    };
+    for secret in wanted.iter().filter(|secret| !is_there(&secret.name)) {
+        store(&secrets, set, secret).await?;
+        own(&secrets, set, &secret.name).await?;
+        tracing::warn!(
+            revision = set.name(),
+            secret = secret.name,
+            "created a lost Secret again"
+        );
     }
-    Ok(restored)
+    Ok(())
 }
 
 /// Makes a revision. One that is there already counts when it is the same.
-async fn create(
+async fn create_set(
     sets: &Api<ClusterObjectSet>,
     set: &ClusterObjectSet,
 ) -> Result<ClusterObjectSet, WriteError> {
@@ -213,62 +205,39 @@ async fn create(
     }
 }
 
-/// Lets a revision inherit what decides how its objects are kept and taken down. Gives the revision as it is then; nothing
-/// when it has it all.
+/// Has a revision inherit what decides how its objects are taken down, and deletes it.
 ///
 /// # Errors
 /// It could not be written, or has changed since it was seen.
-pub async fn inherit(
-    sets: &Api<ClusterObjectSet>,
-    extension: &ClusterExtension,
+pub(crate) async fn take_down(
+    client: &Client,
     set: &ClusterObjectSet,
-) -> Result<Option<ClusterObjectSet>, kube::Error> {
-    match plan::inherit(extension, set) {
-        None => Ok(None),
-        Some(patch) => sets
-            .patch(set.name(), &params(), &Patch::Merge(&patch))
-            .await
-            .map(Some),
+    patch: Option<&Value>,
+    propagation: Option<PropagationPolicy>,
+) -> Result<(), kube::Error> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let changed = match patch {
+        Some(patch) => Some(sets.patch(set.name(), &params(), &Patch::Merge(patch)).await?),
+        None => None,
+    };
+    match propagation {
+        Some(propagation) => delete(&sets, changed.as_ref().unwrap_or(set), propagation).await,
+        None => Ok(()),
     }
 }
 
-/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on, as they were
-/// seen. Gives the revisions as they are then; nothing when there were none such.
-pub async fn name_account(
+/// Has a revision name an account. The other controller may write its status at the same time, so a revision that has
+/// changed is read again: it must still be the extension's. One that is gone is fine.
+pub(crate) async fn name_account(
     client: &Client,
     account: &AccountName,
-    revisions: &Revisions,
-) -> Result<Option<Revisions>, WriteError> {
-    let unnamed = |set: &ClusterObjectSet| {
-        set.annotation(annotation::SERVICE_ACCOUNT).is_none()
-            && (set.spec.lifecycle_state == LifecycleState::Active || !is_archived(set.conditions()))
-    };
-    if !revisions.all().iter().any(|set| unnamed(set)) {
-        return Ok(None);
-    }
-    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    let mut all = Vec::new();
-    for set in revisions.all() {
-        if !unnamed(set) {
-            all.push(Arc::clone(set));
-            continue;
-        }
-        let failed = |source| WriteError::Patch {
-            name: set.name().to_owned(),
-            source,
-        };
-        all.extend(named(&sets, account, set).await.map_err(failed)?.map(Arc::new));
-    }
-    Ok(Some(Revisions::new(all)))
-}
-
-/// Has a revision name an account. The other controller may write its status at the same time, so it is looked at again when
-/// it has changed: it must still be the extension's. Nothing when it is gone.
-async fn named(
-    sets: &Api<ClusterObjectSet>,
-    account: &AccountName,
     set: &ClusterObjectSet,
-) -> Result<Option<ClusterObjectSet>, kube::Error> {
+) -> Result<(), WriteError> {
+    let failed = |source| WriteError::Patch {
+        name: set.name().to_owned(),
+        source,
+    };
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     let mut seen = set.clone();
     let mut tries = 0;
     loop {
@@ -280,25 +249,16 @@ async fn named(
         tries += 1;
         match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {}
-            result => return found(result),
+            result => return not_found_is_fine(result).map_err(failed),
         }
         let is_same = |live: &ClusterObjectSet| {
             live.metadata.uid == set.metadata.uid
                 && controlling_extension(&live.metadata) == controlling_extension(&set.metadata)
         };
-        match sets.get_opt(set.name()).await?.filter(is_same) {
-            Some(live) if live.annotation(annotation::SERVICE_ACCOUNT).is_some() => return Ok(Some(live)),
-            Some(live) => seen = live,
-            None => return Ok(None),
+        match sets.get_opt(set.name()).await.map_err(failed)?.filter(is_same) {
+            Some(live) if live.annotation(annotation::SERVICE_ACCOUNT).is_none() => seen = live,
+            Some(_) | None => return Ok(()),
         }
-    }
-}
-
-/// Nothing for what is gone.
-fn found<T>(result: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
-    match result {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        result => result.map(Some),
     }
 }
 
@@ -306,7 +266,7 @@ fn found<T>(result: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
 ///
 /// # Errors
 /// It could not be deleted, or has changed since it was seen.
-pub async fn delete(
+async fn delete(
     sets: &Api<ClusterObjectSet>,
     set: &ClusterObjectSet,
     propagation: PropagationPolicy,
@@ -329,12 +289,16 @@ fn params() -> PatchParams {
     }
 }
 
-async fn store(secrets: &Api<Secret>, set: &ClusterObjectSet, parcel: &Parcel) -> Result<(), WriteError> {
+async fn store(
+    secrets: &Api<Secret>,
+    set: &ClusterObjectSet,
+    content: &ContentSecret,
+) -> Result<(), WriteError> {
     let owner = set.label(label::OWNER_NAME).unwrap_or_default();
     let labels = [(label::REVISION_NAME, set.name()), (label::OWNER_NAME, owner)];
     let secret = Secret {
         metadata: ObjectMeta {
-            name: Some(parcel.name.clone()),
+            name: Some(content.name.clone()),
             labels: Some(
                 labels
                     .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -345,7 +309,7 @@ async fn store(secrets: &Api<Secret>, set: &ClusterObjectSet, parcel: &Parcel) -
         type_: Some(OBJECT_DATA_SECRET_TYPE.to_owned()),
         immutable: Some(true),
         data: Some(
-            parcel
+            content
                 .data
                 .iter()
                 .map(|(k, v)| (k.clone(), ByteString(v.clone())))
@@ -362,7 +326,7 @@ async fn store(secrets: &Api<Secret>, set: &ClusterObjectSet, parcel: &Parcel) -
         // The name follows from the content: it is ours, from an attempt that was interrupted.
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
         Err(source) => Err(WriteError::Secret {
-            name: parcel.name.clone(),
+            name: content.name.clone(),
             source,
         }),
     }

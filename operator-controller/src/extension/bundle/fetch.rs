@@ -6,7 +6,6 @@ use olm_api::ClusterExtension;
 
 use crate::bundles::FetchError;
 use crate::extension::failure::{Failure, Severity, StageError};
-use crate::extension::plan::draft::patient;
 use crate::extension::resolve::{Origin, Target};
 
 impl StageError for FetchError {
@@ -60,12 +59,21 @@ pub(crate) fn unless_installed<T>(
     }
 }
 
+/// Somebody may push another image under the same tag, without any event: what is wrong with a bundle that is named by tag
+/// is tried again.
+pub(crate) fn patient(mut failure: Failure, target: &Target) -> Failure {
+    if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
+        failure.severity = Severity::Waiting;
+    }
+    failure
+}
+
 #[cfg(test)]
 mod tests {
     use olm_image::Reference;
 
     use super::*;
-    use crate::extension::observe::revisions::BundleIdentity;
+    use crate::extension::revisions::BundleIdentity;
 
     #[test]
     fn who_names_an_image_that_cannot_be_had_is_told() {

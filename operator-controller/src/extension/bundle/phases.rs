@@ -10,7 +10,7 @@ use olm_api::names::{CLUSTER_EXTENSION, annotation, cert_manager, label};
 use serde_json::{Map, Value, json};
 
 use crate::extension::failure::{Severity, StageError};
-use crate::object_set::engine::ObjectId;
+use olm_rollout::object::ObjectId;
 
 /// The most objects that a phase may hold.
 const PHASE_OBJECTS: usize = 50;

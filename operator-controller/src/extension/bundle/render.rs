@@ -1,22 +1,17 @@
 //! From a bundle's files to the objects that are applied.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
+use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::config::DeploymentConfiguration;
 use olm_bundle::media_type::labels_of;
 use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
 use serde_json::Value;
 
-use crate::certificates::choose::{self, Providers};
+use crate::certificates::choose;
 use crate::extension::context::{Context, Gates};
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::Revisions;
-
-/// How long it counts who could make certificates.
-const KEPT: Duration = Duration::from_secs(10);
 
 /// Why a bundle has no objects.
 #[derive(Debug, thiserror::Error)]
@@ -51,37 +46,16 @@ impl StageError for RenderError {
     }
 }
 
-/// Who provides the certificates of the extension's next revision. Every run asks, so that it is kept for a moment who
-/// could.
-pub async fn certificates(
+/// The certificate provider of the extension's next revision.
+///
+/// # Errors
+/// The cluster does not say which kinds it serves.
+pub(crate) async fn provider(
     context: &Context,
-    revisions: &Revisions,
+    latest: Option<&ClusterObjectSet>,
 ) -> Result<CertificateProvider, RenderError> {
-    let known = lock(context)
-        .as_ref()
-        .filter(|(at, _)| at.elapsed() < KEPT)
-        .map(|(_, served)| *served);
-    let served = if let Some(served) = known {
-        served
-    } else {
-        let allowed = Providers {
-            cert_manager: context.gates.cert_manager,
-            service_ca: context.gates.service_ca,
-        };
-        let served = choose::served(&context.discovery, allowed)
-            .await
-            .map_err(RenderError::Discover)?;
-        *lock(context) = Some((Instant::now(), served));
-        served
-    };
-    Ok(choose::provider(served, revisions.latest()))
-}
-
-fn lock(context: &Context) -> MutexGuard<'_, Option<(Instant, Providers)>> {
-    context
-        .certificates
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    let served = context.providers.served().await.map_err(RenderError::Discover)?;
+    Ok(choose::provider(served, latest))
 }
 
 /// Renders a bundle for an extension. Bundles can be large: the work is done beside the others'.

@@ -11,12 +11,12 @@ use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use crate::cluster::list::{Budget, Collection, Part};
 use crate::extension::context::Context;
 use crate::extension::observe::account;
-use crate::extension::observe::revisions::Revisions;
-use crate::object_set::engine::FailureKind;
+use crate::extension::revisions::Revisions;
 use crate::object_set::gather;
+use olm_cluster::list::{Budget, Collection, Part};
+use olm_rollout::failure::FailureKind;
 
 /// Definitions beyond which objects are not counted.
 const MAX_DEFINITIONS: usize = 100;
@@ -123,48 +123,52 @@ async fn counted(client: &Result<Client, String>, collection: Collection<'_>, un
     }
 }
 
-/// What was found to hold objects of definitions that cannot go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
-    stands_until: Instant,
-    found: Option<String>,
+/// Which finalizers hold objects, looked for again after a while only.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cache {
+    known: Option<(Instant, Option<String>)>,
 }
 
-/// Which objects keep their definitions from going, and by which finalizers. Asked for again after a while only.
-pub async fn held(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
-    let known = context.remember(extension.name()).held;
-    if let Some(known) = known.filter(|known| Instant::now() < known.stands_until) {
-        return known.found;
+impl Cache {
+    /// Which objects keep their definitions from going, and by which finalizers.
+    pub(crate) async fn held(
+        &mut self,
+        context: &Context,
+        extension: &ClusterExtension,
+        left: &Revisions,
+    ) -> Option<String> {
+        let asked = Instant::now();
+        if let Some((until, found)) = &self.known
+            && asked < *until
+        {
+            return found.clone();
+        }
+        let mut kinds = Kinds::of(context, extension, left).await;
+        let messages: Vec<&str> = left.all().iter().flat_map(|set| messages(set)).collect();
+        kinds
+            .definitions
+            .retain(|definition| is_named(definition, &messages));
+        let found = find_held(&kinds).await;
+        // Objects may not be marked for deletion yet.
+        let rest = if found.is_some() {
+            FRESH
+        } else {
+            REST * asked.elapsed()
+        };
+        self.known = Some((Instant::now() + rest, found.clone()));
+        found
     }
-    let asked = Instant::now();
-    let mut kinds = Kinds::of(context, extension, left).await;
-    let said: Vec<&str> = left.all().iter().flat_map(|set| said(set)).collect();
-    kinds.definitions.retain(|definition| is_named(definition, &said));
-    let found = find_held(&kinds).await;
-    // Objects may not be marked for deletion yet.
-    let rest = if found.is_some() {
-        FRESH
-    } else {
-        REST * asked.elapsed()
-    };
-    context.memorise(extension.name(), |memory| {
-        memory.held = Some(Held {
-            stands_until: Instant::now() + rest,
-            found: found.clone(),
-        });
-    });
-    found
 }
 
-fn said(set: &ClusterObjectSet) -> impl Iterator<Item = &str> {
+fn messages(set: &ClusterObjectSet) -> impl Iterator<Item = &str> {
     let conditions = set.conditions().iter();
     conditions.map(|condition| condition.message.as_str())
 }
 
 /// Whether what revisions say names a definition.
-fn is_named(definition: &Value, said: &[&str]) -> bool {
+fn is_named(definition: &Value, messages: &[&str]) -> bool {
     let name = definition_name(definition).unwrap_or_default();
-    said.iter().any(|text| text.contains(name))
+    messages.iter().any(|text| text.contains(name))
 }
 
 async fn find_held(kinds: &Kinds) -> Option<String> {
@@ -232,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::fake;
+    use olm_cluster::fake;
 
     fn definition(name: &str) -> Value {
         json!({
@@ -271,9 +275,9 @@ mod tests {
 
     #[test]
     fn only_kinds_that_revisions_speak_of_are_asked_about() {
-        let said = ["CustomResourceDefinition pots.x.io is held", ""];
-        assert!(is_named(&definition("pots"), &said));
-        assert!(!is_named(&definition("cups"), &said));
+        let messages = ["CustomResourceDefinition pots.x.io is held", ""];
+        assert!(is_named(&definition("pots"), &messages));
+        assert!(!is_named(&definition("cups"), &messages));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
-use crate::cluster::identity::AccountName;
 use crate::extension::failure::{Severity, StageError};
+use olm_cluster::identity::AccountName;
 
 /// Why nothing can be written for an extension.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ impl StageError for AccountError {
     }
 }
 
-/// The account named in the spec, in the extension's namespace, else the default (requirement 1.03).
+/// The account named in the spec, in the extension's namespace, else the default.
 pub fn choose(
     extension: &ClusterExtension,
     default: Option<&AccountName>,

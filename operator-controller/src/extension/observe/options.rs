@@ -1,4 +1,4 @@
-//! What users decide by annotation of a ClusterExtension.
+//! The options that users set by annotation of a ClusterExtension.
 
 use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
@@ -6,12 +6,12 @@ use olm_api::names::user;
 use olm_preflight::crd_upgrade;
 
 use crate::extension::failure::{Severity, StageError};
-use crate::object_set::engine::rollout::Writes;
-use crate::object_set::policy::{Policy, PolicyError, value};
+use olm_rollout::engine::rollout::Writes;
+use olm_rollout::policy::{Policy, PolicyError, value};
 
-/// What the annotations say.
+/// The options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct Options {
     /// Whether anything may be changed.
     pub writes: Writes,
     /// Which existing objects may be taken over.
@@ -22,7 +22,7 @@ pub struct Wishes {
 
 /// An annotation has a value that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WishError {
+pub enum OptionsError {
     /// One with a few values.
     #[error("{error}{what}", error = .0, what = consequence(.0))]
     Value(PolicyError),
@@ -40,24 +40,24 @@ fn consequence(error: &PolicyError) -> &'static str {
     }
 }
 
-impl From<PolicyError> for WishError {
+impl From<PolicyError> for OptionsError {
     fn from(error: PolicyError) -> Self {
         Self::Value(error)
     }
 }
 
-impl StageError for WishError {
+impl StageError for OptionsError {
     fn severity(&self) -> Severity {
         Severity::Terminal
     }
 }
 
-impl Wishes {
+impl Options {
     /// Reads all annotations that users set on a ClusterExtension.
     ///
     /// # Errors
     /// One of them has a value that means nothing.
-    pub fn of(extension: &ClusterExtension) -> Result<Self, WishError> {
+    pub fn of(extension: &ClusterExtension) -> Result<Self, OptionsError> {
         let given = |key: &str| extension.annotation(key);
         let policy = Policy::read(given)?;
         for switch in [user::UPGRADEABLE_OVERRIDE, user::ALLOW_BREAK_DEPENDENTS] {
@@ -74,7 +74,7 @@ impl Wishes {
             adopt: value(given, user::ADOPT, &adopt)?,
             definitions: definitions
                 .transpose()
-                .map_err(WishError::Definitions)?
+                .map_err(OptionsError::Definitions)?
                 .unwrap_or_default(),
         })
     }
@@ -96,17 +96,17 @@ mod tests {
 
     #[test]
     fn annotations_decide_and_absence_is_the_default() {
-        assert_eq!(Wishes::of(&extension(&[])), Ok(Wishes::default()));
-        let wishes = Wishes::of(&extension(&[
+        assert_eq!(Options::of(&extension(&[])), Ok(Options::default()));
+        let options = Options::of(&extension(&[
             (user::PAUSED, "true"),
             (user::ADOPT, "unowned"),
             (user::CRD_POLICY, "pattern=Off"),
             (user::UPGRADEABLE_OVERRIDE, "false"),
         ]))
         .unwrap();
-        assert_eq!(wishes.writes, Writes::Paused);
-        assert_eq!(wishes.adopt, CollisionProtection::IfNoController);
-        assert!(wishes.definitions.off.contains(&crd_upgrade::Check::Pattern));
+        assert_eq!(options.writes, Writes::Paused);
+        assert_eq!(options.adopt, CollisionProtection::IfNoController);
+        assert!(options.definitions.off.contains(&crd_upgrade::Check::Pattern));
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             (user::ALLOW_BREAK_DEPENDENTS, "(known are true, false)"),
             (user::CRD_POLICY, "\"x\" is not of the form CHECK=Error|Warn|Off"),
         ] {
-            let failure = Failure::from(Wishes::of(&extension(&[(annotation, "x")])).unwrap_err());
+            let failure = Failure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());
             assert!(
                 failure.message.contains(annotation) && failure.message.contains(expected),
                 "{}",

@@ -6,8 +6,9 @@ use std::fmt;
 use olm_api::names::annotation;
 use serde_json::Value;
 
-use crate::object_set::canonical;
-use crate::object_set::engine::{ObjectId, report};
+use olm_rollout::canonical;
+use olm_rollout::object::ObjectId;
+use olm_rollout::report;
 
 /// How the objects of two revisions differ; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -15,32 +15,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::extension::bundle::phases::Group;
 use crate::extension::failure::{Severity, StageError};
-use crate::object_set::canonical;
+use olm_rollout::canonical;
 
 /// The most bytes of content that a Secret holds.
 const SECRET_BYTES: usize = 921_600;
 
 /// A Secret to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parcel {
+pub struct ContentSecret {
     /// Its name.
     pub name: String,
     /// Its data.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// Phases that refer to parcels.
+/// Phases that refer to secrets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
     /// The phases.
     pub phases: Vec<Phase>,
     /// What they refer to.
-    pub parcels: Vec<Parcel>,
+    pub secrets: Vec<ContentSecret>,
 }
 
 /// Why content cannot be put into Secrets.
 #[derive(Debug, thiserror::Error)]
-pub enum PackError {
+pub enum ContentError {
     /// An object is too large.
     #[error(
         "object in phase {phase} index {index} exceeds maximum Secret data size ({size} bytes > {SECRET_BYTES} bytes) even after compression"
@@ -58,24 +58,24 @@ pub enum PackError {
     Compress(#[source] std::io::Error),
 }
 
-impl StageError for PackError {
+impl StageError for ContentError {
     fn severity(&self) -> Severity {
         Severity::Terminal
     }
 }
 
 /// Packs the phases of the revision called `revision` into Secrets of `namespace`.
-pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed, PackError> {
+pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed, ContentError> {
     let mut open: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut size = 0;
-    let mut parcels = Vec::new();
-    // For each object, in which parcel it lies and under which key; a parcel's name is known when it is closed.
+    let mut secrets = Vec::new();
+    // For each object, in which secret it lies and under which key; a secret's name is known when it is closed.
     let mut places: Vec<(usize, String)> = Vec::new();
     for (phase, group) in groups.iter().enumerate() {
         for (index, object) in group.objects.iter().enumerate() {
-            let stored = stored(canonical::to_vec(object)).map_err(PackError::Compress)?;
+            let stored = stored(canonical::to_vec(object)).map_err(ContentError::Compress)?;
             if stored.len() > SECRET_BYTES {
-                return Err(PackError::TooLarge {
+                return Err(ContentError::TooLarge {
                     phase,
                     index,
                     size: stored.len(),
@@ -84,26 +84,26 @@ pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed,
             let key = URL_SAFE_NO_PAD.encode(Sha256::digest(&stored));
             if !open.contains_key(&key) {
                 if size + stored.len() > SECRET_BYTES {
-                    parcels.push(parcel(revision, std::mem::take(&mut open)));
+                    secrets.push(secret(revision, std::mem::take(&mut open)));
                     size = 0;
                 }
                 size += stored.len();
                 open.insert(key.clone(), stored);
             }
-            places.push((parcels.len(), key));
+            places.push((secrets.len(), key));
         }
     }
     if !open.is_empty() {
-        parcels.push(parcel(revision, open));
+        secrets.push(secret(revision, open));
     }
     let mut places = places.into_iter();
     let phases = groups
         .iter()
         .map(|group| {
-            let objects = places.by_ref().take(group.objects.len()).map(|(parcel, key)| {
-                let name = parcels
-                    .get(parcel)
-                    .map(|p: &Parcel| p.name.clone())
+            let objects = places.by_ref().take(group.objects.len()).map(|(secret, key)| {
+                let name = secrets
+                    .get(secret)
+                    .map(|p: &ContentSecret| p.name.clone())
                     .unwrap_or_default();
                 let reference = ObjectReference {
                     name,
@@ -122,7 +122,7 @@ pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed,
             }
         })
         .collect();
-    Ok(Packed { phases, parcels })
+    Ok(Packed { phases, secrets })
 }
 
 /// The bytes as they are stored: compressed only when they would not fit otherwise.
@@ -135,7 +135,7 @@ fn stored(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn parcel(revision: &str, data: BTreeMap<String, Vec<u8>>) -> Parcel {
+fn secret(revision: &str, data: BTreeMap<String, Vec<u8>>) -> ContentSecret {
     let mut hash = Sha256::new();
     for (key, value) in &data {
         hash.update(key.as_bytes());
@@ -143,7 +143,7 @@ fn parcel(revision: &str, data: BTreeMap<String, Vec<u8>>) -> Parcel {
     }
     let digest = hex::encode(hash.finalize());
     let name = format!("{revision}-{}", digest.get(..16).unwrap_or(&digest));
-    Parcel { name, data }
+    ContentSecret { name, data }
 }
 
 #[cfg(test)]
@@ -167,10 +167,10 @@ mod tests {
         ];
         let packed = pack("ext-1", "system", &groups).unwrap();
         assert_eq!(packed, pack("ext-1", "system", &groups).unwrap());
-        assert_eq!(packed.parcels.len(), 1);
-        assert_eq!(packed.parcels[0].data.len(), 2, "equal objects are stored once");
+        assert_eq!(packed.secrets.len(), 1);
+        assert_eq!(packed.secrets[0].data.len(), 2, "equal objects are stored once");
         assert!(
-            packed.parcels[0]
+            packed.secrets[0]
                 .data
                 .values()
                 .any(|v| v == br#"{"x":"\u003c1\u003e"}"#)
@@ -185,8 +185,8 @@ mod tests {
             packed.phases[1].objects[0].reference
         );
         assert_ne!(
-            packed.parcels[0].name,
-            pack("ext-2", "system", &groups).unwrap().parcels[0].name
+            packed.secrets[0].name,
+            pack("ext-2", "system", &groups).unwrap().secrets[0].name
         );
     }
 
@@ -198,9 +198,9 @@ mod tests {
             group("b", vec![text("c", 5_000_000)]),
         ];
         let packed = pack("r", "s", &groups).unwrap();
-        assert_eq!(packed.parcels.len(), 2);
+        assert_eq!(packed.secrets.len(), 2);
         let large = packed.phases[1].objects[0].reference.clone().unwrap();
-        let bytes = &packed.parcels.iter().find(|p| p.name == large.name).unwrap().data[&large.key];
+        let bytes = &packed.secrets.iter().find(|p| p.name == large.name).unwrap().data[&large.key];
         assert_eq!(bytes[..2], [0x1f, 0x8b]);
     }
 
@@ -219,7 +219,7 @@ mod tests {
         assert!(
             matches!(
                 error,
-                PackError::TooLarge {
+                ContentError::TooLarge {
                     phase: 0,
                     index: 1,
                     ..

@@ -1,4 +1,4 @@
-//! Shows the objects that the cluster has to the questions of a changed definition (requirement 5.30), under the account:
+//! Shows the objects that the cluster has to the questions of a changed definition, under the account:
 //! what a message tells is what the account may see. What could not be looked at is said and does not stand in the way.
 
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use olm_preflight::crd_upgrade::Finding;
 use olm_preflight::crd_upgrade::existing::{Questions, questions};
 use serde_json::Value;
 
-use super::Asking;
-use crate::cluster::list::{Budget, Collection, End, Part};
-use crate::cluster::permissions::right;
+use super::asking::Asking;
+use olm_cluster::list::{Budget, Collection, End, Part};
+use olm_cluster::permissions::right;
 
 /// Objects of one definition beyond which no more are looked at.
 const MAX_OBJECTS: usize = 5000;
@@ -19,20 +19,20 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// What came of it for one definition.
-pub(super) struct Looked {
+pub(crate) struct Looked {
     /// What objects have that the new definition refuses.
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// What was not looked at, and why.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// When looking has to end.
-pub(super) fn deadline() -> Instant {
+pub(crate) fn deadline() -> Instant {
     Instant::now() + MAX_TIME
 }
 
 /// Looks at the objects of a definition that is to be replaced.
-pub(super) async fn look(
+pub(crate) async fn look(
     asking: &Asking<'_>,
     old: &Value,
     new: &Value,

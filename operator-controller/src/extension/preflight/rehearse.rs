@@ -11,10 +11,12 @@ use olm_preflight::crd_upgrade::within;
 use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No};
 use serde_json::Value;
 
-use super::{Asking, MAX_FINDINGS, PreflightError};
-use crate::certificates::authority;
-use crate::cluster::apply::{self, Commit, Target};
-use crate::object_set::engine::{Failure, FailureKind, ObjectId, report};
+use super::asking::{Asking, MAX_FINDINGS, PreflightError};
+use olm_cluster::apply::{self, Commit, Target};
+use olm_rollout::certificates::authority;
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::object::ObjectId;
+use olm_rollout::report;
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 8;
@@ -23,7 +25,7 @@ const UNCHANGEABLE: [&str; 2] = ["immutable", "cannot change roleRef"];
 
 /// What the API server said.
 #[derive(Debug, Default)]
-pub(super) struct Rehearsal {
+pub(crate) struct Rehearsal {
     /// What it refuses, a line for each object.
     refused: Vec<String>,
     /// Objects that it could not be asked about.
@@ -33,7 +35,7 @@ pub(super) struct Rehearsal {
 }
 
 /// Asks about objects of a bundle that are added or changed.
-pub(super) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[&Value]) -> Rehearsal {
+pub(crate) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[&Value]) -> Rehearsal {
     let mut rehearsal = Rehearsal::default();
     let asked = Instant::now();
     let work: Vec<_> = touched
@@ -65,7 +67,7 @@ pub(super) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[
 
 impl Rehearsal {
     /// Whether the account may have lost rights since it was asked for them.
-    pub(super) fn is_forbidden(&self) -> bool {
+    pub(crate) fn is_forbidden(&self) -> bool {
         self.forbidden
     }
 
@@ -73,7 +75,7 @@ impl Rehearsal {
     ///
     /// # Errors
     /// It refuses others.
-    pub(super) fn passed(self) -> Result<Vec<ObjectId>, PreflightError> {
+    pub(crate) fn passed(self) -> Result<Vec<ObjectId>, PreflightError> {
         if self.refused.is_empty() {
             return Ok(self.unchecked);
         }
@@ -95,7 +97,7 @@ impl Rehearsal {
 }
 
 /// What is told of objects that the server could not be asked about.
-pub(super) fn note(unchecked: &[ObjectId]) -> Option<String> {
+pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     (!unchecked.is_empty()).then(|| {
         format!(
             "not checked by a dry run, which cannot be made for them yet: {}",

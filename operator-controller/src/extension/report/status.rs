@@ -1,4 +1,4 @@
-//! The status of a ClusterExtension, from what was found out. Pure: the same facts give the same status, and only a
+//! The status of a ClusterExtension, from what was found out. Pure: the same inputs give the same status, and only a
 //! status that differs is written.
 
 use jiff::Timestamp;
@@ -11,8 +11,9 @@ use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_resolve::deprecation::Messages;
 
-use crate::extension::failure::Failure;
-use crate::extension::observe::revisions::{BundleIdentity, Revisions};
+use crate::extension::failure::{Failure, Severity};
+use crate::extension::preflight::Started;
+use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// What the last steps came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,20 +27,19 @@ pub enum Progress {
     Failed(Failure),
 }
 
-/// A revision that was just made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
-    /// Its bundle's version.
-    pub version: String,
-    /// What is to be told about it although it goes on.
-    pub warnings: Option<String>,
-    /// What it changes of what was installed.
-    pub difference: Option<String>,
+impl Progress {
+    /// Who can fix what failed; `None` when nothing did.
+    pub fn severity(&self) -> Option<Severity> {
+        match self {
+            Self::Applied { .. } => None,
+            Self::Failed(failure) => Some(failure.severity),
+        }
+    }
 }
 
-/// Everything that the status tells.
+/// Everything that the status follows from.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct StatusInputs<'a> {
     /// The generation that was worked on.
     pub generation: i64,
     /// The extension's revisions.
@@ -51,17 +51,21 @@ pub struct Facts<'a> {
 }
 
 /// The new status, given the present one.
-pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp) -> ClusterExtensionStatus {
+pub fn status(
+    present: &ClusterExtensionStatus,
+    inputs: StatusInputs<'_>,
+    now: Timestamp,
+) -> ClusterExtensionStatus {
     let mut next = present.clone();
-    let installed = facts.revisions.installed();
+    let installed = inputs.revisions.installed();
     let bundle = installed.map(BundleIdentity::of);
     let mut list = Conditions {
         list: &mut next.conditions,
-        generation: facts.generation,
+        generation: inputs.generation,
         now,
     };
-    deprecations(&mut list, facts, bundle.as_ref());
-    let rolling = facts.revisions.rolling().last();
+    deprecations(&mut list, inputs, bundle.as_ref());
+    let rolling = inputs.revisions.rolling().last();
     match installed {
         Some(set) => list.mirror(set, AVAILABLE),
         None if conditions::find(list.list, AVAILABLE).is_some() => {
@@ -69,7 +73,7 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         }
         None => {}
     }
-    match facts.progress {
+    match inputs.progress {
         Progress::Failed(failure) => {
             let status = if failure.reason == reason::RETRYING {
                 Status::True
@@ -117,16 +121,16 @@ pub fn status(present: &ClusterExtensionStatus, facts: Facts<'_>, now: Timestamp
         list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
     } else {
         let mut message = NOTHING.to_owned();
-        if let Some(set) = facts.revisions.of_no_bundle() {
+        if let Some(set) = inputs.revisions.of_no_bundle() {
             message.push_str(&unnamed(set));
         }
-        list.set(INSTALLED, Status::False, not_installed(facts, rolling), &message);
+        list.set(INSTALLED, Status::False, not_installed(inputs, rolling), &message);
     }
     next.install = bundle.map(|bundle| InstallStatus {
         bundle: bundle.metadata,
     });
-    if matches!(facts.progress, Progress::Applied { .. }) {
-        next.active_revisions = active_revisions(facts.revisions);
+    if matches!(inputs.progress, Progress::Applied { .. }) {
+        next.active_revisions = active_revisions(inputs.revisions);
     }
     next
 }
@@ -147,8 +151,8 @@ fn unnamed(set: &ClusterObjectSet) -> String {
 }
 
 /// Nothing is there, and nothing is on its way or what is on its way is stuck: failed. Else: absent as yet.
-fn not_installed(facts: Facts<'_>, rolling: Option<&ClusterObjectSet>) -> &'static str {
-    if matches!(facts.progress, Progress::Applied { started: Some(_) }) {
+fn not_installed(inputs: StatusInputs<'_>, rolling: Option<&ClusterObjectSet>) -> &'static str {
+    if matches!(inputs.progress, Progress::Applied { started: Some(_) }) {
         return reason::ABSENT;
     }
     match rolling {
@@ -180,9 +184,9 @@ fn bounded(condition: &Condition) -> Condition {
     }
 }
 
-fn deprecations(list: &mut Conditions<'_>, facts: Facts<'_>, installed: Option<&BundleIdentity>) {
+fn deprecations(list: &mut Conditions<'_>, inputs: StatusInputs<'_>, installed: Option<&BundleIdentity>) {
     const UNKNOWN: &str = "deprecation status unknown: catalog data unavailable";
-    let Some(messages) = facts.deprecations else {
+    let Some(messages) = inputs.deprecations else {
         for condition_type in [DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED] {
             list.set(
                 condition_type,
@@ -283,8 +287,7 @@ mod tests {
     use olm_api::conditions::SUCCEEDED;
 
     use super::*;
-    use crate::extension::failure::Severity;
-    use crate::extension::observe::revisions::tests::revision;
+    use crate::extension::revisions::tests::revision;
 
     const APPLIED: Progress = Progress::Applied { started: None };
 
@@ -293,7 +296,7 @@ mod tests {
         progress: &Progress,
         deprecations: Option<&Messages>,
     ) -> ClusterExtensionStatus {
-        let facts = Facts {
+        let inputs = StatusInputs {
             generation: 7,
             revisions,
             deprecations,
@@ -301,11 +304,11 @@ mod tests {
         };
         let first = status(
             &ClusterExtensionStatus::default(),
-            facts,
+            inputs,
             Timestamp::from_second(1).unwrap(),
         );
-        let again = status(&first, facts, Timestamp::from_second(2).unwrap());
-        assert_eq!(first, again, "the same facts change nothing");
+        let again = status(&first, inputs, Timestamp::from_second(2).unwrap());
+        assert_eq!(first, again, "the same inputs change nothing");
         first
     }
 
@@ -330,6 +333,7 @@ mod tests {
             &nothing,
             &Progress::Applied {
                 started: Some(Started {
+                    revision: "ext-1".to_owned(),
                     version: "1.0.0".to_owned(),
                     warnings: None,
                     difference: None,
@@ -366,15 +370,15 @@ mod tests {
         )]);
         let progress = failed(Severity::Waiting, reason::BLOCKED);
         let present = make(&there, &progress, None);
-        let facts = Facts {
+        let inputs = StatusInputs {
             generation: 7,
             revisions: &Revisions::default(),
             deprecations: None,
             progress: &progress,
         };
-        let now = status(&present, facts, Timestamp::from_second(3).unwrap());
+        let now = status(&present, inputs, Timestamp::from_second(3).unwrap());
         assert_eq!(line(&now, AVAILABLE), "Unknown Reconciling No bundle installed");
-        let never = status(&ClusterExtensionStatus::default(), facts, Timestamp::UNIX_EPOCH);
+        let never = status(&ClusterExtensionStatus::default(), inputs, Timestamp::UNIX_EPOCH);
         assert_eq!(conditions::find(&never.conditions, AVAILABLE), None);
     }
 

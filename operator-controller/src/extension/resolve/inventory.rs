@@ -1,54 +1,41 @@
-//! What is known of the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster
-//! itself. Only what somebody asks about is looked for: a bundle that requires nothing costs no request.
+//! What there is on the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster itself.
+//! Only what somebody asks about is looked for: a bundle that requires nothing costs no request.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use kube::api::{Api, ListParams};
 use olm_api::conditions::reason;
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_bundle::Bundle;
-use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
+use olm_constraint::{Gvk, Requirement, Subject};
 use olm_fbc::Property;
-use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE, TYPE_PACKAGE_REQUIRED};
+use olm_fbc::property::{
+    TYPE_CONSTRAINT, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_MAX_OPENSHIFT_VERSION, TYPE_PACKAGE,
+    TYPE_PACKAGE_REQUIRED,
+};
 use olm_resolve::hindrance::listed;
 use olm_resolve::{
-    Dependents, Facts, Ground, Hindrance, Neighbour, Package, Platform, Refusal, broken_by_removal,
-    recorded_version, refuse, unmet,
+    Dependents, Facts, Ground, Neighbour, Package, Platform, broken_by_removal, recorded_version,
 };
-use olm_version::blang::parse_tolerant;
 use semver::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Mutex;
 
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::{BundleIdentity, Revisions};
-use crate::extension::resolve::proposals;
-use crate::extension::resolve::{OWN, Target};
-use crate::object_set::policy::Uninstall;
+use crate::extension::revisions::{BundleIdentity, Revisions};
+use olm_rollout::policy::Uninstall;
 
-/// For how long what is known of the cluster itself is not asked again.
-const FRESH: Duration = Duration::from_mins(5);
-/// For how long a bundle that lacks nothing is not asked about again.
-const CONTENT: Duration = Duration::from_hours(1);
+/// Types of properties that the bundle's own files say better than a catalog.
+pub(crate) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
 /// How many APIs are asked for in one run; those of newer bundles first.
 const MOST_APIS: usize = 200;
-/// How many nodes one answer tells of.
-const NODES: u32 = 500;
 /// Types of properties that require something.
 pub(crate) const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
-/// The label that says a node's architecture.
-const ARCHITECTURE: &str = "kubernetes.io/arch";
-
-/// Why the facts are not known, or a bundle cannot be there.
+/// Why it is not known what there is on the cluster.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsError {
+pub enum InventoryError {
     /// The cluster does not say which kinds it serves.
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
@@ -58,26 +45,13 @@ pub enum FactsError {
     /// The annotation has a value that means nothing.
     #[error("annotation {key}: {0:?} is neither \"true\" nor \"false\"", key = user::ALLOW_BREAK_DEPENDENTS)]
     Annotation(String),
-    /// The bundle's own files require what its catalog does not tell, and that is not sound.
-    #[error("what the bundle requires by {kind} is not sound")]
-    Unsound {
-        /// The type.
-        kind: String,
-        /// What is wrong.
-        #[source]
-        fault: Box<RequirementError>,
-    },
-    /// The bundle's own files require what its catalog does not tell, and that is not there.
-    #[error(transparent)]
-    Held(Refusal),
 }
 
-impl StageError for FactsError {
+impl StageError for InventoryError {
     fn severity(&self) -> Severity {
         match self {
             Self::Discover(_) | Self::Version(_) => Severity::Transient,
-            Self::Annotation(_) | Self::Unsound { .. } => Severity::Terminal,
-            Self::Held(_) => Severity::Waiting,
+            Self::Annotation(_) => Severity::Terminal,
         }
     }
 
@@ -87,13 +61,6 @@ impl StageError for FactsError {
             Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
         }
     }
-}
-
-/// What was found out of the cluster itself, and when.
-#[derive(Debug, Default)]
-pub struct Known {
-    version: Mutex<Option<(Instant, Version)>>,
-    architectures: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
 /// What bundles ask about.
@@ -146,9 +113,9 @@ impl Questions {
     }
 }
 
-/// What is known of the cluster.
+/// What there is on the cluster, as far as somebody asks about it.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct Inventory {
     neighbours: Vec<Neighbour>,
     own: Option<Neighbour>,
     served: HashSet<Gvk>,
@@ -157,7 +124,7 @@ pub struct Gathered {
     dependents: Dependents,
 }
 
-impl Gathered {
+impl Inventory {
     /// The facts as resolution takes them.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
@@ -184,8 +151,40 @@ pub async fn gather<'a>(
     extension: &ClusterExtension,
     revisions: &Revisions,
     packages: impl Iterator<Item = &'a Package>,
-) -> Result<Gathered, FactsError> {
+) -> Result<Inventory, InventoryError> {
     find_out(context, extension, revisions, Questions::of_packages(packages)).await
+}
+
+/// What there is of what a bundle's own files require and ask of the cluster.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub(crate) async fn of_bundle(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+    requirements: &[Requirement],
+    platform: Option<&Platform>,
+) -> Result<Inventory, InventoryError> {
+    let mut questions = Questions {
+        apis: requirements.iter().flat_map(Requirement::apis).cloned().collect(),
+        requires: !requirements.is_empty(),
+        ..Questions::default()
+    };
+    questions.platform(platform);
+    find_out(context, extension, revisions, questions).await
+}
+
+/// What there is of what a bundle asks of the cluster itself.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub(crate) async fn of_platform(context: &Context, platform: &Platform) -> Result<Inventory, InventoryError> {
+    let mut questions = Questions::default();
+    questions.platform(Some(platform));
+    let mut inventory = Inventory::default();
+    ask(context, questions, &mut inventory).await?;
+    Ok(inventory)
 }
 
 async fn find_out(
@@ -193,15 +192,15 @@ async fn find_out(
     extension: &ClusterExtension,
     revisions: &Revisions,
     mut questions: Questions,
-) -> Result<Gathered, FactsError> {
-    let mut gathered = Gathered {
+) -> Result<Inventory, InventoryError> {
+    let mut inventory = Inventory {
         dependents: dependents(extension)?,
-        ..Gathered::default()
+        ..Inventory::default()
     };
     if questions.requires || somebody_requires(context) {
-        gathered.own = present(revisions).map(|set| neighbour(extension.name(), set));
-        gathered.neighbours = neighbours(context, extension);
-        let required = gathered
+        inventory.own = present(revisions).map(|set| neighbour(extension.name(), set));
+        inventory.neighbours = neighbours(context, extension);
+        let required = inventory
             .neighbours
             .iter()
             .flat_map(|neighbour| &neighbour.requirements);
@@ -209,36 +208,40 @@ async fn find_out(
             .apis
             .extend(required.flat_map(Requirement::apis).cloned());
     }
-    ask(context, questions, &mut gathered).await?;
-    Ok(gathered)
+    ask(context, questions, &mut inventory).await?;
+    Ok(inventory)
 }
 
 /// Asks the cluster itself.
-async fn ask(context: &Context, questions: Questions, gathered: &mut Gathered) -> Result<(), FactsError> {
+async fn ask(
+    context: &Context,
+    questions: Questions,
+    inventory: &mut Inventory,
+) -> Result<(), InventoryError> {
     let asked = Instant::now();
     for api in questions.apis {
         let found = context
             .discovery
             .find_since(&api.group, &api.version, &api.kind, asked)
             .await;
-        if found.map_err(FactsError::Discover)?.is_some() {
-            gathered.served.insert(api);
+        if found.map_err(InventoryError::Discover)?.is_some() {
+            inventory.served.insert(api);
         }
     }
     if questions.version {
-        gathered.version = version(&context.known, &context.client).await?;
+        inventory.version = context.cluster.version().await.map_err(InventoryError::Version)?;
     }
     if questions.architectures {
-        gathered.architectures = architectures(&context.known, &context.client).await;
+        inventory.architectures = context.cluster.architectures().await;
     }
     Ok(())
 }
 
-fn dependents(extension: &ClusterExtension) -> Result<Dependents, FactsError> {
+fn dependents(extension: &ClusterExtension) -> Result<Dependents, InventoryError> {
     match extension.annotation(user::ALLOW_BREAK_DEPENDENTS) {
         None | Some("false") => Ok(Dependents::Protected),
         Some("true") => Ok(Dependents::MayBreak),
-        Some(other) => Err(FactsError::Annotation(other.to_owned())),
+        Some(other) => Err(InventoryError::Annotation(other.to_owned())),
     }
 }
 
@@ -319,165 +322,6 @@ fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
     }
 }
 
-async fn version(known: &Known, client: &Client) -> Result<Option<Version>, FactsError> {
-    let mut kept = known.version.lock().await;
-    if let Some((_, version)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-        return Ok(Some(version.clone()));
-    }
-    let info = client.apiserver_version().await.map_err(FactsError::Version)?;
-    let version = parse_tolerant(&info.git_version).ok();
-    *kept = version.clone().map(|version| (Instant::now(), version));
-    Ok(version)
-}
-
-/// The architectures of the nodes; none when they may not be read.
-async fn architectures(known: &Known, client: &Client) -> Vec<String> {
-    let mut kept = known.architectures.lock().await;
-    if let Some((_, found)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-        return found.clone();
-    }
-    let nodes: Api<Node> = Api::all(client.clone());
-    let mut found = BTreeSet::new();
-    let mut page = ListParams::default().limit(NODES);
-    loop {
-        match nodes.list_metadata(&page).await {
-            Ok(list) => {
-                let labels = list.items.iter().filter_map(|node| node.metadata.labels.as_ref());
-                found.extend(labels.filter_map(|labels| labels.get(ARCHITECTURE).cloned()));
-                match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => page = page.continue_token(&token),
-                    None => break,
-                }
-            }
-            Err(error) => {
-                // Unknown now, and asked again the next time.
-                tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
-                return Vec::new();
-            }
-        }
-    }
-    let found: Vec<String> = found.into_iter().collect();
-    *kept = Some((Instant::now(), found.clone()));
-    found
-}
-
-/// Whether a bundle can be there, as far as its own files ask for more than its catalog told.
-///
-/// # Errors
-/// When it cannot, or the cluster cannot be asked.
-pub async fn admit(
-    context: &Context,
-    extension: &ClusterExtension,
-    revisions: &Revisions,
-    target: &Target,
-    bundle: &Bundle,
-) -> Result<(), FactsError> {
-    let mut requirements = Vec::new();
-    for dependency in bundle.dependencies() {
-        let (kind, value) = (dependency.property_kind(), dependency.property_value());
-        if target.declared.iter().any(|(k, v)| k == kind && *v == value) {
-            continue;
-        }
-        let requirement = Requirement::of_dependency(kind, &value.to_string());
-        requirements.push(requirement.map_err(|fault| FactsError::Unsound {
-            kind: kind.to_owned(),
-            fault: Box::new(fault),
-        })?);
-    }
-    let platform = platform(bundle);
-    if requirements.is_empty() && platform.is_none() {
-        return Ok(());
-    }
-    let mut questions = Questions {
-        apis: requirements.iter().flat_map(Requirement::apis).cloned().collect(),
-        requires: !requirements.is_empty(),
-        ..Questions::default()
-    };
-    questions.platform(platform.as_ref());
-    let gathered = find_out(context, extension, revisions, questions).await?;
-    let facts = gathered.facts();
-    let properties = bundle.provided_properties().into_iter();
-    let subject = Subject::new(
-        bundle.name(),
-        bundle.package(),
-        recorded_version(&target.bundle.metadata.version),
-        properties
-            .map(|property| Property::new(property.kind, property.value.to_string()))
-            .collect(),
-    );
-    let mut found: Vec<Hindrance> = platform
-        .map(|platform| platform.hindrances(facts.ground, facts.served))
-        .unwrap_or_default();
-    found.retain(Hindrance::forbids);
-    found.extend(unmet(&requirements, &subject, &facts));
-    if found.is_empty() {
-        return Ok(());
-    }
-    let mut refusal = refuse(bundle.name(), &target.catalog, &found);
-    proposals::propose(context, extension, &mut refusal, &gathered).await;
-    Err(FactsError::Held(refusal))
-}
-
-/// What a bundle's own files ask of the cluster itself; nothing when they ask for nothing.
-pub fn platform(bundle: &Bundle) -> Option<Platform> {
-    let csv = bundle.csv();
-    let apis = csv.spec.native_apis.iter().map(|api| Gvk {
-        group: api.group.clone(),
-        version: api.version.clone(),
-        kind: api.kind.clone(),
-    });
-    let labels = csv
-        .metadata
-        .labels
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()));
-    Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels)
-}
-
-/// What was found in the way of an installed bundle, and when.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubts {
-    asked: Instant,
-    of: Arc<Platform>,
-    found: Option<String>,
-}
-
-impl Doubts {
-    /// Whether that is still true of what a bundle asks of the cluster. What is lacking may come soon.
-    fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
-        let fresh = if self.found.is_some() { FRESH } else { CONTENT };
-        Arc::ptr_eq(&self.of, platform) && age < fresh
-    }
-}
-
-/// What an installed bundle names and the cluster lacks; nothing when it lacks nothing, or cannot be asked now. While
-/// nothing changes, it is seldom asked again.
-pub async fn doubts(context: &Context, extension: &ClusterExtension) -> Option<String> {
-    let memory = context.remember(extension.name());
-    let platform = memory.platform?;
-    let known = memory
-        .doubts
-        .filter(|known| known.stand(&platform, known.asked.elapsed()));
-    if let Some(known) = known {
-        return known.found;
-    }
-    let mut questions = Questions::default();
-    questions.platform(Some(&platform));
-    let mut gathered = Gathered::default();
-    ask(context, questions, &mut gathered).await.ok()?;
-    let facts = gathered.facts();
-    let found = platform.hindrances(facts.ground, facts.served);
-    let found =
-        (!found.is_empty()).then(|| format!("The bundle may not work on this cluster: {}", listed(&found)));
-    let doubts = Doubts {
-        asked: Instant::now(),
-        of: platform,
-        found: found.clone(),
-    };
-    context.memorise(extension.name(), |memory| memory.doubts = Some(doubts));
-    found
-}
-
 /// Why an extension may not be uninstalled: others depend on it. Nothing when it may.
 ///
 /// # Errors
@@ -487,18 +331,18 @@ pub async fn needed_by_others(
     extension: &ClusterExtension,
     revisions: &Revisions,
     uninstall: Uninstall,
-) -> Result<Option<String>, FactsError> {
+) -> Result<Option<String>, InventoryError> {
     if uninstall == Uninstall::Orphan || !somebody_requires(context) {
         return Ok(None);
     }
-    let mut gathered = find_out(context, extension, revisions, Questions::default()).await?;
+    let mut inventory = find_out(context, extension, revisions, Questions::default()).await?;
     if uninstall == Uninstall::KeepCrds
-        && let Some(own) = &mut gathered.own
+        && let Some(own) = &mut inventory.own
     {
         // They stay, and are served without the extension.
-        gathered.served.extend(own.subject.apis.drain(..));
+        inventory.served.extend(own.subject.apis.drain(..));
     }
-    let broken = broken_by_removal(&gathered.facts());
+    let broken = broken_by_removal(&inventory.facts());
     Ok((!broken.is_empty()).then(|| {
         format!(
             "not uninstalled, since others depend on it: {}; update or uninstall them first, or allow that they break \
@@ -507,28 +351,4 @@ pub async fn needed_by_others(
             user::ALLOW_BREAK_DEPENDENTS
         )
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bundle_that_lacks_nothing_is_seldom_asked_about_again() {
-        let [of, other] = [(); 2].map(|()| Arc::new(Platform::default()));
-        for (found, age, expected) in [
-            (None, FRESH, true),
-            (None, CONTENT, false),
-            (Some("no such API"), FRESH, false),
-            (Some("no such API"), FRESH / 2, true),
-        ] {
-            let doubts = Doubts {
-                asked: Instant::now(),
-                of: Arc::clone(&of),
-                found: found.map(str::to_owned),
-            };
-            assert_eq!(doubts.stand(&of, age), expected, "{found:?} {age:?}");
-            assert!(!doubts.stand(&other, Duration::ZERO));
-        }
-    }
 }

@@ -1,334 +1,25 @@
-//! What helps when a bundle is held: others that move along, or something that provides what is missing.
+//! What helps when a bundle is held: something that provides what is missing.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use olm_api::conditions::{PROGRESSING, find, reason};
-use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label, user};
+use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
 use olm_resolve::providers::{Offer, Provider, providers};
-use olm_resolve::ties::Ties;
-use olm_resolve::together::{Effort, GivenUp, Mover, options, together as solve};
-use olm_resolve::{Candidate, Catalog, Installed, Neighbour, Package, Reason, Refusal, Request, Resolution};
+use olm_resolve::{Candidate, Package, Reason, Refusal};
 
+use super::catalogs::place;
+use super::inventory::Inventory;
 use crate::extension::context::Context;
-use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::{BundleIdentity, Revisions};
-use crate::extension::resolve::inventory::{self, Gathered};
-use crate::extension::resolve::{Asked, as_installed, ask, place, request, selector};
 
 /// How many missing things proposals are made for.
 const MOST_WANTED: usize = 3;
 /// How many proposals are made for one.
 const MOST_PROPOSALS: usize = 3;
-/// How many other extensions are asked whether they move along.
-const MOST_MOVERS: usize = 50;
-
-/// Another extension that is installed or updated along, and the bundle that it gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Companion {
-    /// The ClusterExtension.
-    pub extension: String,
-    /// The bundle.
-    pub bundle: String,
-}
-
-/// What comes of looking for others that move along.
-pub(crate) enum Together<'a> {
-    /// This bundle, when these move along.
-    Goes(Box<Resolution<'a>>, Vec<Companion>),
-    /// It would go, if somebody were not kept from it: who.
-    Kept(String),
-    /// Nobody knows.
-    Unknown(GivenUp),
-    /// Nothing.
-    No,
-}
-
-/// The bundle to update to when others are updated along; each of them comes to the same answer (requirement 5.41).
-pub(crate) async fn together<'a>(
-    context: &Context,
-    extension: &ClusterExtension,
-    revisions: &Revisions,
-    asked: &'a [Asked],
-    request: &Request<'_>,
-    installed: Option<&Installed<'_>>,
-) -> Together<'a> {
-    let answers = ask_others(context, extension, request.package, asked, installed).await;
-    // What the others would get asks about the cluster, too.
-    let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
-    let gathered =
-        inventory::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
-    let Ok(gathered) = gathered else {
-        return Together::No;
-    };
-    let puzzle = Puzzle {
-        own: Member {
-            extension: Arc::new(extension.clone()),
-            present: revisions.installed().map(BundleIdentity::of),
-            asked: asked.to_vec(),
-            kept: None,
-        },
-        others: answers,
-        gathered,
-    };
-    // It may take seconds, during which nobody else is to wait.
-    let solving = tokio::task::spawn_blocking(move || {
-        let solved = puzzle.solve(&mut Effort::default());
-        (puzzle.gathered, solved)
-    });
-    let Ok((gathered, solved)) = solving.await else {
-        return Together::No;
-    };
-    match solved {
-        Ok(Solved::Goes(name, along)) => {
-            let catalogs: Vec<Catalog<'a>> = asked.iter().map(Asked::view).collect();
-            let updates = options(&catalogs, request, installed, &gathered.facts()).unwrap_or_default();
-            let found = updates.into_iter().find(|option| option.bundle.name == name);
-            found.map_or(Together::No, |found| Together::Goes(Box::new(found), along))
-        }
-        Ok(Solved::Kept(who)) => Together::Kept(who),
-        Ok(Solved::No) => Together::No,
-        Err(given_up) => {
-            tracing::warn!(extension = extension.name(), "{given_up}");
-            Together::Unknown(given_up)
-        }
-    }
-}
-
-/// The extensions that may move along, by name, with what their catalogs say. Those come first that requirements tie to
-/// the extension, or to others that come first.
-async fn ask_others(
-    context: &Context,
-    extension: &ClusterExtension,
-    package: &str,
-    asked: &[Asked],
-    installed: Option<&Installed<'_>>,
-) -> Vec<Member> {
-    let mut others = context.extensions.state();
-    // What is there is not moved for a first installation: nobody asked for that.
-    let is_asked = |other: &ClusterExtension| {
-        other.name() != extension.name()
-            && may_move(other, package)
-            && (installed.is_some() || context.revisions(other.name()).installed().is_none())
-    };
-    others.retain(|other| is_asked(other));
-    others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-    let mut waiting: Vec<(Arc<ClusterExtension>, Option<Neighbour>)> = others
-        .into_iter()
-        .map(|other| (Arc::clone(&other), inventory::installed(context, other.name())))
-        .collect();
-    let mut ties = Ties::default();
-    if let Some(own) = inventory::installed(context, extension.name()) {
-        ties.add(&own);
-    }
-    for package in asked.iter().filter_map(Asked::package) {
-        ties.add_package(package);
-    }
-    let mut answers = Vec::new();
-    while answers.len() < MOST_MOVERS && !waiting.is_empty() {
-        let is_near = |(other, there): &(Arc<ClusterExtension>, Option<Neighbour>)| {
-            let catalog = other.spec.source.catalog.as_ref();
-            catalog.is_some_and(|catalog| ties.reach(&catalog.package_name, there.as_ref()))
-        };
-        let near = waiting.iter().position(is_near);
-        let (other, there) = waiting.remove(near.unwrap_or(0));
-        let present = context
-            .revisions(other.name())
-            .installed()
-            .map(BundleIdentity::of);
-        if let Some(member) = Member::ask(context, extension, other, present).await {
-            if near.is_some() {
-                if let Some(there) = &there {
-                    ties.add(there);
-                }
-                for package in member.asked.iter().filter_map(Asked::package) {
-                    ties.add_package(package);
-                }
-            }
-            answers.push(member);
-        }
-    }
-    // Everybody looks at them in the same order.
-    answers.sort_unstable_by(|left, right| left.extension.name().cmp(right.extension.name()));
-    answers
-}
-
-/// Everything that it takes to find out who moves along.
-struct Puzzle {
-    own: Member,
-    others: Vec<Member>,
-    gathered: Gathered,
-}
-
-/// What comes of a [`Puzzle`]: see [`Together`].
-enum Solved {
-    Goes(String, Vec<Companion>),
-    Kept(String),
-    No,
-}
-
-impl Puzzle {
-    /// Who moves along, at no more than this effort over all that is tried.
-    fn solve(&self, effort: &mut Effort) -> Result<Solved, GivenUp> {
-        let facts = self.gathered.facts();
-        let Some(own) = self.own.mover(&facts) else {
-            return Ok(Solved::No);
-        };
-        let movers: Vec<(Mover<'_>, Option<&String>)> = self
-            .others
-            .iter()
-            .filter_map(|other| Some((other.mover(&facts)?, other.kept.as_ref())))
-            .collect();
-        let free = movers.iter().filter(|(_, kept)| kept.is_none());
-        let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
-        if let Some((found, along)) = solve(&own, &free, &facts, effort)? {
-            if along.is_empty() {
-                // It goes by itself, which is known already, and with it what is held back.
-                return Ok(Solved::No);
-            }
-            let along = along.iter().map(|(extension, bundle)| Companion {
-                extension: (*extension).to_owned(),
-                bundle: bundle.name.clone(),
-            });
-            return Ok(Solved::Goes(found.bundle.name.clone(), along.collect()));
-        }
-        if free.len() == movers.len() {
-            return Ok(Solved::No);
-        }
-        let all: Vec<Mover<'_>> = movers.iter().map(|(mover, _)| mover.clone()).collect();
-        let Some((found, along)) = solve(&own, &all, &facts, effort)? else {
-            return Ok(Solved::No);
-        };
-        let who = movers.iter().filter_map(|(mover, kept)| {
-            let (bundle, why) = (along.get(mover.extension)?, (*kept)?);
-            Some(format!(
-                "{} of ClusterExtension {}, which {why}",
-                bundle.name, mover.extension
-            ))
-        });
-        let who: Vec<String> = who.collect();
-        Ok(Solved::Kept(format!(
-            "{} goes together with {}",
-            found.bundle.name,
-            who.join(" and with ")
-        )))
-    }
-}
-
-/// Whether another extension may be updated, or installed, along with one of a package, if nothing keeps it from that.
-fn may_move(other: &ClusterExtension, package: &str) -> bool {
-    let theirs = other.spec.source.catalog.as_ref();
-    let is_rival = theirs.is_none_or(|catalog| catalog.package_name == package);
-    !other.is_deleting() && !is_rival
-}
-
-/// What keeps another extension from being installed or updated until somebody changes something.
-fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtension) -> Option<String> {
-    let is_blocked =
-        find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
-    let own = context.remember(extension.name()).kept;
-    let waits = waits_for(extension.name(), own.is_some(), other.name());
-    if other.annotation(user::PAUSED) == Some("true") {
-        Some("is paused".to_owned())
-    } else if let Some(why) = context.remember(other.name()).kept.filter(|_| waits) {
-        Some(format!("cannot go: {why}"))
-    } else {
-        is_blocked.then(|| "is blocked".to_owned())
-    }
-}
-
-/// Whether an extension waits for another one that cannot go. Of several that cannot, the first by name goes on trying:
-/// would each wait for the others, none would be seen to be kept any more, and all would try again, for ever.
-fn waits_for(own: &str, is_kept: bool, other: &str) -> bool {
-    !is_kept || other < own
-}
-
-/// Some of those that go along with a bundle cannot go yet.
-#[derive(Debug, thiserror::Error)]
-#[error("it goes together with {}; nobody goes before all can", .0.join(" and "))]
-pub struct NotReady(Vec<String>);
-
-impl StageError for NotReady {
-    fn severity(&self) -> Severity {
-        Severity::Waiting
-    }
-
-    fn reason(&self) -> &'static str {
-        reason::RETRYING
-    }
-}
-
-/// Whether everybody who goes along has been let through as far as this extension, or has gone already: nobody is to be
-/// left behind with what then lacks what it requires.
-///
-/// # Errors
-/// When somebody has not.
-pub(crate) fn all_ready(context: &Context, companions: &[Companion]) -> Result<(), NotReady> {
-    let is_ready = |companion: &Companion| {
-        let revisions = context.revisions(&companion.extension);
-        let newest = revisions.newest_active().map(BundleIdentity::of);
-        newest.is_some_and(|newest| newest.metadata.name == companion.bundle)
-            || context.remember(&companion.extension).ready.as_ref() == Some(&companion.bundle)
-    };
-    let missing: Vec<String> = companions
-        .iter()
-        .filter(|companion| !is_ready(companion))
-        .map(|companion| format!("{} of ClusterExtension {}", companion.bundle, companion.extension))
-        .collect();
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(NotReady(missing))
-    }
-}
-
-/// An extension, and what the catalogs say about its package.
-struct Member {
-    extension: Arc<ClusterExtension>,
-    present: Option<BundleIdentity>,
-    asked: Vec<Asked>,
-    /// What keeps it from moving.
-    kept: Option<String>,
-}
-
-impl Member {
-    async fn ask(
-        context: &Context,
-        own: &ClusterExtension,
-        other: Arc<ClusterExtension>,
-        present: Option<BundleIdentity>,
-    ) -> Option<Self> {
-        let filter = other.spec.source.catalog.clone()?;
-        let selector = filter.selector.as_ref().map(selector);
-        let asked = ask(context, &request(&filter, selector.as_ref())).await;
-        let kept = kept(context, own, &other);
-        Some(Self {
-            extension: other,
-            present,
-            asked,
-            kept,
-        })
-    }
-
-    /// The bundles that it may get; nothing when its catalogs do not tell.
-    fn mover(&self, facts: &olm_resolve::Facts<'_>) -> Option<Mover<'_>> {
-        let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
-        let filter = self.extension.spec.source.catalog.as_ref()?;
-        let selector = filter.selector.as_ref().map(selector);
-        let asked = request(filter, selector.as_ref());
-        let present = self.present.as_ref().map(|bundle| as_installed(&bundle.metadata));
-        Some(Mover {
-            extension: self.extension.name(),
-            options: options(&views, &asked, present.as_ref(), facts).ok()?,
-        })
-    }
-}
-
 /// A package of a catalog that may help.
 struct Found {
     catalog: Arc<ClusterCatalog>,
@@ -342,7 +33,7 @@ pub(crate) async fn propose(
     context: &Context,
     extension: &ClusterExtension,
     refusal: &mut Refusal,
-    gathered: &Gathered,
+    gathered: &Inventory,
 ) {
     let own_catalog = match refusal.reason() {
         Reason::Held { catalog, .. } => catalog.clone(),
@@ -510,33 +201,6 @@ const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y"
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn several_that_cannot_go_come_to_rest_though_they_look_at_each_other_at_the_same_time() {
-        let names = ["a", "b", "c"];
-        let round = |before: [bool; 3], may: [bool; 3]| {
-            let tries = |own: usize| {
-                let waits = |other: usize| {
-                    other != own && before[other] && waits_for(names[own], before[own], names[other])
-                };
-                !(0..3).any(waits)
-            };
-            [0, 1, 2].map(|own| tries(own) && !may[own])
-        };
-        for bits in 0..8 {
-            let may = [1, 2, 4].map(|bit| bits & bit != 0);
-            let mut kept = [false; 3];
-            for _ in 0..4 {
-                kept = round(kept, may);
-            }
-            assert_eq!(kept, round(kept, may), "{may:?}");
-            assert_eq!(
-                kept.contains(&true),
-                may.contains(&false),
-                "somebody says why: {may:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_name_from_a_catalog_is_one_value_in_the_proposed_manifest() {

@@ -1,4 +1,4 @@
-//! An upgrade waits until the installed operator lets it happen (requirement 8.03).
+//! An upgrade waits until the installed operator lets it happen.
 
 use kube::Error;
 use olm_api::ClusterExtension;
@@ -6,13 +6,13 @@ use olm_api::conditions::reason;
 use olm_api::names::user;
 use serde_json::Value;
 
+use super::inventory;
+use super::target::{Origin, Resolution, Target};
 use crate::conditions::gate::{Word, word};
 use crate::conditions::records::conditions;
 use crate::extension::context::Context;
 use crate::extension::failure::{Failure, Severity, StageError};
-use crate::extension::observe::revisions::{BundleIdentity, Revisions};
-use crate::extension::resolve::inventory;
-use crate::extension::resolve::{Origin, Resolution, Target};
+use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// Why an upgrade waits.
 #[derive(Debug, thiserror::Error)]

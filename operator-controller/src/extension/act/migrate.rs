@@ -1,26 +1,22 @@
-//! Lets versions leave `status.storedVersions` before their definition goes (requirement 5.33): every object is written
+//! Lets versions leave `status.storedVersions` before their definition goes: every object is written
 //! once more as it is, which stores it in the present storage version, then the list is cleaned. All under the account.
 //! Many objects take several runs, each of which goes on where the last one stopped.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use kube::Client;
-use olm_api::cluster_object_set::CollisionProtection;
+use olm_api::conditions::reason;
 use olm_api::names::field_manager;
 use olm_preflight::crd_upgrade::migration::Rewrite;
-use olm_preflight::permissions::Right;
-use olm_preflight::rules::Object;
 use serde_json::{Value, json};
 
-use super::Asking;
 use super::progress::Progress;
-use crate::cluster::apply::classify;
-use crate::cluster::list::{Budget, Collection, End, Part};
-use crate::cluster::permissions::right;
-use crate::object_set::engine::{Failure, FailureKind};
+use crate::extension::failure::{Severity, StageError};
+use olm_cluster::apply::classify;
+use olm_cluster::list::{Budget, Collection, End, Part};
+use olm_rollout::failure::{Failure, FailureKind};
 
 /// Bytes of metadata that one run lists.
 const MAX_BYTES: u64 = 512 << 20;
@@ -33,7 +29,7 @@ const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// How much is migrated.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Objects of one definition beyond which none is written.
     objects: usize,
     /// How long one run writes.
@@ -42,7 +38,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// What is migrated of a definition by runs that write for so long; each writes a page at least.
-    pub(super) const fn within(time: Duration) -> Self {
+    pub(crate) const fn within(time: Duration) -> Self {
         Self {
             objects: 100_000,
             time,
@@ -91,52 +87,32 @@ pub enum MigrationError {
     },
 }
 
-fn versions(gone: &[String]) -> String {
-    format!("version(s) {}", gone.join(", "))
-}
-
-/// The rights that the account lacks to rewrite the objects and to clean the list.
-pub(super) async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
-    let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
-    if let Object::Resource { name, .. } = &mut clean.access.object {
-        *name = Some(rewrite.definition.clone());
-    }
-    let of_objects = |verb| right(verb, &rewrite.group, &rewrite.plural, "");
-    let mut missing: BTreeSet<Right> = BTreeSet::new();
-    for needed in [of_objects("list"), of_objects("patch"), clean] {
-        if !asking.may(&needed).await? {
-            missing.insert(needed);
+impl StageError for MigrationError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Refused { failure, .. }
+                if !matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid) =>
+            {
+                Severity::Transient
+            }
+            Self::Unfinished { .. } => Severity::Unfinished,
+            Self::Refused { .. } | Self::TooMany { .. } => Severity::Waiting,
         }
     }
-    Ok(missing)
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
+    }
 }
 
-/// Whether a definition belongs to somebody else than the given extension and revisions, by their UIDs, and is not to be
-/// taken over.
-pub(super) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
-    let owners = definition
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let is_ours = |owner: &Value| {
-        let uid = owner.get("uid").and_then(Value::as_str);
-        uid.is_some_and(|uid| ours.contains(&uid))
-    };
-    let controller = owners
-        .iter()
-        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)));
-    match (controller, adopt) {
-        (_, CollisionProtection::None) | (None, CollisionProtection::IfNoController) => false,
-        (Some(controller), _) => !is_ours(controller),
-        (None, CollisionProtection::Prevent) => !owners.iter().any(is_ours),
-    }
+fn versions(gone: &[String]) -> String {
+    format!("version(s) {}", gone.join(", "))
 }
 
 /// Rewrites the objects and cleans the list. Gives how many objects were written. `live` is the definition as it was
 /// seen; when it has changed meanwhile, nothing is cleaned. `progress` is how far an earlier run came, and becomes how far
 /// this one did.
-pub(super) async fn migrate(
+pub(crate) async fn migrate(
     client: &Client,
     rewrite: &Rewrite,
     live: &Value,
@@ -318,7 +294,7 @@ async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::fake;
+    use olm_cluster::fake;
 
     const LONG: Limits = Limits::within(Duration::from_mins(1));
 
@@ -445,29 +421,5 @@ mod tests {
             "{done:?}"
         );
         assert_eq!(written(&asked), [""; 0]);
-    }
-
-    #[test]
-    fn definitions_of_others_are_not_migrated_unless_they_may_be_taken_over() {
-        use CollisionProtection::{IfNoController, None as Never, Prevent};
-        let owner = |uid: &str, controller: bool| json!([{"uid": uid, "controller": controller}]);
-        for (owners, [prevent, if_no_controller]) in [
-            (owner("set", true), [false, false]),
-            (owner("extension", true), [false, false]),
-            (owner("set", false), [false, false]),
-            (owner("stranger", true), [true, true]),
-            (owner("stranger", false), [true, false]),
-            (Value::Null, [true, false]),
-        ] {
-            let definition = json!({"metadata": {"ownerReferences": owners}});
-            for (adopt, expected) in [
-                (Prevent, prevent),
-                (IfNoController, if_no_controller),
-                (Never, false),
-            ] {
-                let found = is_foreign(&definition, &["extension", "set"], adopt);
-                assert_eq!(found, expected, "{owners} {adopt:?}");
-            }
-        }
     }
 }

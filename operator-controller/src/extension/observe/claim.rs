@@ -1,16 +1,12 @@
-//! Two extensions never own one package or one CustomResourceDefinition (requirements 5.04, 7.51).
-
-use std::collections::BTreeMap;
+//! Two extensions never own one package.
 
 use olm_api::ClusterExtension;
-use olm_api::names::{CLUSTER_EXTENSION, label};
-use serde_json::Value;
 
 use crate::extension::failure::{Severity, StageError};
 
 /// Another extension was first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConflictError {
+pub enum ClaimError {
     /// It has the same package.
     #[error(
         "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
@@ -24,9 +20,6 @@ pub enum ConflictError {
         /// Whether that has revisions.
         standing: Standing,
     },
-    /// It has the same kinds.
-    #[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension: delete whichever ClusterExtension is not wanted", list(.0))]
-    Kinds(BTreeMap<String, String>),
 }
 
 fn next_step(owner: &str, standing: Standing) -> String {
@@ -44,14 +37,7 @@ fn next_step(owner: &str, standing: Standing) -> String {
     }
 }
 
-fn list(kinds: &BTreeMap<String, String>) -> String {
-    let item = |(definition, owner): (&String, &String)| {
-        format!("CustomResourceDefinition {definition:?} belongs to ClusterExtension {owner:?}")
-    };
-    kinds.iter().map(item).collect::<Vec<_>>().join(", ")
-}
-
-impl StageError for ConflictError {
+impl StageError for ClaimError {
     fn severity(&self) -> Severity {
         Severity::Waiting
     }
@@ -77,7 +63,7 @@ pub enum Standing {
 
 /// The package is ours unless another extension has a better claim to it: one with revisions comes before one without,
 /// then the older one, then the name.
-pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ConflictError> {
+pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> {
     fn wanted<'a>(claim: &Claim<'a>) -> Option<&'a str> {
         Some(
             claim
@@ -107,7 +93,7 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ConflictErro
         .filter(|other| other.extension.name() != ours.extension.name() && wanted(other) == Some(package))
         .min_by_key(|other| rank(other));
     match rival {
-        Some(rival) if rank(rival) < rank(&ours) => Err(ConflictError::Package {
+        Some(rival) if rank(rival) < rank(&ours) => Err(ClaimError::Package {
             package: package.to_owned(),
             owner: rival.extension.name().to_owned(),
             standing: rival.standing,
@@ -116,39 +102,11 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ConflictErro
     }
 }
 
-/// The kinds are ours unless a definition on the cluster (by name) belongs to another extension. What an extension that
-/// does not exist any more left behind is judged when it is applied.
-pub fn kinds(
-    live: &BTreeMap<String, Value>,
-    extension: &str,
-    exists: impl Fn(&str) -> bool,
-) -> Result<(), ConflictError> {
-    let taken: BTreeMap<String, String> = live
-        .iter()
-        .filter_map(|(name, definition)| Some((name.clone(), owner(definition)?.to_owned())))
-        .filter(|(_, owner)| owner != extension && exists(owner))
-        .collect();
-    if taken.is_empty() {
-        Ok(())
-    } else {
-        Err(ConflictError::Kinds(taken))
-    }
-}
-
-/// The extension that the labels of an object on the cluster name.
-fn owner(object: &Value) -> Option<&str> {
-    let labels = object.pointer("/metadata/labels")?;
-    let value = |key: &str| labels.get(key).and_then(Value::as_str);
-    (value(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then_some(())?;
-    value(label::OWNER_NAME).filter(|owner| !owner.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use olm_api::Time;
     use olm_api::cluster_extension::{CatalogFilter, ClusterExtensionSpec};
-    use serde_json::json;
 
     use super::*;
 
@@ -164,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_5_04_a_package_belongs_to_the_first_extension() {
+    fn a_package_belongs_to_the_first_extension() {
         let (old, new, other) = (
             extension("b", "p", 1),
             extension("a", "p", 2),
@@ -178,7 +136,7 @@ mod tests {
         ];
         assert_eq!(package(all[0], &all), Ok(()));
         assert_eq!(package(all[2], &all), Ok(()));
-        let refused = ConflictError::Package {
+        let refused = ClaimError::Package {
             package: "p".to_owned(),
             owner: "b".to_owned(),
             standing: Standing::New,
@@ -197,25 +155,5 @@ mod tests {
             refused.contains("`kubectl delete clusterextension a`"),
             "{refused}"
         );
-    }
-
-    #[test]
-    fn requirement_7_51_a_definition_tells_whose_it_is() {
-        let check = |kind: &str, owner: &str, expected: Option<&str>| {
-            let labels = json!({label::OWNER_KIND: kind, label::OWNER_NAME: owner});
-            let live = BTreeMap::from([
-                ("x.y".to_owned(), json!({"metadata": {"labels": labels}})),
-                ("a.b".to_owned(), json!({"metadata": {}})),
-            ]);
-            let found = kinds(&live, "ours", |owner| owner != "gone");
-            let expected = expected
-                .map(|owner| ConflictError::Kinds(BTreeMap::from([("x.y".to_owned(), owner.to_owned())])));
-            assert_eq!(found.err(), expected);
-        };
-        check(CLUSTER_EXTENSION, "theirs", Some("theirs"));
-        check(CLUSTER_EXTENSION, "ours", None);
-        check(CLUSTER_EXTENSION, "gone", None);
-        check(CLUSTER_EXTENSION, "", None);
-        check("Other", "theirs", None);
     }
 }

@@ -1,4 +1,4 @@
-//! What an interrupted run leaves behind: Secrets whose revision was not made or does not own them yet.
+//! Orphaned Secrets, which an interrupted run leaves behind: Secrets whose revision was not made or does not own them yet.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -6,7 +6,7 @@ use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use olm_api::ObjectMeta;
 use olm_api::names::label;
 
-use crate::extension::act::write::own;
+use super::write::own;
 use crate::extension::context::Context;
 
 /// How old a Secret without a revision must be to count as left behind.
@@ -14,7 +14,7 @@ const AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What becomes of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Fate {
+enum Disposal {
     /// It is as it should be, or too young to tell.
     Leave,
     /// It belongs to this revision, which does not own it yet.
@@ -32,13 +32,13 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
     for secret in listed.items {
         let set = |name: &str| context.sets.get(&kube::runtime::reflector::ObjectRef::new(name));
         let name = secret.metadata.name.clone().unwrap_or_default();
-        match fate(
+        match disposal(
             &secret.metadata,
             |revision| set(revision).is_some(),
             Timestamp::now(),
         ) {
-            Fate::Leave => {}
-            Fate::Own(revision) => {
+            Disposal::Leave => {}
+            Disposal::Own(revision) => {
                 if let Some(set) = set(&revision)
                     && let Err(error) = own(&secrets, &set, &name).await
                 {
@@ -49,7 +49,7 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
                     );
                 }
             }
-            Fate::Remove => {
+            Disposal::Remove => {
                 let params = DeleteParams {
                     preconditions: Some(Preconditions {
                         uid: secret.metadata.uid.clone(),
@@ -71,7 +71,7 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
-fn fate(secret: &ObjectMeta, exists: impl Fn(&str) -> bool, now: Timestamp) -> Fate {
+fn disposal(secret: &ObjectMeta, exists: impl Fn(&str) -> bool, now: Timestamp) -> Disposal {
     let owned = secret
         .owner_references
         .as_ref()
@@ -81,16 +81,16 @@ fn fate(secret: &ObjectMeta, exists: impl Fn(&str) -> bool, now: Timestamp) -> F
         .as_ref()
         .and_then(|labels| labels.get(label::REVISION_NAME));
     let Some(revision) = revision.filter(|_| !owned && secret.deletion_timestamp.is_none()) else {
-        return Fate::Leave;
+        return Disposal::Leave;
     };
     if exists(revision) {
-        return Fate::Own(revision.clone());
+        return Disposal::Own(revision.clone());
     }
     let old = secret
         .creation_timestamp
         .as_ref()
         .is_some_and(|created| now.duration_since(created.0) > AGE);
-    if old { Fate::Remove } else { Fate::Leave }
+    if old { Disposal::Remove } else { Disposal::Leave }
 }
 
 #[cfg(test)]
@@ -108,16 +108,19 @@ mod tests {
             creation_timestamp: Some(Time(Timestamp::from_second(9_990).unwrap())),
             ..ObjectMeta::default()
         };
-        assert_eq!(fate(&secret, |_| true, now), Fate::Own("ext-1".to_owned()));
         assert_eq!(
-            fate(&secret, |_| false, now),
-            Fate::Leave,
+            disposal(&secret, |_| true, now),
+            Disposal::Own("ext-1".to_owned())
+        );
+        assert_eq!(
+            disposal(&secret, |_| false, now),
+            Disposal::Leave,
             "its revision may be under way"
         );
         secret.creation_timestamp = Some(Time(Timestamp::from_second(0).unwrap()));
-        assert_eq!(fate(&secret, |_| false, now), Fate::Remove);
+        assert_eq!(disposal(&secret, |_| false, now), Disposal::Remove);
         secret.owner_references = Some(vec![OwnerReference::default()]);
-        assert_eq!(fate(&secret, |_| false, now), Fate::Leave);
-        assert_eq!(fate(&ObjectMeta::default(), |_| false, now), Fate::Leave);
+        assert_eq!(disposal(&secret, |_| false, now), Disposal::Leave);
+        assert_eq!(disposal(&ObjectMeta::default(), |_| false, now), Disposal::Leave);
     }
 }

@@ -13,15 +13,15 @@ use crate::extension::context::Context;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The definition as it was: its UID and generation.
-    pub(super) of: String,
+    pub(crate) of: String,
     /// The last object that was written, in the order in which the API server lists them; nothing when none was.
-    pub(super) last: String,
+    pub(crate) last: String,
     /// How many were written.
-    pub(super) written: usize,
+    pub(crate) written: usize,
 }
 
 impl Progress {
-    pub(super) fn begin(definition: &Value) -> Self {
+    pub(crate) fn begin(definition: &Value) -> Self {
         let seen = |pointer: &str| definition.pointer(pointer).unwrap_or(&Value::Null);
         let generation = seen("/metadata/generation");
         let uid = seen("/metadata/uid").as_str().unwrap_or_default();
@@ -38,9 +38,9 @@ impl Progress {
     }
 }
 
-/// What this process knows of the migration.
+/// How far this process knows the migration to be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Known {
+pub enum Migration {
     /// Nothing.
     #[default]
     Nothing,
@@ -50,9 +50,9 @@ pub enum Known {
     Over,
 }
 
-impl Known {
+impl Migration {
     /// Where to go on.
-    pub(super) fn of(self, extension: &ClusterExtension) -> Option<Progress> {
+    pub(crate) fn of(self, extension: &ClusterExtension) -> Option<Progress> {
         match self {
             Self::Nothing => Progress::recorded(extension),
             Self::Reached(progress) => Some(progress),
@@ -73,9 +73,8 @@ impl Known {
 }
 
 /// Records how far the migration came, for the next leader. Without the record it begins anew, which does no harm.
-pub async fn record(context: &Context, extension: &ClusterExtension) {
-    let known = context.remember(extension.name()).migration;
-    let Some(value) = known.change(extension) else {
+pub(crate) async fn record(migration: &Migration, context: &Context, extension: &ClusterExtension) {
+    let Some(value) = migration.change(extension) else {
         return;
     };
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
@@ -116,21 +115,21 @@ mod tests {
         let mut reached = Progress::begin(&definition);
         reached.last = "n/b".to_owned();
         reached.written = 2;
-        let known = Known::Reached(reached.clone());
+        let known = Migration::Reached(reached.clone());
         // What the old leader says at the end of a run is what the new one begins with.
         let value = known.change(&saying(None)).unwrap();
         let extension = saying(value.as_str());
         assert_eq!(known.change(&extension), None, "it is said once");
-        assert_eq!(Known::Nothing.of(&extension), Some(reached.clone()));
-        assert_eq!(Known::Nothing.change(&extension), None);
+        assert_eq!(Migration::Nothing.of(&extension), Some(reached.clone()));
+        assert_eq!(Migration::Nothing.change(&extension), None);
         // What is known here counts more than what is read.
-        assert_eq!(Known::Over.of(&extension), None);
-        let begun = Known::Reached(Progress::begin(&definition));
+        assert_eq!(Migration::Over.of(&extension), None);
+        let begun = Migration::Reached(Progress::begin(&definition));
         assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));
-        assert_eq!(Known::Over.change(&extension), Some(Value::Null));
-        assert_eq!(Known::Over.change(&saying(None)), None);
+        assert_eq!(Migration::Over.change(&extension), Some(Value::Null));
+        assert_eq!(Migration::Over.change(&saying(None)), None);
         for odd in ["", "{}", "[]", r#"{"of": 1}"#] {
-            assert_eq!(Known::Nothing.of(&saying(Some(odd))), None, "{odd}");
+            assert_eq!(Migration::Nothing.of(&saying(Some(odd))), None, "{odd}");
         }
     }
 }

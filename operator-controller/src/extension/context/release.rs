@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::observe::revisions::BundleIdentity;
-use crate::object_set::content::MAX_TOTAL;
+use crate::extension::revisions::BundleIdentity;
+use olm_rollout::content::MAX_TOTAL;
 
 /// The most Secrets that a release lies in.
 const MOST_CHUNKS: usize = 11;
@@ -75,7 +75,7 @@ impl StageError for ReleaseError {
 }
 
 /// A release that is deployed, as its first Secret's labels say.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// Its number.
     pub number: u64,
@@ -105,24 +105,24 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 
 /// Which extension a release is looked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Heir<'a> {
+pub struct Successor<'a> {
     /// Its UID.
     pub uid: &'a str,
     /// When it was made.
-    pub made: Option<Timestamp>,
+    pub created: Option<Timestamp>,
     /// Whether there are revisions that an earlier extension of its name left behind.
-    pub follows: bool,
+    pub has_earlier_revisions: bool,
 }
 
 /// The releases of that extension. One whose Secret has another owner was left by an earlier extension of that name,
 /// and so was one without owners (an extension that is deleted without what it owns leaves it so) that is older, or beside
 /// which there are revisions: what it holds may long have been replaced.
-pub fn ours<'a>(entries: &'a [Entry], heir: Heir<'_>) -> impl Iterator<Item = &'a Entry> {
+pub fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator<Item = &'a Entry> {
     entries.iter().filter(move |entry| {
         if entry.owners.is_empty() {
-            !heir.follows && entry.made >= heir.made
+            !successor.has_earlier_revisions && entry.made >= successor.created
         } else {
-            entry.owners.iter().any(|owner| owner == heir.uid)
+            entry.owners.iter().any(|owner| owner == successor.uid)
         }
     })
 }
@@ -420,27 +420,27 @@ mod tests {
         };
         let check = |secrets: &[ObjectMeta], expected: Option<u64>| {
             let entries: Vec<Entry> = secrets.iter().filter_map(entry).map(|(_, entry)| entry).collect();
-            let heir = Heir {
+            let successor = Successor {
                 uid: "us",
-                made: Some(Timestamp::UNIX_EPOCH),
-                follows: false,
+                created: Some(Timestamp::UNIX_EPOCH),
+                has_earlier_revisions: false,
             };
-            let newest = |heir| ours(&entries, heir).map(|entry| entry.number).max();
-            assert_eq!(newest(heir), expected);
+            let newest = |successor| ours(&entries, successor).map(|entry| entry.number).max();
+            assert_eq!(newest(successor), expected);
             // What an earlier extension of the name left behind is not taken for what is installed.
             let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1);
-            for heir in [
-                Heir {
-                    made: Some(later),
-                    ..heir
+            for successor in [
+                Successor {
+                    created: Some(later),
+                    ..successor
                 },
-                Heir {
-                    follows: true,
-                    ..heir
+                Successor {
+                    has_earlier_revisions: true,
+                    ..successor
                 },
             ] {
                 let owned = entries.iter().any(|entry| entry.owners == ["us"]);
-                assert_eq!(newest(heir), expected.filter(|_| owned));
+                assert_eq!(newest(successor), expected.filter(|_| owned));
             }
         };
         let us = Some("us");

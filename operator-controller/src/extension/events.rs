@@ -6,7 +6,7 @@ use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
 use olm_api::conditions::{self, PROGRESSING, reason};
 use olm_platform::events::Said;
 
-use crate::extension::resolve::as_installed;
+use super::revisions::as_installed;
 
 /// A bundle is installed where none was.
 const INSTALLED: &str = "Installed";
@@ -33,19 +33,19 @@ pub const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub const UNINSTALLED: &str = "Uninstalled";
 
-/// How something that stands in the way of success is to be told.
+/// How something that stands in the way of success is to be events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum EventKind {
     /// As a warning, by the reason of the condition.
-    Fault,
+    Warning,
     /// As a part of what runs as it should, by this reason.
-    Part(&'static str),
+    Normal(&'static str),
     /// Not at all.
-    Silent,
+    None,
 }
 
 /// One line that is no warning.
-pub fn said(reason: &str, note: impl Into<String>) -> Said {
+pub fn normal(reason: &str, note: impl Into<String>) -> Said {
     Said {
         is_fault: false,
         reason: reason.to_owned(),
@@ -60,7 +60,7 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
         Ordering::Equal => CHANGING,
         Ordering::Greater => DOWNGRADING,
     };
-    said(reason, note)
+    normal(reason, note)
 }
 
 /// A revision is made in the place of one that somebody deletes.
@@ -69,7 +69,7 @@ pub fn replacing(deleted: &str, made: &str) -> Said {
         "{deleted} is being deleted, {made} takes its place: custom resource definitions stay with all their objects, the rest \
          is made anew"
     );
-    said(CHANGING, note)
+    normal(CHANGING, note)
 }
 
 /// How two bundles compare as resolution compares them, by version and release; without a readable one they are the same.
@@ -81,23 +81,23 @@ fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
     }
 }
 
-/// What happened between two states of an extension; `tone` is that of what stands in the way of success.
+/// What happened between two states of an extension; `kind` is that of what stands in the way of success.
 pub fn changes(
     before: Option<&ClusterExtensionStatus>,
     after: &ClusterExtensionStatus,
-    tone: Tone,
+    kind: EventKind,
 ) -> Vec<Said> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let installed = before.and_then(|status| status.install.as_ref());
     match (installed, after.install.as_ref()) {
-        (None, Some(new)) => told.push(said(INSTALLED, format!("Installed {}", named(&new.bundle)))),
+        (None, Some(new)) => events.push(normal(INSTALLED, format!("Installed {}", named(&new.bundle)))),
         (Some(old), Some(new)) if named(&old.bundle) != named(&new.bundle) => {
             let reason = match order(&old.bundle, &new.bundle) {
                 Ordering::Less => UPGRADED,
                 Ordering::Equal => REPLACED,
                 Ordering::Greater => DOWNGRADED,
             };
-            told.push(said(
+            events.push(normal(
                 reason,
                 format!("Replaced {} by {}", named(&old.bundle), named(&new.bundle)),
             ));
@@ -105,28 +105,28 @@ pub fn changes(
         _ => {}
     }
     let Some(progressing) = conditions::find(&after.conditions, PROGRESSING) else {
-        return told;
+        return events;
     };
     let earlier = before.and_then(|status| conditions::find(&status.conditions, PROGRESSING));
     let is_hindered = !matches!(
         progressing.reason.as_str(),
         reason::SUCCEEDED | reason::ROLLING_OUT
     );
-    let is_told = earlier.is_some_and(|earlier| {
+    let is_reported = earlier.is_some_and(|earlier| {
         (&earlier.reason, &earlier.message) == (&progressing.reason, &progressing.message)
     });
-    if is_hindered && !is_told {
-        match tone {
-            Tone::Fault => told.push(Said {
+    if is_hindered && !is_reported {
+        match kind {
+            EventKind::Warning => events.push(Said {
                 is_fault: true,
                 reason: progressing.reason.clone(),
                 note: progressing.message.clone(),
             }),
-            Tone::Part(reason) => told.push(said(reason, &progressing.message)),
-            Tone::Silent => {}
+            EventKind::Normal(reason) => events.push(normal(reason, &progressing.message)),
+            EventKind::None => {}
         }
     }
-    told
+    events
 }
 
 /// A bundle with its version and, after a plus sign, its release.
@@ -169,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_cares_about_is_told_once() {
+    fn what_a_user_cares_about_is_reported_once() {
         let none = status("", reason::ROLLING_OUT, "rolling");
         let one = status("1.0.0", reason::SUCCEEDED, "");
         let held = status("1.0.0", reason::RETRYING, "refused");
         let two = status("2.0.0", reason::SUCCEEDED, "");
-        let check_as = |tone, before: Option<&ClusterExtensionStatus>, after, expected: &[&str]| {
-            let texts: Vec<String> = changes(before, after, tone)
+        let check_as = |kind, before: Option<&ClusterExtensionStatus>, after, expected: &[&str]| {
+            let texts: Vec<String> = changes(before, after, kind)
                 .into_iter()
                 .map(|said| format!("{} {} {}", said.is_fault, said.reason, said.note))
                 .collect();
             assert_eq!(texts, expected);
         };
-        let check = |before, after, expected: &[&str]| check_as(Tone::Fault, before, after, expected);
+        let check = |before, after, expected: &[&str]| check_as(EventKind::Warning, before, after, expected);
         check(None, &none, &[]);
         check(Some(&none), &one, &["false Installed Installed pot 1.0.0"]);
         check(Some(&one), &held, &["true Retrying refused"]);
@@ -223,12 +223,12 @@ mod tests {
         check(Some(&unreleased), &empty, &[]);
         check(Some(&first), &released, &[]);
         check_as(
-            Tone::Part(MIGRATING),
+            EventKind::Normal(MIGRATING),
             Some(&one),
             &held,
             &["false Migrating refused"],
         );
-        check_as(Tone::Silent, Some(&one), &held, &[]);
+        check_as(EventKind::None, Some(&one), &held, &[]);
     }
 
     #[test]

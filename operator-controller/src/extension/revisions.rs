@@ -8,10 +8,11 @@ use olm_api::cluster_extension::{BundleMetadata, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, PROGRESSING, SUCCEEDED, reason};
 use olm_api::names::{annotation, label};
+use olm_resolve::Installed;
 use olm_version::Release;
 
-use crate::cluster::identity::AccountName;
 use crate::object_set::records::{FOREGROUND, ORPHAN, has_finalizer};
+use olm_cluster::identity::AccountName;
 
 /// An extension's ClusterObjectSets, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -184,6 +185,15 @@ impl BundleIdentity {
             && release
                 .as_deref()
                 .is_none_or(|release| Release::parse(release).is_ok())
+    }
+}
+
+/// A bundle that is recorded as installed, as resolution wants it.
+pub(crate) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
+    Installed {
+        name: &bundle.name,
+        version: &bundle.version,
+        release: bundle.release.as_deref(),
     }
 }
 

@@ -1,0 +1,87 @@
+//! Whether an installed bundle fits the cluster: what its files name and the cluster lacks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use olm_resolve::Platform;
+use olm_resolve::hindrance::listed;
+
+use crate::extension::context::Context;
+use crate::extension::context::cluster_info::FRESH;
+use crate::extension::resolve::inventory;
+
+/// How long the answer is used that a bundle lacks nothing.
+const CONTENT: Duration = Duration::from_hours(1);
+
+/// What the bundle asks of the cluster, and what was found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cache {
+    platform: Option<Arc<Platform>>,
+    findings: Option<Findings>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Findings {
+    asked: Instant,
+    of: Arc<Platform>,
+    warning: Option<String>,
+}
+
+impl Findings {
+    /// Whether they are still true of what a bundle asks of the cluster. What is lacking may come soon.
+    fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
+        let fresh = if self.warning.is_some() { FRESH } else { CONTENT };
+        Arc::ptr_eq(&self.of, platform) && age < fresh
+    }
+}
+
+impl Cache {
+    /// Replaces what the bundle asks of the cluster.
+    pub(crate) fn expect(&mut self, platform: Option<Platform>) {
+        self.platform = platform.map(Arc::new);
+    }
+
+    /// What the bundle names and the cluster lacks. While nothing changes, the cluster is seldom asked.
+    pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
+        let platform = self.platform.as_ref()?;
+        if let Some(known) = &self.findings
+            && known.stand(platform, known.asked.elapsed())
+        {
+            return known.warning.clone();
+        }
+        let found = inventory::of_platform(context, platform).await.ok()?;
+        let found = platform.hindrances(found.facts().ground, found.facts().served);
+        let warning = (!found.is_empty())
+            .then(|| format!("The bundle may not work on this cluster: {}", listed(&found)));
+        self.findings = Some(Findings {
+            asked: Instant::now(),
+            of: Arc::clone(platform),
+            warning: warning.clone(),
+        });
+        warning
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_lacks_nothing_is_seldom_asked_about_again() {
+        let [of, other] = [(); 2].map(|()| Arc::new(Platform::default()));
+        for (warning, age, expected) in [
+            (None, FRESH, true),
+            (None, CONTENT, false),
+            (Some("no such API"), FRESH, false),
+            (Some("no such API"), FRESH / 2, true),
+        ] {
+            let findings = Findings {
+                asked: Instant::now(),
+                of: Arc::clone(&of),
+                warning: warning.map(str::to_owned),
+            };
+            assert_eq!(findings.stand(&of, age), expected, "{warning:?} {age:?}");
+            assert!(!findings.stand(&other, Duration::ZERO));
+        }
+    }
+}

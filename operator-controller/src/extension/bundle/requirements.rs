@@ -1,0 +1,122 @@
+//! What a bundle's own files require beyond what its catalog declares.
+
+use olm_api::conditions::reason;
+use olm_bundle::Bundle;
+use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
+use olm_fbc::Property;
+use olm_resolve::{Hindrance, Platform, Refusal, recorded_version, refuse, unmet};
+
+use crate::extension::context::Context;
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::resolve::inventory::{self, InventoryError};
+use crate::extension::resolve::{Resolved, proposals};
+
+/// Why a bundle cannot be installed on this cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum RequirementsError {
+    /// The cluster cannot be asked.
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
+    /// The files require something that is not sound.
+    #[error("what the bundle requires by {kind} is not sound")]
+    Unsound {
+        /// The type of the dependency.
+        kind: String,
+        /// What is wrong.
+        #[source]
+        fault: Box<RequirementError>,
+    },
+    /// The files require something that is not there.
+    #[error(transparent)]
+    Unmet(Refusal),
+}
+
+impl StageError for RequirementsError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Inventory(error) => error.severity(),
+            Self::Unsound { .. } => Severity::Terminal,
+            Self::Unmet(_) => Severity::Waiting,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.severity() {
+            Severity::Terminal => reason::BLOCKED,
+            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
+        }
+    }
+}
+
+/// Admits a bundle when everything is there that its files require.
+///
+/// # Errors
+/// Something is missing, or the cluster cannot be asked.
+pub(crate) async fn admit(
+    context: &Context,
+    resolved: &Resolved<'_>,
+    bundle: &Bundle,
+) -> Result<(), RequirementsError> {
+    let (observed, target) = (resolved.observed, &resolved.target);
+    let mut requirements = Vec::new();
+    for dependency in bundle.dependencies() {
+        let (kind, value) = (dependency.property_kind(), dependency.property_value());
+        if target.declared.iter().any(|(k, v)| k == kind && *v == value) {
+            continue;
+        }
+        let requirement = Requirement::of_dependency(kind, &value.to_string());
+        requirements.push(requirement.map_err(|fault| RequirementsError::Unsound {
+            kind: kind.to_owned(),
+            fault: Box::new(fault),
+        })?);
+    }
+    let platform = platform(bundle);
+    if requirements.is_empty() && platform.is_none() {
+        return Ok(());
+    }
+    let inventory = inventory::of_bundle(
+        context,
+        &observed.extension,
+        &observed.revisions,
+        &requirements,
+        platform.as_ref(),
+    )
+    .await?;
+    let facts = inventory.facts();
+    let properties = bundle.provided_properties().into_iter();
+    let subject = Subject::new(
+        bundle.name(),
+        bundle.package(),
+        recorded_version(&target.bundle.metadata.version),
+        properties
+            .map(|property| Property::new(property.kind, property.value.to_string()))
+            .collect(),
+    );
+    let mut found: Vec<Hindrance> = platform
+        .map(|platform| platform.hindrances(facts.ground, facts.served))
+        .unwrap_or_default();
+    found.retain(Hindrance::forbids);
+    found.extend(unmet(&requirements, &subject, &facts));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut refusal = refuse(bundle.name(), &target.catalog, &found);
+    proposals::propose(context, &observed.extension, &mut refusal, &inventory).await;
+    Err(RequirementsError::Unmet(refusal))
+}
+
+/// What a bundle's own files ask of the cluster itself; `None` when they ask for nothing.
+pub(crate) fn platform(bundle: &Bundle) -> Option<Platform> {
+    let csv = bundle.csv();
+    let apis = csv.spec.native_apis.iter().map(|api| Gvk {
+        group: api.group.clone(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+    });
+    let labels = csv
+        .metadata
+        .labels
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    Platform::new(Some(&csv.spec.min_kube_version), apis.collect(), labels)
+}

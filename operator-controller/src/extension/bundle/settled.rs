@@ -1,0 +1,113 @@
+//! What the newest revision follows from. As long as that does not change, nothing has to be fetched, rendered or planned.
+
+use olm_api::ClusterObjectSet;
+use olm_api::conditions::{self, PROGRESSING};
+use olm_bundle::CertificateProvider;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::extension::resolve::Resolved;
+use crate::extension::revisions::disturbed;
+
+/// Everything that a plan follows from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// A digest: the inputs of every extension are kept, and a bundle in a catalog can be long.
+    digest: [u8; 32],
+    /// What the newest revision reports to be in its way.
+    trouble: Option<String>,
+}
+
+impl Inputs {
+    /// What the plan for a bundle follows from: the pinned image, the certificate provider, and how many of the
+    /// extension's OperatorConditions were deleted, beside the extension and its newest revision.
+    pub(crate) fn of(
+        resolved: &Resolved<'_>,
+        pinned: &str,
+        provider: CertificateProvider,
+        deleted: u64,
+    ) -> Self {
+        let (extension, target) = (&resolved.observed.extension, &resolved.target);
+        let latest = resolved.observed.revisions.latest();
+        let bundle = &target.bundle;
+        let all = json!({
+            "generation": extension.metadata.generation,
+            "annotations": extension.metadata.annotations,
+            "account": resolved.settings.account.to_string(),
+            "bundle": [bundle.package, bundle.image],
+            "version": bundle.metadata,
+            "pinned": pinned,
+            "provider": provider.to_string(),
+            "deleted": deleted,
+            "latest": latest.map(identity),
+        });
+        let disturbed = latest.filter(|latest| disturbed(latest));
+        let trouble = disturbed.and_then(|set| conditions::find(set.conditions(), PROGRESSING));
+        Self {
+            digest: Sha256::digest(all.to_string()).into(),
+            trouble: trouble.map(|progressing| progressing.message.clone()),
+        }
+    }
+}
+
+/// What of a revision a plan depends on: everything but its status.
+fn identity(set: &ClusterObjectSet) -> Value {
+    let metadata = &set.metadata;
+    json!({
+        "uid": metadata.uid,
+        "generation": metadata.generation,
+        "deleting": set.is_deleting(),
+        "labels": metadata.labels,
+        "annotations": metadata.annotations,
+        "owners": metadata.owner_references,
+    })
+}
+
+/// The inputs with which the newest revision was found to be the wanted one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settled(Option<Inputs>);
+
+impl Settled {
+    pub(crate) fn of(inputs: Option<Inputs>) -> Self {
+        Self(inputs)
+    }
+
+    /// Whether the newest revision is still the wanted one. Trouble that was there before was looked at: its content is
+    /// there, and the revision will report what comes of it.
+    pub(crate) fn holds(&mut self, inputs: &Inputs) -> bool {
+        let Some(known) = &mut self.0 else {
+            return false;
+        };
+        let holds =
+            known.digest == inputs.digest && (inputs.trouble.is_none() || known.trouble == inputs.trouble);
+        if holds && inputs.trouble.is_none() {
+            known.trouble = None;
+        }
+        holds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_inputs_are_settled_until_new_trouble_comes() {
+        let inputs = |digest: u8, trouble: Option<&str>| Inputs {
+            digest: [digest; 32],
+            trouble: trouble.map(str::to_owned),
+        };
+        assert!(!Settled::default().holds(&inputs(1, None)));
+        let mut settled = Settled::of(Some(inputs(1, Some("a"))));
+        for (given, expected) in [
+            (inputs(2, None), false),
+            (inputs(1, Some("a")), true),
+            (inputs(1, Some("b")), false),
+            (inputs(1, None), true),
+            // It went away in between.
+            (inputs(1, Some("a")), false),
+        ] {
+            assert_eq!(settled.holds(&given), expected, "{given:?}");
+        }
+    }
+}

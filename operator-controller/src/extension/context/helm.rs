@@ -1,0 +1,173 @@
+//! The releases that the reference's Helm runtime left: which are deployed, and what one holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams};
+use olm_api::names::release as names;
+use tokio::sync::Mutex;
+
+use super::release::{self, Entry, Release, ReleaseError, Successor};
+use crate::extension::failure::{Severity, StageError};
+use olm_cluster::identity::is_name;
+
+/// How long a list is used for extensions that never reported anything installed.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Why a release cannot be read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum HelmError {
+    /// The releases cannot be listed.
+    #[error("migrating storage: cannot list the releases of the Helm runtime")]
+    List(#[source] kube::Error),
+    /// A Secret cannot be read.
+    #[error("migrating storage: cannot read Secret {name:?}")]
+    Read {
+        /// The Secret.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// A Secret cannot be removed.
+    #[error("cannot remove the release in Secret {name:?}, whose objects belong to a revision by now")]
+    Remove {
+        /// The Secret.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// A release does not hold what it should.
+    #[error(
+        "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to have the bundle installed anew over the objects that are there"
+    )]
+    Release {
+        /// The Secret that it begins with.
+        name: String,
+        /// Why not.
+        #[source]
+        source: ReleaseError,
+    },
+    /// The program ends.
+    #[error("migrating storage: reading the release was cut off; it is tried again")]
+    CutOff,
+}
+
+impl StageError for HelmError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::List(_) | Self::Read { .. } | Self::Remove { .. } | Self::CutOff => Severity::Transient,
+            Self::Release { source, .. } => source.severity(),
+        }
+    }
+}
+
+/// The deployed releases by the names of their extensions.
+type Entries = Arc<HashMap<String, Vec<Entry>>>;
+
+/// The releases in the system namespace.
+pub struct Releases {
+    secrets: Api<Secret>,
+    listed: Mutex<Option<(Instant, Entries)>>,
+}
+
+impl Releases {
+    /// Reads Secrets of this namespace.
+    pub fn new(client: Client, system_namespace: &str) -> Self {
+        Self {
+            secrets: Api::namespaced(client, system_namespace),
+            listed: Mutex::default(),
+        }
+    }
+
+    /// The deployed releases of an extension. `had_something`: the extension reported that something is installed, so
+    /// that an earlier list will not do; new extensions, which come many at a time, share one.
+    pub(crate) async fn of(
+        &self,
+        extension: &str,
+        successor: Successor<'_>,
+        had_something: bool,
+    ) -> Result<Vec<Entry>, HelmError> {
+        let entries = self.list(had_something).await?;
+        let entries = entries.get(extension).map_or(&[][..], Vec::as_slice);
+        Ok(release::ours(entries, successor).cloned().collect())
+    }
+
+    async fn list(&self, had_something: bool) -> Result<Entries, HelmError> {
+        let mut listed = self.listed.lock().await;
+        if let Some((at, entries)) = &*listed
+            && !had_something
+            && at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(entries));
+        }
+        let asked = Instant::now();
+        let found = self
+            .secrets
+            .list_metadata(&ListParams::default().labels(names::INDEX_SELECTOR))
+            .await
+            .map_err(HelmError::List)?;
+        let mut entries: HashMap<String, Vec<Entry>> = HashMap::new();
+        let deployed = found.items.iter();
+        for (name, entry) in deployed.filter_map(|secret| release::entry(&secret.metadata)) {
+            entries.entry(name).or_default().push(entry);
+        }
+        let entries = Arc::new(entries);
+        *listed = Some((asked, Arc::clone(&entries)));
+        Ok(entries)
+    }
+
+    /// Reads a release of that extension from its Secrets.
+    pub(crate) async fn read(&self, extension: &str, entry: &Entry) -> Result<Release, HelmError> {
+        let unreadable = |source| HelmError::Release {
+            name: entry.secret.clone(),
+            source,
+        };
+        let first = self.secret(&entry.secret).await?;
+        let (first, others) = first
+            .and_then(|first| release::index(&first))
+            .map_err(unreadable)?;
+        let mut parts = vec![first];
+        for name in &others {
+            let part = self.secret(name).await?;
+            parts.push(part.and_then(|part| release::chunk(&part)).map_err(unreadable)?);
+        }
+        let name = extension.to_owned();
+        tokio::task::spawn_blocking(move || release::decode(&name, &parts))
+            .await
+            .map_err(|_| HelmError::CutOff)?
+            .map_err(unreadable)
+    }
+
+    async fn secret(&self, name: &str) -> Result<Result<Secret, ReleaseError>, HelmError> {
+        let missing = || ReleaseError::Missing(name.to_owned());
+        if !is_name(name) {
+            // No Secret has such a name, and it might lead elsewhere.
+            return Ok(Err(missing()));
+        }
+        let found = self.secrets.get_opt(name).await;
+        let found = found.map_err(|source| HelmError::Read {
+            name: name.to_owned(),
+            source,
+        })?;
+        Ok(found.ok_or_else(missing))
+    }
+
+    /// Removes a release. One that is gone is fine.
+    pub(crate) async fn remove(&self, secret: &str) -> Result<(), HelmError> {
+        // The list is out of date with that.
+        *self.listed.lock().await = None;
+        match self.secrets.delete(secret, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(source) => Err(HelmError::Remove {
+                name: secret.to_owned(),
+                source,
+            }),
+        }
+    }
+}

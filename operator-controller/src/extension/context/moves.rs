@@ -1,0 +1,189 @@
+//! Extensions that need each other: the one place that decides which of them go. Each run reports where its extension
+//! stands; nobody goes before all can, and who cannot go keeps the others from trying.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Another extension that is installed or updated in the same step, and the bundle that it gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Companion {
+    /// The ClusterExtension.
+    pub extension: String,
+    /// The bundle.
+    pub bundle: String,
+}
+
+/// Where the extensions stand.
+#[derive(Debug, Default)]
+pub struct Moves {
+    standings: Mutex<HashMap<String, Standing>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Standing {
+    /// The bundle that passed every check and can be installed once its companions can, too.
+    ready: Option<String>,
+    /// Whether the present run confirmed that.
+    is_confirmed: bool,
+    /// Why the last run could not install a bundle that others may go along with; one line.
+    blocker: Option<String>,
+    /// Whether a change of another extension may lead to another outcome.
+    awaits_others: bool,
+}
+
+impl Moves {
+    /// Reports that the present run found the bundle ready, and returns the companions that are not: those that are
+    /// neither ready nor there already (`newest` is the newest bundle of an extension).
+    pub(crate) fn ready<'c>(
+        &self,
+        extension: &str,
+        bundle: &str,
+        companions: &'c [Companion],
+        newest: impl Fn(&str) -> Option<String>,
+    ) -> Vec<&'c Companion> {
+        // Reported before the others are looked at: of those that look at the same time, one sees all ready.
+        self.change(extension, |own| {
+            own.ready = Some(bundle.to_owned());
+            own.is_confirmed = true;
+        });
+        let standings = self.lock();
+        let is_ready = |companion: &&Companion| {
+            let standing = standings.get(&companion.extension);
+            standing.is_some_and(|standing| standing.ready.as_ref() == Some(&companion.bundle))
+                || newest(&companion.extension).as_ref() == Some(&companion.bundle)
+        };
+        companions
+            .iter()
+            .filter(|companion| !is_ready(companion))
+            .collect()
+    }
+
+    /// Ends a run: what it did not confirm is not ready any more; the blocker counts for an extension that is not.
+    pub(crate) fn conclude(&self, extension: &str, blocker: Option<String>) {
+        self.change(extension, |own| {
+            if !std::mem::take(&mut own.is_confirmed) {
+                own.ready = None;
+            }
+            own.blocker = blocker.filter(|_| own.ready.is_none());
+        });
+    }
+
+    /// Why `other` cannot go, as far as `own` waits for it.
+    pub(crate) fn blocker(&self, own: &str, other: &str) -> Option<String> {
+        let standings = self.lock();
+        let blocker = |name: &str| standings.get(name)?.blocker.clone();
+        blocker(other).filter(|_| waits_for(own, blocker(own).is_some(), other))
+    }
+
+    /// Reports whether a change of another extension may matter to this one.
+    pub(crate) fn awaits_others(&self, extension: &str, awaits: bool) {
+        self.change(extension, |own| own.awaits_others = awaits);
+    }
+
+    /// The extensions to which a change of another one may matter.
+    pub(crate) fn awaiting(&self) -> Vec<String> {
+        let standings = self.lock();
+        let awaiting = standings.iter().filter(|(_, standing)| standing.awaits_others);
+        awaiting.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Differs when an extension became ready or blocked, or is no longer.
+    pub(crate) fn digest(&self, extension: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let standings = self.lock();
+        let standing = standings.get(extension);
+        standing
+            .map_or((&None, &None), |standing| (&standing.ready, &standing.blocker))
+            .hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Forgets an extension that is gone.
+    pub(crate) fn forget(&self, extension: &str) {
+        self.lock().remove(extension);
+    }
+
+    fn change(&self, extension: &str, change: impl FnOnce(&mut Standing)) {
+        change(self.lock().entry(extension.to_owned()).or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Standing>> {
+        self.standings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether an extension waits for another one that cannot go. Of several that cannot, the first by name goes on trying:
+/// if each waited for the others, none would count as blocked any more, and all would try again, for ever.
+fn waits_for(own: &str, is_blocked: bool, other: &str) -> bool {
+    !is_blocked || other < own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn companion(extension: &str, bundle: &str) -> Companion {
+        Companion {
+            extension: extension.to_owned(),
+            bundle: bundle.to_owned(),
+        }
+    }
+
+    #[test]
+    fn nobody_goes_before_all_are_ready_or_there_already() {
+        let moves = Moves::default();
+        let nothing = |_: &str| None;
+        let with_b = [companion("b", "b.v2")];
+        assert_eq!(moves.ready("a", "a.v2", &with_b, nothing), [&with_b[0]]);
+        moves.conclude("a", None);
+        let with_a = [companion("a", "a.v2")];
+        assert!(moves.ready("b", "b.v2", &with_a, nothing).is_empty());
+        assert!(moves.ready("a", "a.v2", &with_b, nothing).is_empty());
+        // A run that does not come as far takes it back.
+        moves.conclude("b", None);
+        moves.conclude("b", Some("no rights".to_owned()));
+        assert_eq!(moves.ready("a", "a.v2", &with_b, nothing), [&with_b[0]]);
+        let there = |name: &str| (name == "b").then(|| "b.v2".to_owned());
+        assert!(moves.ready("a", "a.v2", &with_b, there).is_empty());
+    }
+
+    #[test]
+    fn a_blocker_counts_until_a_run_is_ready() {
+        let moves = Moves::default();
+        moves.conclude("b", Some("no rights".to_owned()));
+        let blocked = moves.digest("b");
+        assert_eq!(moves.blocker("a", "b").as_deref(), Some("no rights"));
+        moves.ready("b", "b.v2", &[], |_| None);
+        moves.conclude("b", Some("its companion is not ready".to_owned()));
+        assert_eq!(moves.blocker("a", "b"), None);
+        assert_ne!(moves.digest("b"), blocked);
+    }
+
+    #[test]
+    fn several_blocked_extensions_come_to_rest_though_they_look_at_each_other_at_the_same_time() {
+        let names = ["a", "b", "c"];
+        let round = |before: [bool; 3], may: [bool; 3]| {
+            let tries = |own: usize| {
+                let waits = |other: usize| {
+                    other != own && before[other] && waits_for(names[own], before[own], names[other])
+                };
+                !(0..3).any(waits)
+            };
+            [0, 1, 2].map(|own| tries(own) && !may[own])
+        };
+        for bits in 0..8 {
+            let may = [1, 2, 4].map(|bit| bits & bit != 0);
+            let mut blocked = [false; 3];
+            for _ in 0..4 {
+                blocked = round(blocked, may);
+            }
+            assert_eq!(blocked, round(blocked, may), "{may:?}");
+            assert_eq!(
+                blocked.contains(&true),
+                may.contains(&false),
+                "somebody says why: {may:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Which certificate providers the cluster has, cached for a moment: every run asks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::certificates::choose::{self, Providers};
+use olm_cluster::discover::Discovery;
+
+/// How long an answer is used.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// The providers that the cluster has and the feature gates allow.
+pub struct CertificateProviders {
+    discovery: Arc<Discovery>,
+    allowed: Providers,
+    cached: Mutex<Option<(Instant, Providers)>>,
+}
+
+impl CertificateProviders {
+    /// Asks about the allowed ones.
+    pub fn new(discovery: Arc<Discovery>, allowed: Providers) -> Self {
+        Self {
+            discovery,
+            allowed,
+            cached: Mutex::default(),
+        }
+    }
+
+    /// The allowed providers that the cluster serves.
+    ///
+    /// # Errors
+    /// The API server does not answer which kinds it serves.
+    pub(crate) async fn served(&self) -> Result<Providers, kube::Error> {
+        let lock = || self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = lock().filter(|(at, _)| at.elapsed() < FRESH);
+        if let Some((_, served)) = cached {
+            return Ok(served);
+        }
+        let served = choose::served(&self.discovery, self.allowed).await?;
+        *lock() = Some((Instant::now(), served));
+        Ok(served)
+    }
+}

@@ -1,0 +1,550 @@
+//! What a deletion does next: the revisions go first, each taking its objects down, then the extension. Pure.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::PropagationPolicy;
+use olm_api::command::{Annotated, annotate};
+use olm_api::conditions::{self, AVAILABLE, PROGRESSING, Report, Status, reason, set_condition};
+use olm_api::names::{label, user};
+use olm_api::{ClusterExtension, ClusterObjectSet, Condition};
+
+use crate::extension::events::{self, EventKind};
+use crate::extension::plan::action::Action;
+use crate::extension::plan::prepare::{FINALIZERS, name_account};
+use crate::extension::plan::revision::inherit;
+use crate::extension::report::status::mirror;
+use crate::extension::revisions::{Revisions, disturbed, removing};
+use crate::object_set::records::{ORPHAN, has_finalizer};
+use olm_cluster::identity::AccountName;
+use olm_rollout::object::ObjectId;
+use olm_rollout::policy::{Policy, PolicyError, Uninstall};
+use olm_rollout::report;
+use olm_rollout::teardown_record::TeardownRecord;
+
+/// The pause until a newer version of what was written is here.
+pub(crate) const STALE: Duration = Duration::from_millis(200);
+/// The pause until revisions are listed again that the watch does not show any more.
+const LISTED: Duration = Duration::from_secs(1);
+
+/// An extension that is being deleted.
+pub(crate) struct Observed<'a> {
+    /// The extension.
+    pub(crate) extension: &'a ClusterExtension,
+    /// What happens to its objects.
+    pub(crate) policy: Result<Policy, PolicyError>,
+    /// What was announced, once it was.
+    pub(crate) announced: Option<Uninstall>,
+    /// What there is of it.
+    pub(crate) left: Left,
+}
+
+/// What there is of an extension that is being deleted.
+pub(crate) enum Left {
+    /// Whatever there is stays: the deletion orphans it.
+    Orphans,
+    /// No revision.
+    Nothing {
+        /// Whether the API server still lists revisions.
+        is_listed: bool,
+        /// Whether there is a Helm release that was never made a revision; asked for where objects are kept.
+        release: Result<bool, String>,
+        /// What became of the objects of its revisions.
+        records: Vec<TeardownRecord>,
+    },
+    /// Revisions.
+    Revisions {
+        /// The revisions.
+        revisions: Revisions,
+        /// Why the extension cannot be deleted (reason and message): others depend on it. Asked for before it begins.
+        dependents: Option<(&'static str, String)>,
+        /// Under which account they are taken down.
+        account: Option<AccountName>,
+        /// The Secrets of its Helm releases; listed where objects are kept.
+        releases: Result<Vec<String>, String>,
+        /// What is deleted besides what its bundle brought; counted before it begins.
+        data_loss: Option<String>,
+        /// Which finalizers hold objects of its kinds; looked for once revisions wait for them.
+        finalizers: Option<String>,
+    },
+}
+
+/// What is done next, and what is reported after that.
+pub(crate) struct Plan {
+    /// What is done.
+    pub(crate) actions: Vec<Action>,
+    /// What is reported.
+    pub(crate) report: Outlook,
+}
+
+/// What is reported of a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// Nothing yet: the next run goes on after this time.
+    Later(Duration),
+    /// The condition `Progressing`.
+    Progressing {
+        /// Its reason.
+        reason: &'static str,
+        /// Its message.
+        message: String,
+        /// How an event reports it.
+        kind: EventKind,
+    },
+    /// What the deletion will take away; it begins with the next run.
+    Announce(Uninstall),
+    /// What became of the objects: the extension is gone.
+    Gone(String),
+}
+
+fn blocked(reason: &'static str, message: String) -> Plan {
+    Plan {
+        actions: Vec::new(),
+        report: Outlook::Progressing {
+            reason,
+            message,
+            kind: EventKind::Warning,
+        },
+    }
+}
+
+/// Plans the next step; `None` for an extension that the controller has let go.
+pub(crate) fn plan(observed: &Observed<'_>) -> Option<Plan> {
+    let rest = other_finalizers(observed.extension)?;
+    Some(match &observed.left {
+        Left::Orphans => Plan {
+            actions: vec![Action::SetFinalizers(rest)],
+            report: Outlook::Gone("Left all revisions on the cluster, with their objects".to_owned()),
+        },
+        Left::Nothing { is_listed: true, .. } => Plan {
+            actions: Vec::new(),
+            report: Outlook::Later(LISTED),
+        },
+        Left::Nothing {
+            release: Err(error), ..
+        } => blocked(reason::BLOCKED, error.clone()),
+        Left::Nothing {
+            release: Ok(true), ..
+        } => {
+            let why = observed.policy.as_ref().err().map(ToString::to_string);
+            blocked(
+                reason::BLOCKED,
+                why.unwrap_or_else(|| entanglement(observed.extension)),
+            )
+        }
+        Left::Nothing { records, .. } => Plan {
+            actions: vec![
+                Action::RemoveSecrets,
+                Action::RemoveAllOperatorConditions,
+                Action::SetFinalizers(rest),
+            ],
+            report: Outlook::Gone(gone(observed.extension, observed.announced, records)),
+        },
+        Left::Revisions { .. } => match &observed.policy {
+            Ok(policy) => take_down(observed, policy.uninstall),
+            Err(error) => blocked(reason::BLOCKED, error.to_string()),
+        },
+    })
+}
+
+/// The finalizers of others; `None` when there are none of ours.
+fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
+    let list = extension.metadata.finalizers.clone().unwrap_or_default();
+    let is_ours = |name: &String| FINALIZERS.contains(&name.as_str());
+    let rest: Vec<String> = list.iter().filter(|name| !is_ours(name)).cloned().collect();
+    (rest.len() < list.len()).then_some(rest)
+}
+
+/// Whether the deletion has begun. What has begun is finished; a revision that was deleted before the extension is no part
+/// of that.
+pub(crate) fn has_begun(extension: &ClusterExtension, revisions: &Revisions) -> bool {
+    let since = extension.metadata.deletion_timestamp.as_ref();
+    let mut sets = revisions.all().iter();
+    sets.any(|set| set.is_deleting() && set.metadata.deletion_timestamp.as_ref() >= since)
+}
+
+fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
+    let extension = observed.extension;
+    let Left::Revisions {
+        revisions,
+        dependents,
+        account,
+        releases,
+        data_loss,
+        finalizers,
+    } = &observed.left
+    else {
+        return blocked(reason::BLOCKED, String::new());
+    };
+    if !has_begun(extension, revisions) {
+        if let Some((reason, message)) = dependents {
+            return blocked(reason, message.clone());
+        }
+        if observed.announced != Some(uninstall) {
+            return Plan {
+                actions: Vec::new(),
+                report: Outlook::Announce(uninstall),
+            };
+        }
+    }
+    let unnamed = account.as_ref().map(|account| name_account(account, revisions));
+    if let Some(actions) = unnamed.filter(|actions| !actions.is_empty()) {
+        return Plan {
+            actions,
+            report: Outlook::Later(STALE),
+        };
+    }
+    if uninstall != Uninstall::Delete && entangled(revisions) {
+        return blocked(reason::BLOCKED, entanglement(extension));
+    }
+    let mut actions = Vec::new();
+    match releases {
+        Ok(secrets) if secrets.is_empty() => {}
+        Ok(secrets) => actions.push(Action::RemoveReleases(secrets.clone())),
+        Err(error) => return blocked(reason::RETRYING, error.clone()),
+    }
+    actions.extend(revisions.all().iter().filter_map(|set| {
+        let patch = inherit(extension, set);
+        let delete = propagation(set, uninstall);
+        (patch.is_some() || delete.is_some()).then(|| Action::TakeDown {
+            set: set.clone(),
+            patch,
+            delete,
+        })
+    }));
+    let reported = reported(revisions);
+    let kind = if reported.is_empty() {
+        EventKind::None
+    } else if revisions.all().iter().any(|set| in_trouble(set)) {
+        EventKind::Warning
+    } else {
+        EventKind::Normal(events::UNINSTALLING)
+    };
+    let data_loss = data_loss.iter().filter(|_| uninstall == Uninstall::Delete);
+    let more = finalizers.iter().chain(data_loss).cloned().collect();
+    Plan {
+        actions,
+        report: Outlook::Progressing {
+            reason: reason::RETRYING,
+            message: waiting(extension.name(), revisions, &reported, more),
+            kind,
+        },
+    }
+}
+
+/// How a revision is deleted; `None` where that is under way. An account that is gone for good: what the user decides late
+/// counts, too.
+fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<PropagationPolicy> {
+    let orphan = uninstall == Uninstall::Orphan;
+    if set.is_deleting() && (!orphan || has_finalizer(set, ORPHAN)) {
+        return None;
+    }
+    Some(if orphan {
+        PropagationPolicy::Orphan
+    } else {
+        PropagationPolicy::Background
+    })
+}
+
+/// What became of the objects of an extension without revisions: what was done counts, not only what was asked for in the
+/// end. `announced` is what was to be left when the deletion began, as far as that is known.
+fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[TeardownRecord]) -> String {
+    let was_there = extension
+        .status
+        .as_ref()
+        .is_some_and(|status| status.install.is_some() || !status.active_revisions.is_empty());
+    let policy = Policy::read(|key| extension.annotation(key)).unwrap_or_default();
+    let policy = policy.uninstall;
+    let changed = announced.is_some_and(|first| first != policy)
+        || fates.iter().any(|fate| fate.policy != policy)
+        || policy == Uninstall::Orphan;
+    let all = TeardownRecord::together(fates);
+    let text = match policy {
+        _ if !was_there => "Nothing was installed",
+        Uninstall::KeepCrds | Uninstall::Orphan if all.in_foreground => IN_FOREGROUND,
+        _ if changed && !all.left.is_empty() && !all.gone.is_empty() => return partly(&all),
+        _ if changed && !all.left.is_empty() => LEFT,
+        _ if changed && !all.gone.is_empty() => REMOVED,
+        Uninstall::Delete => REMOVED,
+        Uninstall::KeepCrds => {
+            "Removed all objects but custom resource definitions and custom resources, which are left"
+        }
+        Uninstall::Orphan => LEFT,
+    };
+    text.to_owned()
+}
+
+const REMOVED: &str = "Removed all objects";
+const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes itself took what the revisions owned, whatever the annotation \
+                             uninstall says; look what is left";
+const LEFT: &str = "Left all objects on the cluster";
+
+/// What became of objects of which some were gone when the others were let go.
+fn partly(all: &TeardownRecord) -> String {
+    let named = |ids: &BTreeSet<ObjectId>| {
+        let list: Vec<ObjectId> = ids.iter().cloned().collect();
+        format!("{} object(s): {}", ids.len(), report::short_names(&list))
+    };
+    let going = if all.going.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " Of these, being deleted already and gone once nothing holds them, {}.",
+            named(&all.going)
+        )
+    };
+    format!(
+        "Left on the cluster {}.{going} Gone before that {}.",
+        named(&all.left),
+        named(&all.gone)
+    )
+}
+
+/// Whether objects of a Helm release still belong to the extension itself: Kubernetes would delete them with it. The
+/// revision that was made from the release has them once it was worked on, which gives it the condition.
+pub(crate) fn entangled(left: &Revisions) -> bool {
+    left.active().any(is_untouched)
+}
+
+/// Whether a revision was made from a release and not worked on yet.
+pub(crate) fn is_untouched(set: &ClusterObjectSet) -> bool {
+    set.label(label::MIGRATED_FROM_HELM).is_some() && conditions::find(set.conditions(), AVAILABLE).is_none()
+}
+
+fn entanglement(extension: &ClusterExtension) -> String {
+    format!(
+        "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
+         it, whatever the annotation {} says: let the account in spec.serviceAccount take them over before the deletion, leave \
+         all of them behind with `kubectl delete clusterextension {} --cascade=orphan`, or take the annotation away to have all \
+         of them deleted",
+        user::UNINSTALL,
+        extension.name()
+    )
+}
+
+/// Nobody says any more that all is well with objects that are being removed; until then, their revision says how they
+/// are.
+pub(crate) fn availability(list: &mut Vec<Condition>, left: &Revisions, generation: i64, now: Timestamp) {
+    if left.all().iter().any(|set| set.is_deleting()) {
+        if conditions::find(list, AVAILABLE).is_some() {
+            let report = Report {
+                condition_type: AVAILABLE,
+                status: Status::Unknown,
+                reason: reason::RECONCILING,
+                message: "uninstalling: the objects are being removed",
+                observed_generation: generation,
+            };
+            set_condition(list, report, now);
+        }
+    } else if let Some(set) = left.installed() {
+        mirror(list, set, AVAILABLE, generation);
+    }
+}
+
+/// What the revisions say that are not taken down yet.
+pub(crate) fn reported(left: &Revisions) -> Vec<String> {
+    let unfinished = left.all().iter().filter(|set| removing(set));
+    unfinished
+        .filter_map(|set| {
+            let progressing = conditions::find(set.conditions(), PROGRESSING)?;
+            Some(format!("{}: {}", set.name(), progressing.message))
+        })
+        .collect()
+}
+
+/// Whether a revision cannot be taken down for another reason than that it takes its time.
+fn in_trouble(set: &ClusterObjectSet) -> bool {
+    set.is_deleting() && disturbed(set)
+}
+
+/// What is waited for. What the revisions say comes last, since it may end with roles to be applied.
+fn waiting(extension: &str, left: &Revisions, reported: &[String], more: Vec<String>) -> String {
+    let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
+    let names = names.join(", ");
+    let mut lines = vec![format!(
+        "uninstalling: waiting for revisions to be taken down: {names}"
+    )];
+    lines.extend(more);
+    if !reported.is_empty() {
+        let command = annotate(Annotated::Extension(extension), user::UNINSTALL, Some("orphan"));
+        lines.push(format!("To leave what remains on the cluster: {command}"));
+    }
+    lines.extend_from_slice(reported);
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use olm_api::cluster_extension::{ClusterExtensionSpec, ClusterExtensionStatus, InstallStatus};
+    use olm_api::conditions::SUCCEEDED;
+
+    use super::*;
+    use crate::extension::revisions::tests::revision;
+
+    #[test]
+    fn objects_of_a_helm_release_are_left_behind_only_when_they_are_the_revisions() {
+        let made = |migrated: bool, reports: &[(&str, Status, &str)]| {
+            let mut set = (*revision(1, reports)).clone();
+            let mark = (label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
+            set.metadata.labels = migrated.then(|| [mark].into());
+            Revisions::new(vec![Arc::new(set)])
+        };
+        let worked_on = [(AVAILABLE, Status::False, "")];
+        assert!(entangled(&made(
+            true,
+            &[(PROGRESSING, Status::False, "no account")]
+        )));
+        assert!(!entangled(&made(true, &worked_on)));
+        assert!(!entangled(&made(false, &[])));
+    }
+
+    #[test]
+    fn a_deletion_says_what_it_waits_for() {
+        let mut stuck = (*revision(2, &[(PROGRESSING, Status::True, "account gone")])).clone();
+        stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+        let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
+        assert_eq!(
+            waiting("ext", &left, &reported(&left), vec!["2 pots are lost".to_owned()]),
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 pots are lost\nTo leave what remains on \
+             the cluster: kubectl annotate clusterextension ext --overwrite olm.operatorframework.io/uninstall=orphan\n\
+             ext-2: account gone"
+        );
+    }
+
+    #[test]
+    fn an_uninstallation_that_only_takes_its_time_is_no_trouble() {
+        for (why, is_deleting, expected) in [
+            (reason::REMOVING, true, (true, false)),
+            (reason::RETRYING, true, (true, true)),
+            (reason::BLOCKED, true, (true, true)),
+            (reason::ROLLING_OUT, true, (false, false)),
+            (reason::RETRYING, false, (false, false)),
+        ] {
+            let mut set = (*revision(2, &[(PROGRESSING, Status::True, "why")])).clone();
+            let report = Report {
+                condition_type: PROGRESSING,
+                status: Status::True,
+                reason: why,
+                message: "why",
+                observed_generation: 1,
+            };
+            let status = set.status.get_or_insert_default();
+            set_condition(&mut status.conditions, report, Timestamp::UNIX_EPOCH);
+            set.metadata.deletion_timestamp = is_deleting.then_some(olm_api::Time(Timestamp::UNIX_EPOCH));
+            assert_eq!(
+                (removing(&set), in_trouble(&set)),
+                expected,
+                "{why} {is_deleting}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_word_says_what_became_of_the_objects() {
+        let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
+        assert_eq!(gone(&extension, None, &[]), "Nothing was installed");
+        extension.status = Some(ClusterExtensionStatus {
+            install: Some(InstallStatus::default()),
+            ..ClusterExtensionStatus::default()
+        });
+        let ids = |names: &[&str]| -> BTreeSet<ObjectId> {
+            let id = |name: &&str| ObjectId {
+                kind: "Pot".to_owned(),
+                name: (*name).to_owned(),
+                ..ObjectId::default()
+            };
+            names.iter().map(id).collect()
+        };
+        let fate = |policy, gone: &[&str], left: &[&str], going: &[&str]| TeardownRecord {
+            policy,
+            gone: ids(gone),
+            seen_gone: ids(gone),
+            left: ids(left),
+            going: ids(going),
+            in_foreground: false,
+        };
+        let by_kubernetes = |policy| TeardownRecord {
+            in_foreground: true,
+            ..fate(policy, &["a"], &["b"], &[])
+        };
+        let but_definitions =
+            "Removed all objects but custom resource definitions and custom resources, which are left";
+        let (delete, keep, orphan) = (Uninstall::Delete, Uninstall::KeepCrds, Uninstall::Orphan);
+        for (policy, announced, fates, expected) in [
+            (None, None, vec![], REMOVED),
+            (None, Some(delete), vec![fate(delete, &["a"], &[], &[])], REMOVED),
+            (Some("keep-crds"), None, vec![], but_definitions),
+            (
+                Some("keep-crds"),
+                Some(keep),
+                vec![fate(keep, &["a"], &["b"], &[])],
+                but_definitions,
+            ),
+            (
+                Some("keep-crds"),
+                Some(keep),
+                vec![by_kubernetes(keep)],
+                IN_FOREGROUND,
+            ),
+            (None, Some(delete), vec![by_kubernetes(delete)], REMOVED),
+            (Some("orphan"), None, vec![], LEFT),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(orphan, &[], &["a"], &[])],
+                LEFT,
+            ),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(orphan, &["a", "b"], &["c", "d"], &["d"])],
+                "Left on the cluster 2 object(s): Pot c, Pot d. Of these, being deleted already and gone once nothing holds \
+                 them, 1 object(s): Pot d. Gone before that 2 object(s): Pot a, Pot b.",
+            ),
+            (
+                Some("keep-crds"),
+                Some(delete),
+                vec![fate(keep, &["a"], &["b"], &[])],
+                "Left on the cluster 1 object(s): Pot b. Gone before that 1 object(s): Pot a.",
+            ),
+            // What is asked for when all is done changes nothing any more.
+            (None, Some(orphan), vec![fate(orphan, &[], &["a"], &[])], LEFT),
+            (
+                Some("orphan"),
+                Some(delete),
+                vec![fate(delete, &["a"], &[], &[])],
+                REMOVED,
+            ),
+        ] {
+            let entry = |value: &str| [(user::UNINSTALL.to_owned(), value.to_owned())].into();
+            extension.metadata.annotations = policy.map(entry);
+            assert_eq!(
+                gone(&extension, announced, &fates),
+                expected,
+                "{policy:?} {fates:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_available_for_sure_once_it_is_being_removed() {
+        let now = Timestamp::UNIX_EPOCH;
+        let well = [(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")];
+        let present = revision(1, &well);
+        let mut going = (*present).clone();
+        going.metadata.deletion_timestamp = Some(olm_api::Time(now));
+        let told = |before: &[Condition], set: &ClusterObjectSet| {
+            let mut list = before.to_vec();
+            availability(&mut list, &Revisions::new(vec![Arc::new(set.clone())]), 1, now);
+            list
+        };
+        let status = |list: &[Condition]| conditions::find(list, AVAILABLE).map(|found| found.status.clone());
+        assert_eq!(status(&told(&[], &going)), None, "it never was");
+        let before = told(&[], &present);
+        assert_eq!(status(&before).as_deref(), Some("True"));
+        assert_eq!(status(&told(&before, &going)).as_deref(), Some("Unknown"));
+    }
+}

@@ -1,0 +1,303 @@
+//! What has to be set right before a bundle is looked for: finalizers, Helm releases, revisions of the reference. Pure;
+//! once it is done, nothing is left to do.
+
+use std::collections::BTreeSet;
+
+use olm_api::cluster_extension::BundleMetadata;
+use olm_api::cluster_object_set::{CollisionProtection, LifecycleState};
+use olm_api::conditions::{self, SUCCEEDED};
+use olm_api::names::{annotation, finalizer, label};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+
+use super::action::Action;
+use super::revision::{Creation, PlanError, Wanted, create, inherit};
+use crate::extension::bundle::phases::{Marks, PhasesError, phases};
+use crate::extension::context::helm::HelmError;
+use crate::extension::context::release::{Entry, Release};
+use crate::extension::failure::{Severity, StageError};
+use crate::extension::observe::Observed;
+use crate::extension::revisions::{Others, Revisions};
+use olm_cluster::identity::AccountName;
+use olm_rollout::status::is_archived;
+
+/// Both are kept for those who look for them; one run takes both away.
+pub(crate) const FINALIZERS: [&str; 2] = [
+    finalizer::CLEANUP_UNPACK_CACHE,
+    finalizer::CLEANUP_CONTENT_MANAGER_CACHE,
+];
+
+/// Why a Helm release makes no revision.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// It does not hold what it should.
+    #[error(transparent)]
+    Release(#[from] HelmError),
+    /// Its objects make no phases.
+    #[error("migrating storage")]
+    Phases(#[from] PhasesError),
+    /// They make no revision.
+    #[error("migrating storage")]
+    Plan(#[from] PlanError),
+}
+
+impl StageError for AdoptError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Release(error) => error.severity(),
+            Self::Phases(error) => error.severity(),
+            Self::Plan(error) => error.severity(),
+        }
+    }
+}
+
+/// Sets the finalizers, where the extension lacks one.
+pub(crate) fn finalizers(extension: &ClusterExtension) -> Option<Action> {
+    let mut list = extension.metadata.finalizers.clone().unwrap_or_default();
+    let missing: Vec<&str> = FINALIZERS
+        .into_iter()
+        .filter(|name| !list.iter().any(|present| present == name))
+        .collect();
+    list.extend(missing.iter().map(|name| (*name).to_owned()));
+    (!missing.is_empty()).then_some(Action::SetFinalizers(list))
+}
+
+/// What has to be done first.
+///
+/// # Errors
+/// The Helm release makes no revision.
+pub(crate) fn prepare(
+    observed: &Observed,
+    others: &Others,
+    system_namespace: &str,
+) -> Result<Vec<Action>, AdoptError> {
+    if let Some((entry, release)) = &observed.release {
+        let creation = adopt(&observed.extension, entry, release, others, system_namespace)?;
+        return Ok(vec![Action::AdoptRelease(creation)]);
+    }
+    let sets = observed.revisions.all().iter();
+    let incomplete = sets.filter(|set| is_incomplete(set)).cloned();
+    let mut actions: Vec<Action> = incomplete.map(Action::CompleteAdopted).collect();
+    if let Ok(settings) = &observed.settings {
+        actions.extend(name_account(&settings.account, &observed.revisions));
+    }
+    Ok(actions)
+}
+
+/// Whether a wanted revision was made from a Helm release and does not count as complete yet.
+fn is_incomplete(set: &ClusterObjectSet) -> bool {
+    set.label(label::MIGRATED_FROM_HELM).is_some()
+        && set.spec.lifecycle_state == LifecycleState::Active
+        && !set.is_deleting()
+        && !conditions::is_true(set.conditions(), SUCCEEDED)
+}
+
+/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on.
+pub(crate) fn name_account(account: &AccountName, revisions: &Revisions) -> Vec<Action> {
+    let is_unnamed = |set: &ClusterObjectSet| {
+        set.annotation(annotation::SERVICE_ACCOUNT).is_none()
+            && (set.spec.lifecycle_state == LifecycleState::Active || !is_archived(set.conditions()))
+    };
+    let unnamed = revisions.all().iter().filter(|set| is_unnamed(set));
+    unnamed
+        .map(|set| Action::NameAccount {
+            account: account.clone(),
+            set: set.clone(),
+        })
+        .collect()
+}
+
+/// Makes a Helm release the first revision.
+fn adopt(
+    extension: &ClusterExtension,
+    entry: &Entry,
+    release: &Release,
+    others: &Others,
+    system_namespace: &str,
+) -> Result<Creation, AdoptError> {
+    let install = extension
+        .status
+        .as_ref()
+        .and_then(|status| status.install.as_ref());
+    let installed: Option<&BundleMetadata> = install.map(|install| &install.bundle);
+    let catalog = extension.spec.source.catalog.as_ref();
+    let package = catalog.map(|catalog| catalog.package_name.as_str());
+    let bundle = release
+        .bundle(installed, package.unwrap_or_default())
+        .map_err(|source| HelmError::Release {
+            name: entry.secret.clone(),
+            source,
+        })?;
+    let marks = Marks {
+        extension: extension.name(),
+        package: &bundle.package,
+        version: &bundle.metadata.version,
+    };
+    let groups = phases(release.objects.clone(), marks)?;
+    let wanted = Wanted {
+        extension,
+        // Named once it is known; what is there is installed with or without one.
+        account: None,
+        bundle: &bundle,
+        properties: None,
+        certificates: None,
+        operator_condition: None,
+        groups: &groups,
+        // The extension owns the objects, but for those that the bundle keeps: they have no owner.
+        adopt: CollisionProtection::IfNoController,
+        system_namespace,
+    };
+    let mut creation = create(&wanted, &Revisions::default(), others)?;
+    let labels = creation.set.metadata.labels.get_or_insert_default();
+    labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
+    Ok(creation)
+}
+
+/// Has the revisions of a paused extension stand still, too.
+pub(crate) fn pause(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
+    let inherits = |set: &ClusterObjectSet| {
+        Some(Action::PatchRevision {
+            name: set.name().to_owned(),
+            patch: inherit(extension, set)?,
+        })
+    };
+    revisions.active().filter_map(inherits).collect()
+}
+
+/// Removes the OperatorConditions of bundles that are gone, once bundles have come or gone. `kept` are those that were
+/// needed when this was done last.
+pub(crate) fn tidy(revisions: &Revisions, kept: Option<&BTreeSet<String>>) -> Option<Action> {
+    let needed: BTreeSet<String> = revisions
+        .all()
+        .iter()
+        .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
+        .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
+        .map(str::to_owned)
+        .collect();
+    (!needed.is_empty() && kept != Some(&needed)).then_some(Action::RemoveOperatorConditions { needed })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use olm_api::cluster_extension::ClusterExtensionSpec;
+    use olm_api::conditions::Status;
+    use olm_api::names::user;
+
+    use super::*;
+    use crate::extension::observe::Settings;
+    use crate::extension::observe::options::Options;
+    use crate::extension::revisions::tests::revision;
+
+    fn account() -> AccountName {
+        AccountName {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+        }
+    }
+
+    fn observed(sets: Vec<ClusterObjectSet>) -> Observed {
+        Observed {
+            extension: Arc::new(ClusterExtension::new("ext", ClusterExtensionSpec::default())),
+            revisions: Revisions::new(sets.into_iter().map(Arc::new).collect()),
+            release: None,
+            settings: Ok(Settings {
+                account: account(),
+                options: Options::default(),
+            }),
+        }
+    }
+
+    #[test]
+    fn finalizers_are_set_once() {
+        let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
+        extension.metadata.finalizers = Some(vec!["other".to_owned()]);
+        let Some(Action::SetFinalizers(list)) = finalizers(&extension) else {
+            panic!("they are missing");
+        };
+        assert_eq!(list, ["other", FINALIZERS[0], FINALIZERS[1]]);
+        extension.metadata.finalizers = Some(list);
+        assert!(finalizers(&extension).is_none());
+    }
+
+    #[test]
+    fn a_revision_without_an_account_gets_it_once_and_planning_again_is_empty() {
+        let mut set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
+        set.metadata
+            .annotations
+            .get_or_insert_default()
+            .remove(annotation::SERVICE_ACCOUNT);
+        let actions = prepare(&observed(vec![set.clone()]), &Others::default(), "olm").unwrap();
+        assert!(matches!(&actions[..], [Action::NameAccount { account: named, .. }] if *named == account()));
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/a".to_owned());
+        assert!(
+            prepare(&observed(vec![set]), &Others::default(), "olm")
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_helm_release_becomes_a_revision_that_is_then_completed_and_nothing_more() {
+        let mut observed = observed(Vec::new());
+        let release = Release {
+            labels: [
+                (annotation::BUNDLE_NAME.to_owned(), "pkg.v1".to_owned()),
+                (annotation::BUNDLE_VERSION.to_owned(), "1.0.0".to_owned()),
+            ]
+            .into(),
+            objects: vec![
+                serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            ],
+        };
+        observed.release = Some((Entry::default(), release));
+        let actions = prepare(&observed, &Others::default(), "olm").unwrap();
+        let [Action::AdoptRelease(creation)] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        let mut set = (*creation.set).clone();
+        assert_eq!(
+            (set.name(), set.label(label::MIGRATED_FROM_HELM)),
+            ("ext-1", Some("true"))
+        );
+        observed.release = None;
+        observed.settings = Err(crate::extension::failure::Failure::from(PlanError::Name(
+            "x".to_owned(),
+        )));
+        observed.revisions = Revisions::new(vec![Arc::new(set.clone())]);
+        let actions = prepare(&observed, &Others::default(), "olm").unwrap();
+        assert!(
+            matches!(&actions[..], [Action::CompleteAdopted(_)]),
+            "{actions:?}"
+        );
+        set.status = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone().status;
+        observed.revisions = Revisions::new(vec![Arc::new(set)]);
+        assert!(prepare(&observed, &Others::default(), "olm").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pause_reaches_every_active_revision_once() {
+        let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
+        extension.metadata.annotations = Some([(user::PAUSED.to_owned(), "true".to_owned())].into());
+        let mut set = (*revision(1, &[])).clone();
+        let revisions = Revisions::new(vec![Arc::new(set.clone())]);
+        assert_eq!(pause(&extension, &revisions).len(), 1);
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
+        assert!(pause(&extension, &Revisions::new(vec![Arc::new(set)])).is_empty());
+    }
+
+    #[test]
+    fn operator_conditions_are_tidied_when_the_needed_ones_change() {
+        let mut set = (*revision(1, &[])).clone();
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::OPERATOR_CONDITION.to_owned(), "pkg.v1".to_owned());
+        let revisions = Revisions::new(vec![Arc::new(set)]);
+        let Some(Action::RemoveOperatorConditions { needed }) = tidy(&revisions, None) else {
+            panic!("nothing is planned");
+        };
+        assert!(tidy(&revisions, Some(&needed)).is_none());
+        assert!(tidy(&Revisions::default(), None).is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! As whom a preflight asks, and why it fails.
+
+use kube::Client;
+use olm_api::conditions::reason;
+use olm_api::names::user;
+use olm_preflight::permissions::Right;
+
+use super::ownership::OwnershipError;
+use crate::extension::failure::{Severity, StageError};
+use olm_cluster::discover::Discovery;
+use olm_cluster::identity::{AccountName, IdentityError};
+use olm_cluster::permissions::{Reviews, Viewer};
+use olm_rollout::failure::FailureKind;
+
+/// Bytes of findings in a condition beyond which they are only counted.
+pub(crate) const MAX_FINDINGS: usize = 8192;
+
+/// Why a revision is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// Nobody can act as the account.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// It cannot be found out what the account may do.
+    #[error("cannot find out what service account {account} may do")]
+    Ask {
+        /// The account.
+        account: AccountName,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// The account lacks rights.
+    #[error("{0}")]
+    Rights(String),
+    /// A definition on the cluster cannot be read.
+    #[error("getting existing resource for CRD {name:?}: {message}")]
+    Read {
+        /// The definition.
+        name: String,
+        /// What follows from it.
+        kind: FailureKind,
+        /// What the server said.
+        message: String,
+    },
+    /// Other extensions own custom resource definitions.
+    #[error(transparent)]
+    Owned(#[from] OwnershipError),
+    /// A changed definition breaks what users have stored.
+    #[error("{0}")]
+    Definitions(String),
+    /// Stored versions of a definition of somebody else would have to leave their list.
+    #[error(
+        "version(s) {gone} would have to leave status.storedVersions of CRD {name:?}, which belongs to somebody else; \
+         nothing is changed: to have it taken over, set the annotation {key}", key = user::ADOPT
+    )]
+    Foreign {
+        /// The definition.
+        name: String,
+        /// The versions.
+        gone: String,
+    },
+    /// The API server would refuse changes.
+    #[error("{0}")]
+    Refused(String),
+    /// Companions are not ready.
+    #[error("it goes together with {}; nobody goes before all can", .0.join(" and "))]
+    NotReady(Vec<String>),
+}
+
+impl StageError for PreflightError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Identity(IdentityError::Unavailable { .. }) | Self::Ask { .. } => Severity::Transient,
+            Self::Read { kind, .. } if *kind != FailureKind::Forbidden => Severity::Transient,
+            Self::Identity(_)
+            | Self::Foreign { .. }
+            | Self::Rights(_)
+            | Self::Read { .. }
+            | Self::Definitions(_)
+            | Self::Owned(_)
+            | Self::NotReady(_)
+            | Self::Refused(_) => Severity::Waiting,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Owned(_) => reason::BLOCKED,
+            _ => reason::RETRYING,
+        }
+    }
+}
+
+/// As whom and by what something is asked.
+pub(crate) struct Asking<'a> {
+    pub(crate) account: &'a AccountName,
+    pub(crate) client: &'a Client,
+    pub(crate) discovery: &'a Discovery,
+    pub(crate) reviews: &'a Reviews,
+}
+
+impl Asking<'_> {
+    pub(crate) async fn may(&self, right: &Right) -> Result<bool, kube::Error> {
+        let viewer = Viewer::Account(self.account.clone());
+        self.reviews.may(self.client, &viewer, right).await
+    }
+}

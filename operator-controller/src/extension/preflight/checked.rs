@@ -1,0 +1,89 @@
+//! Actions that may be executed.
+
+use kube::Resource as _;
+use olm_api::ClusterExtension;
+use olm_platform::events::Said;
+
+use crate::extension::bundle::settled::Inputs;
+use crate::extension::context::Context;
+use crate::extension::plan::action::Action;
+
+/// Actions that passed the preflight, or need none. Only these are executed.
+pub struct Checked {
+    actions: Vec<Action>,
+    announcement: Option<Announcement>,
+}
+
+/// What is reported once all actions are executed.
+#[derive(Debug, Clone, Default)]
+pub struct Announcement {
+    /// The revision that is created.
+    pub started: Option<Started>,
+    /// Events.
+    pub events: Vec<Said>,
+    /// What the newest revision follows from, when it is the wanted one already.
+    pub settled: Option<Inputs>,
+}
+
+/// A new revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// Its name.
+    pub revision: String,
+    /// Its bundle's version.
+    pub version: String,
+    /// What users should know although it goes on.
+    pub warnings: Option<String>,
+    /// What it changes of what was installed.
+    pub difference: Option<String>,
+}
+
+impl Announcement {
+    /// Logs and publishes what was done.
+    pub(crate) fn announce(&self, context: &Context, extension: &ClusterExtension) {
+        if let Some(started) = &self.started {
+            tracing::info!(
+                extension = extension.name(),
+                revision = started.revision,
+                version = started.version,
+                warnings = started.warnings,
+                difference = started.difference,
+                "made a revision"
+            );
+        }
+        context
+            .events
+            .publish(extension.object_ref(&()), self.events.clone());
+    }
+}
+
+impl Checked {
+    /// Actions on our own records, which need no preflight: nothing of a bundle is written.
+    pub(crate) fn own_records(actions: Vec<Action>) -> Self {
+        Self {
+            actions,
+            announcement: None,
+        }
+    }
+
+    /// Actions that prepare a revision, which is checked again by the next run.
+    pub(super) fn preparation(action: Action) -> Self {
+        Self {
+            actions: vec![action],
+            announcement: None,
+        }
+    }
+
+    /// Actions after which nothing is left to do.
+    pub(super) fn complete(actions: Vec<Action>, announcement: Announcement) -> Self {
+        Self {
+            actions,
+            announcement: Some(announcement),
+        }
+    }
+
+    /// The actions, and what is reported after them; `None`: the next run goes on.
+    pub(crate) fn into_parts(self) -> (Vec<Action>, Option<Announcement>) {
+        (self.actions, self.announcement)
+    }
+}

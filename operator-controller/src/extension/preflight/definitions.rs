@@ -1,0 +1,287 @@
+//! Whether changed custom resource definitions keep what users have stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::Client;
+use olm_api::ClusterExtension;
+use olm_api::cluster_extension::CrdUpgradeSafetyEnforcement;
+use olm_api::names::user;
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::{
+    Change, Check, Policy, Unsafe, add, check_all, definition_name, settle, summary, weigh,
+};
+use serde_json::Value;
+
+use super::asking::{Asking, MAX_FINDINGS, PreflightError};
+use super::existing;
+use crate::extension::context::Context;
+use olm_cluster::apply::Target;
+use olm_cluster::identity::AccountName;
+use olm_rollout::failure::FailureKind;
+use olm_rollout::ownership::{Ownership, RevisionMark};
+
+/// How many definitions are read at once.
+const AT_ONCE: usize = 8;
+
+/// The definitions among the objects that the cluster has, read as the account, since a message tells of them.
+pub(crate) async fn read_all(
+    context: &Context,
+    account: &AccountName,
+    client: &Client,
+    objects: &[&Value],
+) -> Result<BTreeMap<String, Value>, PreflightError> {
+    let names: Vec<&str> = objects
+        .iter()
+        .filter_map(|object| definition_name(object))
+        .collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let ask = |source| PreflightError::Ask {
+        account: account.clone(),
+        source,
+    };
+    let found = context
+        .discovery
+        .find("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let Some(resource) = found.await.map_err(ask)? else {
+        return Ok(BTreeMap::new());
+    };
+    let reads: Vec<_> = names
+        .into_iter()
+        .map(|name| read(client, &resource, name))
+        .collect();
+    let live = stream::iter(reads)
+        .buffer_unordered(AT_ONCE)
+        .try_filter_map(async |found| Ok(found))
+        .try_collect()
+        .await;
+    if let Err(PreflightError::Read {
+        kind: FailureKind::Forbidden,
+        ..
+    }) = &live
+    {
+        // What is remembered of its rights is not true any more.
+        context.reviews.forget(account);
+    }
+    live
+}
+
+async fn read(
+    client: &Client,
+    resource: &olm_cluster::discover::Resource,
+    name: &str,
+) -> Result<Option<(String, Value)>, PreflightError> {
+    let target = Target {
+        client,
+        resource,
+        namespace: "",
+        name,
+    };
+    match target.read().await {
+        Ok(live) => Ok(live.map(|live| (name.to_owned(), live))),
+        Err(failure) => Err(PreflightError::Read {
+            name: name.to_owned(),
+            kind: failure.kind,
+            message: failure.message,
+        }),
+    }
+}
+
+pub(crate) fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnforcement {
+    let preflight = extension
+        .spec
+        .install
+        .as_ref()
+        .and_then(|install| install.preflight.as_ref());
+    preflight
+        .and_then(|preflight| preflight.crd_upgrade_safety.as_ref())
+        .map_or(CrdUpgradeSafetyEnforcement::Strict, |safety| safety.enforcement)
+}
+
+/// Whether definitions (name, as the cluster has it, as it would be) may be replaced. Gives what is to be told.
+pub(crate) async fn safety(
+    asking: &Asking<'_>,
+    policy: &Policy,
+    pairs: &[(&str, &Value, &Value)],
+    ours: &[&str],
+) -> Result<Vec<String>, PreflightError> {
+    let ask = |source| PreflightError::Ask {
+        account: asking.account.clone(),
+        source,
+    };
+    let mut found = check_all(pairs.iter().map(|(_, _, new)| *new), policy, |name| {
+        let old = pairs.iter().find(|(known, _, _)| *known == name);
+        Ok(old.map(|(_, old, _)| *old))
+    });
+    let (mut notes, mut hints) = (Vec::new(), String::new());
+    let until = existing::deadline();
+    for (name, old, new) in pairs {
+        match migration(old, new) {
+            Migration::Needless => {}
+            Migration::Possible(_) => settle(&mut found, name, Check::StoredVersionRemoval),
+            Migration::Impossible { reason, .. } => {
+                let _ = write!(hints, "\nCRD {name:?}: {reason}");
+            }
+        }
+        if policy.reports(Check::ExistingObjects, Change::Other) {
+            let looked = existing::look(asking, old, new, until).await.map_err(ask)?;
+            add(&mut found, name, looked.findings, policy);
+            notes.extend(looked.notes);
+        }
+    }
+    let (errors, warnings) = weigh(found, policy);
+    if !errors.is_empty() {
+        let mut text = summary(&errors, MAX_FINDINGS);
+        for line in compared(&errors, pairs, ours) {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        text.push_str(&hints);
+        for note in notes {
+            let _ = write!(text, "\n{note}");
+        }
+        if let Some(policy) = lenient(&errors) {
+            let _ = write!(
+                text,
+                "\nto go on all the same: annotation {}: {policy:?}",
+                user::CRD_POLICY
+            );
+        }
+        return Err(PreflightError::Definitions(text));
+    }
+    if !warnings.is_empty() {
+        notes.insert(0, summary(&warnings, MAX_FINDINGS));
+    }
+    Ok(notes)
+}
+
+/// What was compared with what, of the definitions that stand in the way: on a first installation, too, there may be one.
+fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) -> Vec<String> {
+    let mut by_holder: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for error in errors {
+        let (Unsafe::Change { definition, .. } | Unsafe::Unknown { definition, .. }) = error;
+        if let Some((name, live, _)) = pairs.iter().find(|(name, _, _)| *name == definition.as_str()) {
+            by_holder.entry(holder(live, ours)).or_default().push(name);
+        }
+    }
+    let lines = by_holder.into_iter();
+    lines
+        .map(|(holder, names)| {
+            format!(
+                "compared with what the bundle brings was the definition on the cluster, which {holder}: {}",
+                names.join(", ")
+            )
+        })
+        .collect()
+}
+
+/// Whose a definition on the cluster is, as the end of a sentence.
+fn holder(live: &Value, ours: &[&str]) -> String {
+    let seen = Ownership::of(live, "");
+    let extension = seen.owner_name.filter(|name| !name.is_empty());
+    let of = extension.map_or_else(String::new, |name| format!(" of ClusterExtension {name}"));
+    match seen.controller {
+        Some(owner) if ours.contains(&owner.uid.as_str()) => "is this extension's own".to_owned(),
+        Some(owner) => format!(
+            "belongs to {} {}{of} ({})",
+            owner.kind, owner.name, owner.api_version
+        ),
+        None if seen.revision != RevisionMark::Absent => {
+            format!("a revision{of} left behind and nobody controls")
+        }
+        None if seen.writers.is_empty() => "nobody controls".to_owned(),
+        None => format!("nobody controls (written by {})", seen.writers.join(", ")),
+    }
+}
+
+/// The policy under which what was found is only told; nothing when the API server itself would refuse it.
+fn lenient(errors: &[Unsafe]) -> Option<String> {
+    let mut checks = BTreeSet::new();
+    for error in errors {
+        let Unsafe::Change { findings, .. } = error else {
+            return None;
+        };
+        checks.extend(findings.iter().map(|finding| finding.check));
+    }
+    let refused = [Check::StoredVersionRemoval, Check::Scope];
+    let is_refused = refused.iter().any(|check| checks.contains(check));
+    let entries: Vec<String> = checks
+        .iter()
+        .map(|check| format!("{}=Warn", check.as_str()))
+        .collect();
+    (!is_refused && !entries.is_empty()).then(|| entries.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::names::{annotation, label};
+    use olm_preflight::crd_upgrade::{Finding, Place};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_way_out_names_what_was_found_unless_the_server_refuses_it() {
+        let change = |checks: &[Check]| {
+            let finding = |check: &Check| Finding {
+                place: Place::Definition,
+                check: *check,
+                message: String::new(),
+            };
+            Unsafe::Change {
+                definition: "pots.x.io".to_owned(),
+                findings: checks.iter().map(finding).collect(),
+            }
+        };
+        let unknown = Unsafe::Unknown {
+            definition: "pans.x.io".to_owned(),
+            reason: "no answer".to_owned(),
+        };
+        for (errors, expected) in [
+            (vec![change(&[Check::Enum, Check::Enum])], Some("enum=Warn")),
+            (vec![change(&[Check::Enum, Check::StoredVersionRemoval])], None),
+            (vec![change(&[Check::Scope])], None),
+            (vec![change(&[Check::Enum]), unknown], None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(lenient(&errors).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_compared_is_told_with_whose_it_is() {
+        let set = |uid: &str| json!([{"apiVersion": "x/v1", "kind": "Set", "name": "a-1", "uid": uid, "controller": true}]);
+        for (metadata, expected) in [
+            (json!({"ownerReferences": set("us")}), "is this extension's own"),
+            (
+                json!({"ownerReferences": set("them"), "labels": {label::OWNER_NAME: "a"}}),
+                "belongs to Set a-1 of ClusterExtension a (x/v1)",
+            ),
+            (
+                json!({"annotations": {annotation::REVISION: "1"}, "labels": {label::OWNER_NAME: "a"}}),
+                "a revision of ClusterExtension a left behind and nobody controls",
+            ),
+            (
+                json!({"managedFields": [{"manager": "kubectl"}, {"manager": "apiserver", "subresource": "status"}]}),
+                "nobody controls (written by kubectl)",
+            ),
+            (json!({}), "nobody controls"),
+        ] {
+            let live = json!({ "metadata": metadata });
+            let error = Unsafe::Change {
+                definition: "pots.x.io".to_owned(),
+                findings: Vec::new(),
+            };
+            let lines = compared(&[error], &[("pots.x.io", &live, &Value::Null)], &["us"]);
+            assert_eq!(
+                lines,
+                [format!(
+                    "compared with what the bundle brings was the definition on the cluster, which {expected}: pots.x.io"
+                )]
+            );
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Two extensions never own one CustomResourceDefinition.
+
+use std::collections::BTreeMap;
+
+use olm_api::names::{CLUSTER_EXTENSION, label};
+use serde_json::Value;
+
+/// Other extensions own custom resource definitions of the bundle (definition: owner).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension: delete whichever ClusterExtension is not wanted", list(.0))]
+pub struct OwnershipError(BTreeMap<String, String>);
+
+fn list(kinds: &BTreeMap<String, String>) -> String {
+    let item = |(definition, owner): (&String, &String)| {
+        format!("CustomResourceDefinition {definition:?} belongs to ClusterExtension {owner:?}")
+    };
+    kinds.iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+/// The kinds are ours unless a definition on the cluster (by name) belongs to another extension. What an extension that
+/// does not exist any more left behind is judged when it is applied.
+pub(crate) fn kinds(
+    live: &BTreeMap<String, Value>,
+    extension: &str,
+    exists: impl Fn(&str) -> bool,
+) -> Result<(), OwnershipError> {
+    let taken: BTreeMap<String, String> = live
+        .iter()
+        .filter_map(|(name, definition)| Some((name.clone(), owner(definition)?.to_owned())))
+        .filter(|(_, owner)| owner != extension && exists(owner))
+        .collect();
+    if taken.is_empty() {
+        Ok(())
+    } else {
+        Err(OwnershipError(taken))
+    }
+}
+
+/// The extension that the labels of an object on the cluster name.
+fn owner(object: &Value) -> Option<&str> {
+    let labels = object.pointer("/metadata/labels")?;
+    let value = |key: &str| labels.get(key).and_then(Value::as_str);
+    (value(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then_some(())?;
+    value(label::OWNER_NAME).filter(|owner| !owner.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_of_another_extension_is_refused() {
+        let check = |kind: &str, owner: &str, expected: Option<&str>| {
+            let labels = json!({label::OWNER_KIND: kind, label::OWNER_NAME: owner});
+            let live = BTreeMap::from([
+                ("x.y".to_owned(), json!({"metadata": {"labels": labels}})),
+                ("a.b".to_owned(), json!({"metadata": {}})),
+            ]);
+            let found = kinds(&live, "ours", |owner| owner != "gone");
+            let expected =
+                expected.map(|owner| OwnershipError(BTreeMap::from([("x.y".to_owned(), owner.to_owned())])));
+            assert_eq!(found.err(), expected);
+        };
+        check(CLUSTER_EXTENSION, "theirs", Some("theirs"));
+        check(CLUSTER_EXTENSION, "ours", None);
+        check(CLUSTER_EXTENSION, "gone", None);
+        check(CLUSTER_EXTENSION, "", None);
+        check("Other", "theirs", None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Definitions that lose versions in which objects may still be stored: whether the account may rewrite those objects.
+
+use std::collections::BTreeSet;
+
+use olm_api::ClusterExtension;
+use olm_api::cluster_object_set::CollisionProtection;
+use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
+use olm_preflight::permissions::{Missing, Right};
+use olm_preflight::rules::Object;
+use serde_json::Value;
+
+use super::asking::{Asking, PreflightError};
+use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
+use olm_cluster::permissions::right;
+
+/// The API group of definitions.
+const EXTENSIONS: &str = "apiextensions.k8s.io";
+
+/// The definitions (name, as the cluster has it) of which stored versions go, and how they can.
+pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a str, &'a Value, Rewrite)> {
+    let possible = |(name, old, new): &(&'a str, &'a Value, &Value)| match migration(old, new) {
+        Migration::Possible(rewrite) => Some((*name, *old, rewrite)),
+        Migration::Needless | Migration::Impossible { .. } => None,
+    };
+    pairs.iter().filter_map(possible).collect()
+}
+
+/// Whether the account may have stored versions leave their lists.
+pub(crate) async fn may_migrate(
+    asking: &Asking<'_>,
+    extension: &ClusterExtension,
+    rewrites: &[(&str, &Value, Rewrite)],
+) -> Result<(), PreflightError> {
+    let (mut missing, mut stored) = (BTreeSet::new(), Vec::new());
+    for (name, _, rewrite) in rewrites {
+        let lacking = lacking(asking, rewrite).await;
+        let lacking = lacking.map_err(|source| PreflightError::Ask {
+            account: asking.account.clone(),
+            source,
+        })?;
+        if !lacking.is_empty() {
+            let gone = rewrite.gone.join(", ");
+            stored.push(format!("objects of CRD {name:?} may still be stored as {gone}"));
+            missing.extend(lacking);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let needed = explain(
+        &Missing::new(missing),
+        extension.name(),
+        asking.account,
+        NOTHING_IS_APPLIED,
+    );
+    Err(PreflightError::Rights(format!(
+        "{}, which the new definition lacks: they have to be written again; {needed}",
+        stored.join(", ")
+    )))
+}
+
+/// The rights that the account lacks to rewrite the objects and to clean the list.
+async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
+    let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
+    if let Object::Resource { name, .. } = &mut clean.access.object {
+        *name = Some(rewrite.definition.clone());
+    }
+    let of_objects = |verb| right(verb, &rewrite.group, &rewrite.plural, "");
+    let mut missing: BTreeSet<Right> = BTreeSet::new();
+    for needed in [of_objects("list"), of_objects("patch"), clean] {
+        if !asking.may(&needed).await? {
+            missing.insert(needed);
+        }
+    }
+    Ok(missing)
+}
+
+/// Whether a definition belongs to somebody else than the given extension and revisions, by their UIDs, and is not to be
+/// taken over.
+pub(crate) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
+    let owners = definition
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let is_ours = |owner: &Value| {
+        let uid = owner.get("uid").and_then(Value::as_str);
+        uid.is_some_and(|uid| ours.contains(&uid))
+    };
+    let controller = owners
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+    match (controller, adopt) {
+        (_, CollisionProtection::None) | (None, CollisionProtection::IfNoController) => false,
+        (Some(controller), _) => !is_ours(controller),
+        (None, CollisionProtection::Prevent) => !owners.iter().any(is_ours),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn definitions_of_others_are_not_migrated_unless_they_may_be_taken_over() {
+        use CollisionProtection::{IfNoController, None as Never, Prevent};
+        let owner = |uid: &str, controller: bool| json!([{"uid": uid, "controller": controller}]);
+        for (owners, [prevent, if_no_controller]) in [
+            (owner("set", true), [false, false]),
+            (owner("extension", true), [false, false]),
+            (owner("set", false), [false, false]),
+            (owner("stranger", true), [true, true]),
+            (owner("stranger", false), [true, false]),
+            (Value::Null, [true, false]),
+        ] {
+            let definition = json!({"metadata": {"ownerReferences": owners}});
+            for (adopt, expected) in [
+                (Prevent, prevent),
+                (IfNoController, if_no_controller),
+                (Never, false),
+            ] {
+                let found = is_foreign(&definition, &["extension", "set"], adopt);
+                assert_eq!(found, expected, "{owners} {adopt:?}");
+            }
+        }
+    }
+}

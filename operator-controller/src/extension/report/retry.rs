@@ -1,0 +1,131 @@
+//! When an extension is reconciled again.
+
+use std::time::Duration;
+
+use olm_platform::queue::Outcome;
+
+use crate::extension::failure::Severity;
+
+/// The longest pause in seconds before a run checks whether somebody fixed what it waits for.
+const LONGEST_WAIT: u32 = 60;
+/// A run that waits for somebody and took longer than this is repeated seldom: it rests for [`REST`] times as long.
+const COSTLY: Duration = Duration::from_secs(5);
+/// How many times as long a costly run rests.
+const REST: u32 = 10;
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_mins(10);
+/// The pause before a run goes on that had more to do.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
+/// The pause before a run checks again what nothing announces: whether a newer bundle is still held back, or whether the
+/// cluster still lacks what the installed one names.
+const UNANNOUNCED: Duration = Duration::from_mins(5);
+/// The pause until a newer version of the extension is here.
+const STALE: Duration = Duration::from_millis(500);
+
+/// What this stage keeps of an extension from run to run.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    /// How many runs in a row waited for somebody.
+    waits: u32,
+}
+
+impl Cache {
+    /// When to run again after a run that took so long. `is_unannounced`: what it waits for comes without any event.
+    pub(crate) fn after(
+        &mut self,
+        severity: Option<Severity>,
+        is_unannounced: bool,
+        taken: Duration,
+    ) -> Outcome {
+        self.waits = if severity == Some(Severity::Waiting) {
+            self.waits.saturating_add(1)
+        } else {
+            0
+        };
+        match severity {
+            None | Some(Severity::Terminal) if is_unannounced => Outcome::After(UNANNOUNCED),
+            None => Outcome::Done,
+            Some(Severity::Terminal) => Outcome::Refused,
+            Some(Severity::Waiting) => Outcome::After(rest(self.waits, taken)),
+            Some(Severity::Unfinished) => Outcome::After(AT_ONCE),
+            Some(Severity::Transient) => Outcome::Failed,
+        }
+    }
+}
+
+/// How long a failure rests that waits for somebody: 1 s, 2 s, 4 s … 60 s, and longer when a run takes long.
+fn rest(waits: u32, taken: Duration) -> Duration {
+    let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
+    let rest = Duration::from_secs(seconds.into());
+    if taken < COSTLY {
+        return rest;
+    }
+    rest.max(taken.saturating_mul(REST).min(LONGEST_REST))
+}
+
+/// `outcome`, unless a write failed. A conflict means that a newer extension is on its way.
+pub(crate) fn unless_stale(
+    action: &'static str,
+    name: &str,
+    written: Result<(), kube::Error>,
+    outcome: Outcome,
+) -> Outcome {
+    match written {
+        Ok(()) => outcome,
+        Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Done,
+        Err(kube::Error::Api(status)) if status.code == 409 => Outcome::After(STALE),
+        Err(error) => {
+            tracing::warn!(
+                extension = name,
+                error = &error as &dyn std::error::Error,
+                "cannot {action}"
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_costly_run_is_repeated_seldom() {
+        for (waits, taken, expected) in [
+            (1, 0, 1),
+            (2, 1, 2),
+            (7, 1, 60),
+            (100, 4, 60),
+            (1, 5, 50),
+            (100, 5, 60),
+            (1, 30, 300),
+            (1, 3600, 600),
+        ] {
+            let rest = rest(waits, Duration::from_secs(taken));
+            assert_eq!(rest.as_secs(), expected, "{waits} {taken}");
+        }
+    }
+
+    #[test]
+    fn waiting_grows_until_something_else_comes() {
+        let mut cache = Cache::default();
+        let mut after = |severity| cache.after(severity, false, Duration::ZERO);
+        assert_eq!(
+            after(Some(Severity::Waiting)),
+            Outcome::After(Duration::from_secs(1))
+        );
+        assert_eq!(
+            after(Some(Severity::Waiting)),
+            Outcome::After(Duration::from_secs(2))
+        );
+        assert_eq!(after(None), Outcome::Done);
+        assert_eq!(
+            after(Some(Severity::Waiting)),
+            Outcome::After(Duration::from_secs(1))
+        );
+        assert_eq!(
+            Cache::default().after(None, true, Duration::ZERO),
+            Outcome::After(UNANNOUNCED)
+        );
+    }
+}

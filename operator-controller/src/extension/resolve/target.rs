@@ -1,0 +1,56 @@
+//! What resolution comes to: the bundle that an extension gets, or why it gets none.
+
+use olm_resolve::deprecation::Messages;
+use serde_json::Value;
+
+use crate::extension::context::moves::Companion;
+use crate::extension::failure::Failure;
+use crate::extension::observe::{Observed, Settings};
+use crate::extension::revisions::BundleIdentity;
+
+/// The bundle that is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The bundle.
+    pub bundle: BundleIdentity,
+    /// Why this one.
+    pub origin: Origin,
+    /// The catalog that offers it; empty when none was asked.
+    pub catalog: String,
+    /// What the catalog says that the bundle requires: the types and values of properties.
+    pub declared: Vec<(String, Value)>,
+    /// Others without whose own installation or update this one must not happen.
+    pub companions: Vec<Companion>,
+}
+
+/// Why a bundle is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A catalog offers it.
+    Catalog,
+    /// It is there already, and no catalog answers or the catalogs offer the same version.
+    Installed,
+}
+
+/// What resolution came to.
+#[derive(Debug, Clone)]
+pub struct Resolution {
+    /// The bundle that is to be there.
+    pub target: Result<Target, Failure>,
+    /// What the catalogs say against what is used; nothing when none answered.
+    pub deprecations: Option<Messages>,
+    /// What is to be told although there is a target.
+    pub problem: Option<Failure>,
+    /// Which newer bundle is held back, and why.
+    pub held: Option<String>,
+}
+
+/// An extension whose bundle is chosen, and that may be installed under an account.
+pub struct Resolved<'a> {
+    /// The extension.
+    pub observed: &'a Observed,
+    /// Under which account and how.
+    pub settings: &'a Settings,
+    /// The bundle.
+    pub target: Target,
+}
