@@ -1,6 +1,6 @@
-//! OperatorConditions: the channel by which an operator says that it must not be upgraded now (requirements 8.01 to 8.04).
+//! OperatorConditions: the channel by which an operator says that it must not be upgraded now.
 //!
-//! Every bundle gets an OperatorCondition of its name and is told that name in an environment variable, from the first
+//! Every bundle gets an OperatorCondition of its name and reads that name from an environment variable, from the first
 //! revision of a bundle on: content that is there already is never changed for it. The OperatorCondition and the binding
 //! that lets the operator write it are our own records. While the installed bundle's says `Upgradeable=False`, no other
 //! bundle takes its place. Where OLM classic has brought the kind, it is used as it is.

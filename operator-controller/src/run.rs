@@ -1,4 +1,4 @@
-//! Wiring: the parts, and who tells whom.
+//! Wiring: the parts, and how they are connected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -57,7 +57,7 @@ pub async fn serves_ours(client: &Client) -> Result<bool, Error> {
     Ok(versions.any(|version| version.name == names::VERSION && version.served))
 }
 
-/// Both versions hold the same, so that nothing is lost between them (requirement 8.02).
+/// Both versions hold the same, so that nothing is lost between them.
 fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -18,7 +18,7 @@ pub enum Word {
 }
 
 /// What a live OperatorCondition says. An administrator's override in it comes first; conditions in `status` count as far
-/// as `spec` says nothing (requirement 8.02).
+/// as `spec` says nothing.
 pub fn word(object: &Value) -> Word {
     let said = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
         .into_iter()
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn t_8_01_an_operator_that_is_not_upgradeable_holds_its_upgrade_back() {
+    fn an_operator_that_is_not_upgradeable_holds_its_upgrade_back() {
         let object = json!({
             "apiVersion": "operators.coreos.com/v1", "kind": "OperatorCondition",
             "metadata": {"name": "my-operator", "namespace": "operators"},

@@ -44,7 +44,7 @@ pub fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &definition::resource())
 }
 
-/// The name that the operator of a bundle is told, given the newest revision: content of a bundle that is there already
+/// The name of the OperatorCondition that the operator of a bundle reads, given the newest revision: content of a bundle that is there already
 /// stays as it is.
 pub fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) -> Option<&'a str> {
     match latest {
@@ -63,7 +63,7 @@ pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
 /// Whether there is an OperatorCondition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// There is, or its operator was told of it already.
+    /// There is, or the newest revision names it already.
     Yes,
     /// There cannot be one.
     No,

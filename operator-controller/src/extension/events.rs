@@ -33,7 +33,7 @@ pub const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub const UNINSTALLED: &str = "Uninstalled";
 
-/// How something that stands in the way of success is to be events.
+/// How a blocker is reported as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// As a warning, by the reason of the condition.

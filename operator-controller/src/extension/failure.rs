@@ -1,18 +1,18 @@
-//! What every stage's errors have in common: who can mend them, and how the condition calls them.
+//! What the errors of every stage have in common: who can fix them, and the reason of the condition.
 
 use std::error::Error;
 
 use olm_api::conditions::reason;
 use olm_platform::log::chain;
 
-/// Who can mend a failure, and so when it is tried again.
+/// Who can fix a failure, and so when it is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Only a change of the ClusterExtension or of the bundle; tried again when one of them changes.
     Terminal,
     /// Somebody has to change something else, such as an account's rights; tried again within a minute.
     Waiting,
-    /// It may mend itself; tried again with growing pauses.
+    /// It may pass by itself; retried with growing pauses.
     Transient,
     /// Nobody needs to: there is more to do than one run does, and the next goes on at once.
     Unfinished,
@@ -20,7 +20,7 @@ pub enum Severity {
 
 /// An error of a stage.
 pub trait StageError: Error + 'static {
-    /// Who can mend it.
+    /// Who can fix it.
     fn severity(&self) -> Severity;
 
     /// The reason of the condition `Progressing`.
@@ -32,10 +32,10 @@ pub trait StageError: Error + 'static {
     }
 }
 
-/// A failure as the condition tells it.
+/// A failure as the condition reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Who can mend it.
+    /// Who can fix it.
     pub severity: Severity,
     /// The reason of the condition `Progressing`.
     pub reason: &'static str,
@@ -54,12 +54,12 @@ impl<E: StageError> From<E> for Failure {
 }
 
 impl Failure {
-    /// Tells of another failure, too, that is found once this one is mended.
+    /// Adds another failure, which is found once this one is fixed.
     #[must_use]
     pub fn and(self, other: Option<Self>) -> Self {
         match other {
             Some(other) => Self {
-                // What passes by itself is not told for ever.
+                // What passes by itself is not reported for ever.
                 severity: match self.severity {
                     Severity::Terminal => other.severity,
                     severity => severity,

@@ -101,6 +101,8 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         Ok(Some(observed)) => observed,
         Ok(None) => return Outcome::After(AT_ONCE),
         Err(failure) => {
+            let awaits_others = failure.severity == Severity::Waiting;
+            context.moves.awaits_others(extension.name(), awaits_others);
             let outcome = memory.retry.after(Some(failure.severity), false, begun.elapsed());
             let written = report::failed(context, &extension, &failure).await;
             return unless_stale("write the status", extension.name(), written, outcome);
@@ -127,7 +129,8 @@ async fn prepared(
     memory: &mut Memory,
 ) -> Result<Option<Observed>, Failure> {
     let observed = observe(context, Arc::clone(extension)).await?;
-    let others = context.others(extension);
+    let release = observed.release.as_ref();
+    let others = release.map(|_| context.others(extension)).unwrap_or_default();
     let actions = prepare::prepare(&observed, &others, &context.system_namespace)?;
     if actions.is_empty() {
         return Ok(Some(observed));

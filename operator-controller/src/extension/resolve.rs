@@ -27,7 +27,7 @@ use super::observe::Observed;
 use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
 
 /// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
-const MOST_TOLD: usize = 16 << 10;
+const MOST_RECORDED: usize = 16 << 10;
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +74,8 @@ pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolutio
 }
 
 /// Asks the selected catalogs and chooses. While none of them answers, the newest revision that is wanted stays the
-/// target if it is still what the spec asks for: an upgrade under way is not turned back (requirement 1.25). What is
-/// installed is not installed again when the catalog changes the content of its version (requirement 2.70).
+/// target if it is still what the spec asks for: an upgrade under way is not turned back. What is
+/// installed is not installed again when the catalog changes the content of its version.
 async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(filter) = &extension.spec.source.catalog else {
@@ -287,18 +287,20 @@ fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
 /// What the catalog says of a bundle that has to be known once it is installed: what it requires, and what others may
 /// require of it, as far as that is short.
 fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
-    let mut room = MOST_TOLD;
-    let told = bundle.properties.iter().filter(|one| {
+    let mut room = MOST_RECORDED;
+    let declared = bundle.properties.iter().filter(|one| {
         let kind = one.kind.as_str();
         if inventory::REQUIRED.contains(&kind) {
             return true;
         }
-        let is_told = !OWN.contains(&kind) && one.value.len() <= room;
-        room -= if is_told { one.value.len() } else { 0 };
-        is_told
+        let is_short = !OWN.contains(&kind) && one.value.len() <= room;
+        room -= if is_short { one.value.len() } else { 0 };
+        is_short
     });
     let value = |text: &str| serde_json::from_str(text).unwrap_or_default();
-    told.map(|one| (one.kind.clone(), value(&one.value))).collect()
+    declared
+        .map(|one| (one.kind.clone(), value(&one.value)))
+        .collect()
 }
 
 fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {

@@ -1,4 +1,4 @@
-//! What makes an extension be looked at: its own changes, those of its revisions, those of catalogs.
+//! What has an extension reconciled: its own changes, those of its revisions, those of catalogs.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct Note {
     owner: Option<String>,
 }
 
-/// Fills the stores and adds to the queue what is to be looked at. `revisions` is notified of changes of revisions.
+/// Fills the stores and adds to the queue what changed. `revisions` is notified of changes of revisions.
 /// Never returns.
 pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>, revisions: Arc<Notify>) {
     let client = &context.client;
@@ -87,7 +87,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
                 let Some(note) = now.or(before) else { continue };
                 match note.owner {
                     Some(owner) if note.is_complete => queue.add(owner),
-                    // A revision on its way changes often; what it says is told once for a few changes.
+                    // A revision on its way changes often; a few changes are reported at once.
                     Some(owner) => queue.add_after(owner, GATHER),
                     None => {}
                 }
@@ -112,7 +112,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
     futures::join!(extensions, sets, catalogs);
 }
 
-/// Follows all objects of a kind into a store. An object that cannot be read is left out and told, not in the way of
+/// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of
 /// the others.
 fn follow<K>(client: &Client, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<K>
 where

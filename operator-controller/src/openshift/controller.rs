@@ -197,7 +197,7 @@ async fn write(client: &Client, verdict: &Verdict) -> Result<(), GateError> {
     tracing::info!(
         status = verdict.status.as_str(),
         reason = verdict.reason,
-        "told the cluster whether it may be updated"
+        "wrote whether the cluster may be updated"
     );
     Ok(())
 }

@@ -60,7 +60,7 @@ impl Migration {
         }
     }
 
-    /// What is to be recorded on the extension, when that is not what it says: `null` takes it away.
+    /// The value to record on the extension, when it has another one: `null` removes it.
     fn change(&self, extension: &ClusterExtension) -> Option<Value> {
         let wanted = match self {
             Self::Nothing => return None,
@@ -119,7 +119,7 @@ mod tests {
         // What the old leader says at the end of a run is what the new one begins with.
         let value = known.change(&saying(None)).unwrap();
         let extension = saying(value.as_str());
-        assert_eq!(known.change(&extension), None, "it is said once");
+        assert_eq!(known.change(&extension), None, "it is recorded once");
         assert_eq!(Migration::Nothing.of(&extension), Some(reached.clone()));
         assert_eq!(Migration::Nothing.change(&extension), None);
         // What is known here counts more than what is read.

@@ -21,7 +21,7 @@ impl StageError for FetchError {
     }
 }
 
-/// What is told of an image that cannot be had: also who names it, which need not be who can mend it.
+/// The failure of an image that cannot be pulled. It names the catalog, whose author may have to fix the reference.
 pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
     let is_of_image = matches!(
         error,
@@ -31,8 +31,8 @@ pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
     if is_of_image && target.origin == Origin::Catalog {
         let _ = write!(
             failure.message,
-            "; ClusterCatalog {} names this image: is the reference right, and is the image in a registry from which this cluster \
-             may pull it?",
+            "; ClusterCatalog {} names this image: check the reference, and that this cluster may pull \
+             from its registry",
             target.catalog
         );
     }
@@ -80,7 +80,7 @@ mod tests {
         for (origin, expected) in [
             (
                 Origin::Catalog,
-                "; ClusterCatalog lab names this image: is the reference right, ",
+                "; ClusterCatalog lab names this image: check the reference, ",
             ),
             (Origin::Installed, ""),
         ] {
@@ -96,11 +96,11 @@ mod tests {
                 source: Reference::parse("No").unwrap_err(),
             };
             let plain = Failure::from(error());
-            let told = failure(error(), &target);
-            let more = told.message.strip_prefix(&plain.message).unwrap_or_default();
-            assert!(more.starts_with(expected), "{}", told.message);
-            assert_eq!(more.is_empty(), expected.is_empty(), "{}", told.message);
-            assert_eq!(told.severity, plain.severity);
+            let found = failure(error(), &target);
+            let more = found.message.strip_prefix(&plain.message).unwrap_or_default();
+            assert!(more.starts_with(expected), "{}", found.message);
+            assert_eq!(more.is_empty(), expected.is_empty(), "{}", found.message);
+            assert_eq!(found.severity, plain.severity);
         }
     }
 }

@@ -50,7 +50,7 @@ impl Kinds {
                 Err(error) => tracing::debug!(
                     set = set.name(),
                     error = &error as &dyn std::error::Error,
-                    "cannot tell which kinds go with an extension"
+                    "cannot read which kinds are deleted with an extension"
                 ),
             }
         }
@@ -224,8 +224,8 @@ fn describe(collection: Collection<'_>, found: &[String]) -> Option<String> {
     };
     (!found.is_empty()).then(|| {
         format!(
-            "{plural}.{group} are held by finalizers, which their operator would take off and it is gone: {}{more}; look \
-             whether anything outside the cluster is to be cleaned up, then take them off",
+            "{plural}.{group} are held by finalizers, which their operator would remove but it is gone: {}{more}; clean \
+             up what they protect outside the cluster, then remove them",
             named.join(", ")
         )
     })

@@ -277,7 +277,7 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[Tea
 
 const REMOVED: &str = "Removed all objects";
 const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes itself took what the revisions owned, whatever the annotation \
-                             uninstall says; look what is left";
+                             uninstall says; check what is left";
 const LEFT: &str = "Left all objects on the cluster";
 
 /// What became of objects of which some were gone when the others were let go.

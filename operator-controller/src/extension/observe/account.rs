@@ -102,10 +102,10 @@ mod tests {
         );
         set.metadata.annotations =
             Some([(annotation::SERVICE_ACCOUNT.to_owned(), "apps/old".to_owned())].into());
-        let told = error.beside(Some(&set)).to_string();
+        let message = error.beside(Some(&set)).to_string();
         assert!(
-            told.ends_with("; what is installed is kept up under apps/old, the account of its revision"),
-            "{told}"
+            message.ends_with("; what is installed is kept up under apps/old, the account of its revision"),
+            "{message}"
         );
         extension.spec.service_account = Some(ServiceAccountReference {
             name: "own".to_owned(),

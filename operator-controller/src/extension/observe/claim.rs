@@ -26,13 +26,13 @@ fn next_step(owner: &str, standing: Standing) -> String {
     match standing {
         Standing::Established => {
             format!(
-                "change that one and delete this one; `kubectl delete clusterextension {owner}` gives the package free, and \
-                 removes everything that it brought, definitions with all their custom resources included"
+                "change that one and delete this one; `kubectl delete clusterextension {owner}` frees the package and \
+                 removes everything that it brought, custom resource definitions with all their objects included"
             )
         }
         Standing::New => format!(
-            "that one has installed nothing yet, `kubectl describe clusterextension {owner}` says why: delete whichever of the \
-             two is not wanted"
+            "that one has installed nothing yet, `kubectl describe clusterextension {owner}` says why: delete the one that \
+             you do not want"
         ),
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         };
         assert!(
             refused.to_string().ends_with(
-                "`kubectl describe clusterextension b` says why: delete whichever of the two is not wanted"
+                "`kubectl describe clusterextension b` says why: delete the one that you do not want"
             ),
             "{refused}"
         );

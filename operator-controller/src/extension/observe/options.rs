@@ -34,9 +34,9 @@ pub enum OptionsError {
 /// What a value that means nothing does.
 fn consequence(error: &PolicyError) -> &'static str {
     if error.is_of(user::PAUSED) {
-        "; it is not paused: what is installed is kept as it is to be, and nothing new is applied until that is mended"
+        "; it is not paused: what is installed is kept up, and nothing new is applied until you correct the value"
     } else {
-        "; nothing new is applied until that is mended"
+        "; nothing new is applied until you correct the value"
     }
 }
 

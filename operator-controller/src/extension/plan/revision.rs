@@ -49,7 +49,7 @@ pub struct Wanted<'a> {
     pub properties: Option<&'a str>,
     /// Who provides its certificates, when it needs any.
     pub certificates: Option<CertificateProvider>,
-    /// The name of the OperatorCondition that the operator is told.
+    /// The name of the OperatorCondition that the operator reads.
     pub operator_condition: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],

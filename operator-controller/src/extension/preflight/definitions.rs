@@ -25,7 +25,7 @@ use olm_rollout::ownership::{Ownership, RevisionMark};
 /// How many definitions are read at once.
 const AT_ONCE: usize = 8;
 
-/// The definitions among the objects that the cluster has, read as the account, since a message tells of them.
+/// The definitions among the objects that the cluster has, read as the account, since a message names them.
 pub(crate) async fn read_all(
     context: &Context,
     account: &AccountName,
@@ -101,7 +101,7 @@ pub(crate) fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnfor
         .map_or(CrdUpgradeSafetyEnforcement::Strict, |safety| safety.enforcement)
 }
 
-/// Whether definitions (name, as the cluster has it, as it would be) may be replaced. Gives what is to be told.
+/// Whether definitions (name, as the cluster has it, as it would be) may be replaced. Returns warnings.
 pub(crate) async fn safety(
     asking: &Asking<'_>,
     policy: &Policy,
@@ -197,7 +197,7 @@ fn holder(live: &Value, ours: &[&str]) -> String {
     }
 }
 
-/// The policy under which what was found is only told; nothing when the API server itself would refuse it.
+/// The policy under which the findings are warnings; `None` when the API server itself would refuse it.
 fn lenient(errors: &[Unsafe]) -> Option<String> {
     let mut checks = BTreeSet::new();
     for error in errors {

@@ -1,5 +1,5 @@
 //! Shows the objects that the cluster has to the questions of a changed definition, under the account:
-//! what a message tells is what the account may see. What could not be looked at is said and does not stand in the way.
+//! a message names only what the account may see. What could not be checked is noted and does not stand in the way.
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Other extensions own custom resource definitions of the bundle (definition: owner).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("other extensions provide kinds of this bundle: {}; a kind is provided by one extension: delete whichever ClusterExtension is not wanted", list(.0))]
+#[error("other extensions provide kinds of this bundle: {}; only one extension may provide a kind: delete the ClusterExtension that you do not want", list(.0))]
 pub struct OwnershipError(BTreeMap<String, String>);
 
 fn list(kinds: &BTreeMap<String, String>) -> String {

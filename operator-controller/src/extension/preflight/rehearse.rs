@@ -23,7 +23,7 @@ const AT_ONCE: usize = 8;
 /// What the API server says of fields that never change.
 const UNCHANGEABLE: [&str; 2] = ["immutable", "cannot change roleRef"];
 
-/// What the API server said.
+/// What the API server answered.
 #[derive(Debug, Default)]
 pub(crate) struct Rehearsal {
     /// What it refuses, a line for each object.
@@ -96,7 +96,7 @@ impl Rehearsal {
     }
 }
 
-/// What is told of objects that the server could not be asked about.
+/// A note on objects that the server could not be asked about.
 pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     (!unchecked.is_empty()).then(|| {
         format!(
@@ -124,7 +124,7 @@ fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
     }
 }
 
-/// Whether a refusal is about what is mended on the way: how the API server calls others, whose authorities we write, and
+/// Whether a refusal is about what changes on the way: how the API server calls others, whose authorities we write, and
 /// stored versions, which are migrated after this. The paths of all such fields have one of these words.
 fn passes(message: &str) -> bool {
     [

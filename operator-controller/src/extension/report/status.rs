@@ -101,7 +101,7 @@ pub fn status(
             let is_silent =
                 |set: &ClusterObjectSet| conditions::find(set.conditions(), PROGRESSING).is_none();
             match (rolling, installed) {
-                // What was said before is not about it.
+                // An earlier message is not about it.
                 (Some(set), _) if is_silent(set) => {
                     let version = BundleIdentity::of(set).metadata.version;
                     list.set(
@@ -139,7 +139,7 @@ fn rolling_out(version: &str) -> String {
     format!("Revision {version} is rolling out.")
 }
 
-/// What is said of a complete revision that counts for nothing.
+/// The message about a complete revision that counts for nothing.
 fn unnamed(set: &ClusterObjectSet) -> String {
     format!(
         "; {} is complete, but its annotations {} and {} name no bundle that a status can have: nothing counts as installed \
@@ -265,7 +265,7 @@ impl Conditions<'_> {
 
 const NOTHING: &str = "No bundle installed";
 
-/// Takes a condition over from a revision, with its time: what is told is the revision's own state.
+/// Takes a condition over from a revision, with its time: it reports the revision's own state.
 pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type: &str, generation: i64) {
     let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
         return;

@@ -293,9 +293,9 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
         let value = serde_json::from_str(property.value.get()).unwrap_or_default();
         (property.kind, value)
     };
-    let told = recorded(set).into_iter();
-    let told = told.filter(|property| !OWN.contains(&property.kind.as_str()));
-    told.map(value).collect()
+    let further = recorded(set).into_iter();
+    let further = further.filter(|property| !OWN.contains(&property.kind.as_str()));
+    further.map(value).collect()
 }
 
 fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {

@@ -8,7 +8,7 @@ use crate::extension::failure::Failure;
 use crate::extension::observe::{Observed, Settings};
 use crate::extension::revisions::BundleIdentity;
 
-/// The bundle that is to be there.
+/// The bundle that an extension gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The bundle.
@@ -23,7 +23,7 @@ pub struct Target {
     pub companions: Vec<Companion>,
 }
 
-/// Why a bundle is to be there.
+/// Why it is this bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A catalog offers it.
@@ -35,11 +35,11 @@ pub enum Origin {
 /// What resolution came to.
 #[derive(Debug, Clone)]
 pub struct Resolution {
-    /// The bundle that is to be there.
+    /// The bundle that the extension gets.
     pub target: Result<Target, Failure>,
     /// What the catalogs say against what is used; nothing when none answered.
     pub deprecations: Option<Messages>,
-    /// What is to be told although there is a target.
+    /// What the status reports although there is a target.
     pub problem: Option<Failure>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,

@@ -249,7 +249,7 @@ impl Member {
         })
     }
 
-    /// The bundles that it may get; nothing when its catalogs do not tell.
+    /// The bundles that it may get; `None` when its catalogs do not answer.
     fn mover(&self, facts: &olm_resolve::Facts<'_>) -> Option<Mover<'_>> {
         let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
         let filter = self.extension.spec.source.catalog.as_ref()?;

@@ -16,7 +16,7 @@ use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// Why an upgrade waits.
 #[derive(Debug, thiserror::Error)]
-pub enum HoldError {
+pub enum UpgradeGateError {
     /// The operator says so.
     #[error(
         "upgrade from {from} to {to} is held back by the operator: OperatorCondition {namespace}/{from} says \
@@ -51,7 +51,7 @@ pub enum HoldError {
     },
 }
 
-impl StageError for HoldError {
+impl StageError for UpgradeGateError {
     fn severity(&self) -> Severity {
         match self {
             Self::Held { .. } => Severity::Waiting,
@@ -65,7 +65,7 @@ impl StageError for HoldError {
 }
 
 /// Where another bundle is to take the place of the installed one and the installed operator holds that back, what is
-/// there or on its way stays the target, and the reason is told.
+/// there or on its way stays the target, and the status reports the reason.
 pub async fn hold(
     context: &Context,
     extension: &ClusterExtension,
@@ -111,12 +111,12 @@ async fn ask(
     extension: &ClusterExtension,
     installed: &BundleIdentity,
     target: &Target,
-) -> Result<(), HoldError> {
+) -> Result<(), UpgradeGateError> {
     let (namespace, name) = (&extension.spec.namespace, &installed.metadata.name);
     let found = match conditions(&context.client, namespace).get_opt(name).await {
         // Without the right to look nothing was ever made.
         Err(Error::Api(status)) if status.code == 403 => None,
-        other => other.map_err(|source| HoldError::Read {
+        other => other.map_err(|source| UpgradeGateError::Read {
             namespace: namespace.clone(),
             name: name.clone(),
             source,
@@ -129,7 +129,7 @@ async fn ask(
                 "" => String::new(),
                 text => format!("{before}{text}{after}"),
             };
-            Err(HoldError::Held {
+            Err(UpgradeGateError::Held {
                 from: name.clone(),
                 to: target.bundle.metadata.name.clone(),
                 namespace: namespace.clone(),
