@@ -547,4 +547,95 @@ mod tests {
         assert_eq!(status(&before).as_deref(), Some("True"));
         assert_eq!(status(&told(&before, &going)).as_deref(), Some("Unknown"));
     }
+
+    fn deleted(left: Left) -> (ClusterExtension, Left) {
+        let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
+        extension.metadata.finalizers = Some(FINALIZERS.map(str::to_owned).to_vec());
+        extension.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+        (extension, left)
+    }
+
+    fn with(set: ClusterObjectSet) -> Left {
+        Left::Revisions {
+            revisions: Revisions::new(vec![Arc::new(set)]),
+            dependents: None,
+            account: None,
+            releases: Ok(Vec::new()),
+            data_loss: None,
+            finalizers: None,
+        }
+    }
+
+    fn planned(extension: &ClusterExtension, announced: Option<Uninstall>, left: Left) -> Option<Plan> {
+        plan(&Observed {
+            extension,
+            policy: Policy::read(|key| extension.annotation(key)),
+            announced,
+            left,
+        })
+    }
+
+    #[test]
+    fn a_deletion_announces_takes_down_and_lets_go_and_planning_on_the_result_does_nothing_more() {
+        let mut set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
+        let (mut extension, left) = deleted(with(set.clone()));
+        let first = planned(&extension, None, left).unwrap();
+        assert!(first.actions.is_empty());
+        assert_eq!(first.report, Outlook::Announce(Uninstall::Delete));
+        let second = planned(&extension, Some(Uninstall::Delete), with(set.clone())).unwrap();
+        assert!(
+            matches!(
+                &second.actions[..],
+                [Action::TakeDown {
+                    patch: Some(_),
+                    delete: Some(PropagationPolicy::Background),
+                    ..
+                }]
+            ),
+            "{:?}",
+            second.actions
+        );
+        set.metadata
+            .deletion_timestamp
+            .clone_from(&extension.metadata.deletion_timestamp);
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(
+            olm_api::names::annotation::UNINSTALLING.to_owned(),
+            "true".to_owned(),
+        );
+        let third = planned(&extension, Some(Uninstall::Delete), with(set)).unwrap();
+        assert!(third.actions.is_empty(), "{:?}", third.actions);
+        let nothing = || Left::Nothing {
+            is_listed: false,
+            release: Ok(false),
+            records: Vec::new(),
+        };
+        let last = planned(&extension, Some(Uninstall::Delete), nothing()).unwrap();
+        assert_eq!(last.actions.len(), 3);
+        assert_eq!(last.report, Outlook::Gone("Nothing was installed".to_owned()));
+        extension.metadata.finalizers = None;
+        assert!(planned(&extension, None, nothing()).is_none());
+    }
+
+    #[test]
+    fn a_blocked_deletion_plans_no_write() {
+        let set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
+        let (mut extension, mut left) = deleted(with(set.clone()));
+        if let Left::Revisions { dependents, .. } = &mut left {
+            *dependents = Some((reason::BLOCKED, "others depend on it".to_owned()));
+        }
+        let is_blocked = |plan: &Plan| {
+            plan.actions.is_empty()
+                && matches!(
+                    &plan.report,
+                    Outlook::Progressing {
+                        reason: reason::BLOCKED,
+                        ..
+                    }
+                )
+        };
+        assert!(is_blocked(&planned(&extension, None, left).unwrap()));
+        extension.metadata.annotations = Some([(user::UNINSTALL.to_owned(), "x".to_owned())].into());
+        assert!(is_blocked(&planned(&extension, None, with(set)).unwrap()));
+    }
 }
