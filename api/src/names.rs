@@ -18,6 +18,10 @@ pub const CONTENT: &str = "content";
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
 /// The namespace of the managers when nothing else says which.
 pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
+/// The audience of tokens that are shown to catalogd: the API server and others refuse them.
+pub const CATALOGD_AUDIENCE: &str = "catalogd.olm.operatorframework.io";
+/// The Service of catalogd.
+pub const CATALOGD_SERVICE: &str = "catalogd-service";
 /// Type of the immutable Secrets that hold objects of a revision.
 pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data";
 /// The cluster-scoped object whose condition [`crate::conditions::UPGRADEABLE`] tells OpenShift whether to update.
@@ -104,6 +108,8 @@ pub mod user {
     pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
     /// On ClusterExtension: `true` changes or removes what other extensions depend on. Default `false`.
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
+    /// On ClusterExtension: `true` installs a bundle although its workloads run as the installing account. Default `false`.
+    pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";
     /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
     pub const PAUSED: &str = "olm.operatorframework.io/paused";
     /// On ClusterCatalog: any text; when it changes, what the reference of the image means is looked up at once.
@@ -188,8 +194,6 @@ pub mod operator_condition {
     pub const PLURAL: &str = "operatorconditions";
     /// The environment variable that tells an operator the name of its OperatorCondition.
     pub const ENVIRONMENT: &str = "OPERATOR_CONDITION_NAME";
-    /// The ClusterRole that lets an operator write its OperatorCondition; bound by us in the operator's namespace.
-    pub const EDITOR_ROLE: &str = "operator-controller-operator-condition-editor";
     /// The condition with which an operator holds its upgrade back while it is `False` (requirement 8.03).
     pub const UPGRADEABLE: &str = "Upgradeable";
 }

@@ -95,7 +95,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         &store,
         app,
         counts.clone(),
-        args.content_authentication.then(|| Gate::new(client.clone())),
+        args.content_authentication
+            .then(|| Gate::new(client.clone()).for_audience(names::CATALOGD_AUDIENCE)),
         transport.clone(),
         &shutdown,
     )
@@ -232,7 +233,7 @@ fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned 
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
         _ => &args.external_address,
     };
-    let service = format!("catalogd-service.{namespace}.svc");
+    let service = format!("{}.{namespace}.svc", names::CATALOGD_SERVICE);
     let mut dns_names = vec![
         external.to_owned(),
         format!("{service}.cluster.local"),

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use olm_api::names;
 use olm_platform::args::{CommonArgs, ImageLimitArgs};
 use olm_platform::features::FeatureGates;
 
+use crate::catalogs::Token;
 use crate::extension::context::Gates;
 use olm_cluster::identity::AccountName;
 
@@ -29,6 +31,9 @@ pub struct Args {
     /// File with a bearer token for catalogd, where its content is for those with a token; empty: none is shown.
     #[arg(long, env = "OLM_CATALOGD_TOKEN_FILE", default_value = "")]
     pub catalogd_token_file: String,
+    /// Where that token is shown, `HOST[:PORT]`, and nowhere else; empty: at the Service of catalogd in the system namespace.
+    #[arg(long, env = "OLM_CATALOGD_ADDRESS", default_value = "")]
+    pub catalogd_address: String,
     /// Directory in which bundles are kept. It may be emptied at any time.
     #[arg(
         long,
@@ -112,9 +117,12 @@ impl Args {
         }
     }
 
-    /// The file with the token to show to catalogs.
-    pub fn catalogd_token(&self) -> Option<PathBuf> {
-        directory(&self.catalogd_token_file)
+    /// The token to show to catalogd, which is in this namespace unless a flag says otherwise.
+    pub fn catalogd_token(&self, namespace: &str) -> Option<Token> {
+        let file = directory(&self.catalogd_token_file)?;
+        let service = format!("{}.{namespace}.svc", names::CATALOGD_SERVICE);
+        let address = Some(self.catalogd_address.as_str()).filter(|address| !address.is_empty());
+        Some(Token::new(file, address.unwrap_or(&service)))
     }
 
     /// The directory of registries' authorities when given.
@@ -154,6 +162,21 @@ mod tests {
         assert_eq!(all.ignored, ["Removed=true"]);
         assert_eq!(args.catalogd_authorities(), Some("/var/ca-certs".into()));
         assert!(Args::parse_from(["operator-controller", "version"]).wants_version());
+    }
+
+    #[test]
+    fn a_token_is_for_the_service_of_catalogd_unless_a_flag_says_otherwise() {
+        let token =
+            |arguments: &[&str]| Args::parse_from(["o"].iter().chain(arguments)).catalogd_token("system");
+        assert_eq!(token(&[]), None);
+        let file = "--catalogd-token-file=/token";
+        let expected = Token::new("/token".into(), "catalogd-service.system.svc:443");
+        assert_eq!(token(&[file]), Some(expected));
+        let expected = Token::new("/token".into(), "catalogd.example");
+        assert_eq!(
+            token(&[file, "--catalogd-address=catalogd.example"]),
+            Some(expected)
+        );
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
                 ReleaseField::Ignored
             },
         )
-        .with_token(args.catalogd_token()),
+        .with_token(args.catalogd_token(&namespace)),
         bundles: Bundles::new(Settings {
             authorities: args.registry_authorities(),
             token_services: args.common.registry_token_services.clone(),
@@ -224,7 +224,10 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     shutdown.spawn("revisions", object_set::controller::run(revisions, stop.clone()));
     let gate = openshift::controller::follow(
         context.client.clone(),
-        context.sets.clone(),
+        openshift::controller::Installed {
+            extensions: context.extensions.clone(),
+            sets: context.sets.clone(),
+        },
         changed,
         stop.clone(),
     );

@@ -68,8 +68,10 @@ impl World {
         let lab = Lab::with_manifests(manifests.unwrap_or("manifests/base")).await?;
         let content = free_address()?;
         let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
+        let mut arguments = vec![format!("--catalogd-address={content}")];
+        arguments.extend(options.operator_controller);
         let operator_controller =
-            Manager::operator_controller(&lab, "operator-controller", options.operator_controller).await?;
+            Manager::operator_controller(&lab, "operator-controller", arguments).await?;
         let mut world = Self {
             lab,
             catalogd,

@@ -18,7 +18,9 @@ use extensions::Extensions;
 use stream::{Compression, Meter, Trip};
 
 use crate::limits::{Limits, RATIO_FREE_BYTES};
-use crate::tree::{Node, Resolved, Sink, Storage, Tree, clean, is_within, join, path_of, split_last};
+use crate::tree::{
+    ALL_LINK_STEPS, Node, Resolved, Sink, Storage, Tree, clean, is_within, join, path_of, split_last,
+};
 
 /// The name that hides a sibling of lower layers starts so.
 const WHITEOUT: &str = ".wh.";
@@ -52,6 +54,8 @@ pub(crate) struct Unpacker {
     layer: usize,
     /// The layer each kept path was last written by: a whiteout hides lower layers only.
     written: HashMap<String, usize>,
+    /// Components that were looked at to follow links.
+    link_steps: u64,
     /// What this layer has hidden below; nothing of lower layers can come back there, and looking again would cost as
     /// much as the first time.
     hidden: HashSet<String>,
@@ -87,6 +91,7 @@ impl Unpacker {
             paths: 0,
             layer: 0,
             written: HashMap::new(),
+            link_steps: 0,
             hidden: HashSet::new(),
             began: Instant::now(),
             #[cfg(test)]
@@ -336,7 +341,9 @@ impl Unpacker {
     /// The key an entry really lands on: links among its parents are followed, missing parents are made. Nothing when
     /// the links lead out of what is wanted.
     fn place(&mut self, parent: &str, name: &str) -> Result<Option<String>, LayerError> {
-        let Some(parent) = self.tree.follow(parent) else {
+        let parent = self.tree.follow(parent, &mut self.link_steps);
+        self.check_link_steps()?;
+        let Some(parent) = parent else {
             return Ok(None);
         };
         let key = join(&parent, name);
@@ -424,16 +431,28 @@ impl Unpacker {
         })
     }
 
+    /// Links that lead through others cost much more than their bytes.
+    fn check_link_steps(&self) -> Result<(), LayerError> {
+        if self.link_steps <= ALL_LINK_STEPS {
+            return Ok(());
+        }
+        Err(LayerError::LinkSteps {
+            limit: ALL_LINK_STEPS,
+        })
+    }
+
     /// Readers make a file of each link, so a small image could become as large as it likes.
-    fn check_links(&self) -> Result<(), LayerError> {
+    fn check_links(&mut self) -> Result<(), LayerError> {
         let mut bytes: u64 = 0;
+        self.link_steps = 0;
         for (path, node) in self.tree.entries() {
             let content = match node {
                 Node::Directory => continue,
                 Node::File(content) => content,
                 Node::Link(_) => {
                     self.check_time()?;
-                    match self.tree.resolve(&path) {
+                    self.check_link_steps()?;
+                    match self.tree.resolve_counted(&path, &mut self.link_steps) {
                         Resolved::File(content) => content,
                         Resolved::Directory | Resolved::Missing => continue,
                     }

@@ -564,6 +564,41 @@ fn hiding_looks_at_a_directory_once_a_layer() {
 }
 
 #[test]
+fn a_bomb_of_links_is_refused_before_it_costs_time() {
+    // A chain as long as may be followed, and links that lead to its beginning.
+    let chain: Vec<(String, String)> = (0..38)
+        .map(|number| (format!("c{number}"), format!("c{}", number + 1)))
+        .collect();
+    let bomb: Vec<(String, String)> = (0..60_000)
+        .map(|number| (format!("l{number}"), "c0".to_owned()))
+        .collect();
+    let unpack = |links: &[(String, String)]| {
+        let links = links.iter().map(|(path, target)| Sym(path, target));
+        let items: Vec<Item<'_>> = std::iter::once(File("c38", "1")).chain(links).collect();
+        unpack_with(&[tar_of(&items)], &Selection::Everything, &Limits::catalog())
+    };
+    let few: Vec<_> = chain.iter().chain(&bomb[..1000]).cloned().collect();
+    let tree = unpack(&few).unwrap();
+    assert!(matches!(tree.resolve("/l7"), Resolved::File(_)));
+    let all: Vec<_> = chain.into_iter().chain(bomb).collect();
+    let error = unpack(&all).unwrap_err();
+    assert!(matches!(error, LayerError::LinkSteps { .. }), "{error}");
+}
+
+#[test]
+fn entries_below_a_bomb_of_links_are_refused_as_well() {
+    let chain: Vec<(String, String)> = (0..38)
+        .map(|number| (format!("c{number}"), format!("c{}", number + 1)))
+        .collect();
+    let files: Vec<String> = (0..60_000).map(|number| format!("c0/f{number}")).collect();
+    let links = chain.iter().map(|(path, target)| Sym(path, target));
+    let files = files.iter().map(|path| File(path, ""));
+    let items: Vec<Item<'_>> = std::iter::once(Dir("c38")).chain(links).chain(files).collect();
+    let error = unpack_with(&[tar_of(&items)], &Selection::Everything, &Limits::catalog()).unwrap_err();
+    assert!(matches!(error, LayerError::LinkSteps { .. }), "{error}");
+}
+
+#[test]
 fn the_thread_that_unpacks_stops_by_itself_when_time_is_over() {
     let limits = Limits {
         time: std::time::Duration::ZERO,

@@ -17,7 +17,10 @@ use bytes::{Bytes, BytesMut};
 /// The most links that are followed for one path.
 const LINK_HOPS: usize = 40;
 /// The most components that are looked at for one path, those of links on its way among them.
-const LINK_STEPS: usize = 4096;
+const LINK_STEPS: u64 = 4096;
+/// The most components that are looked at for all links of an image together: following them costs time again and again, for
+/// whoever unpacks, checks and reads it.
+pub(crate) const ALL_LINK_STEPS: u64 = 1 << 20;
 /// Separates path components in keys: below every other character, so that keys sort as a directory walk does.
 const SEPARATOR: char = '\0';
 
@@ -176,10 +179,15 @@ impl Tree {
 
     /// What a path leads to when links are followed, all of them within the tree.
     pub fn resolve(&self, path: &str) -> Resolved<'_> {
+        self.resolve_counted(path, &mut 0)
+    }
+
+    /// [`Tree::resolve`], which adds what it looked at to `looked_at` where it met a link.
+    pub(crate) fn resolve_counted(&self, path: &str, looked_at: &mut u64) -> Resolved<'_> {
         let Some(key) = clean(path) else {
             return Resolved::Missing;
         };
-        let Some(key) = self.follow(&key) else {
+        let Some(key) = self.follow(&key, looked_at) else {
             return Resolved::Missing;
         };
         if key.is_empty() {
@@ -265,19 +273,29 @@ impl Tree {
     }
 
     /// The key that a key means when every link on its way is followed; nothing when it leaves the image or runs in
-    /// circles. What is not in the tree is kept as it is.
-    pub(crate) fn follow(&self, key: &str) -> Option<String> {
+    /// circles. What is not in the tree is kept as it is. Adds to `looked_at` the components that were looked at, where a link was
+    /// among them.
+    pub(crate) fn follow(&self, key: &str, looked_at: &mut u64) -> Option<String> {
+        let (found, hops, steps) = self.follow_links(key);
+        if hops > 0 {
+            *looked_at += steps;
+        }
+        found
+    }
+
+    /// Where a key leads, how many links were followed, and how many components were looked at.
+    fn follow_links(&self, key: &str) -> (Option<String>, usize, u64) {
         let mut here = String::new();
         let mut todo: Vec<String> = key.split(SEPARATOR).rev().map(str::to_owned).collect();
-        let (mut hops, mut steps) = (0, 0);
+        let (mut hops, mut steps) = (0usize, 0u64);
         while let Some(component) = todo.pop() {
             steps += 1;
             if steps > LINK_STEPS {
-                return None;
+                return (None, hops, steps);
             }
             match component.as_str() {
                 "" | "." => continue,
-                ".." if here.is_empty() => return None,
+                ".." if here.is_empty() => return (None, hops, steps),
                 ".." => {
                     here.truncate(split_last(&here).0.len());
                     continue;
@@ -292,13 +310,13 @@ impl Tree {
             if let Some(Node::Link(target)) = self.nodes.get(&here) {
                 hops += 1;
                 if hops > LINK_HOPS || target.len() > 4096 {
-                    return None;
+                    return (None, hops, steps);
                 }
                 here.truncate(if target.starts_with('/') { 0 } else { parent });
                 todo.extend(target.split('/').rev().map(str::to_owned));
             }
         }
-        Some(here)
+        (Some(here), hops, steps)
     }
 }
 

@@ -59,12 +59,16 @@ impl Readiness {
 /// # Errors
 /// When the address is malformed or taken.
 pub async fn open_health(address: &str, readiness: Readiness, shutdown: &Shutdown) -> std::io::Result<()> {
-    let serving = serve_health(bind(address).await?, readiness, shutdown.token());
-    shutdown.spawn("health", async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the health port failed");
-        }
-    });
+    let listener = bind(address).await?;
+    let routes = health_routes(readiness, shutdown.token());
+    serve(
+        listener,
+        Transport::Plain,
+        Limits::small(),
+        "health",
+        routes,
+        shutdown,
+    );
     Ok(())
 }
 
@@ -81,6 +85,26 @@ pub async fn open_metrics(
 ) -> std::io::Result<()> {
     let listener = bind(address).await?;
     let routes = metrics_routes(metrics.clone(), gate);
+    serve(
+        listener,
+        transport,
+        Limits::default(),
+        "metrics",
+        routes,
+        shutdown,
+    );
+    Ok(())
+}
+
+/// Serves until the process ends.
+fn serve(
+    listener: TcpListener,
+    transport: Transport,
+    limits: Limits,
+    name: &'static str,
+    routes: Router,
+    shutdown: &Shutdown,
+) {
     let respond = move |request, _| {
         let routes = routes.clone();
         async move {
@@ -90,18 +114,14 @@ pub async fn open_metrics(
                 .unwrap_or_else(|never| match never {})
         }
     };
-    let serving = listener::serve(listener, transport, Limits::default(), shutdown.token(), respond);
-    shutdown.spawn("metrics", serving);
-    Ok(())
+    shutdown.spawn(
+        name,
+        listener::serve(listener, transport, limits, shutdown.token(), respond),
+    );
 }
 
-/// Serves until told to stop. The process stops counting as ready when it is told to stop.
-async fn serve_health(
-    listener: TcpListener,
-    readiness: Readiness,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let stopping = stop.clone();
+/// The process stops counting as ready when it is told to stop.
+fn health_routes(readiness: Readiness, stopping: CancellationToken) -> Router {
     let ready = move || {
         let (readiness, stopping) = (readiness.clone(), stopping.clone());
         async move {
@@ -118,12 +138,9 @@ async fn serve_health(
             }
         }
     };
-    let app = Router::new()
+    Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready));
-    axum::serve(listener, app)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await
+        .route("/readyz", get(ready))
 }
 
 fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
@@ -167,6 +184,8 @@ pub fn address(listener: &TcpListener) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]
@@ -183,5 +202,56 @@ mod tests {
         let listener = bind(":0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn idle_connections_stop_no_probe() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::net::{TcpSocket, TcpStream};
+
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let routes = health_routes(Readiness::default(), stop.clone());
+        let respond = move |request, _| {
+            let routes = routes.clone();
+            async move {
+                routes
+                    .oneshot(request)
+                    .await
+                    .unwrap_or_else(|never| match never {})
+            }
+        };
+        let serving = listener::serve(listener, Transport::Plain, Limits::small(), stop.clone(), respond);
+        let serving = tokio::spawn(serving);
+        let mut idle = Vec::new();
+        for number in 0..300_u16 {
+            let socket = TcpSocket::new_v4().unwrap();
+            let host = u8::try_from(2 + number % 6).unwrap();
+            socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+            idle.push(socket.connect(address).await.unwrap());
+        }
+        for path in ["/healthz", "/readyz"] {
+            // As long as the kubelet waits.
+            let probe = tokio::time::timeout(Duration::from_secs(1), async {
+                let mut probe = TcpStream::connect(address).await.unwrap();
+                let question = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                probe.write_all(question.as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                probe.read_to_string(&mut answer).await.unwrap();
+                answer
+            });
+            let answer = probe.await.unwrap();
+            assert!(
+                answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"),
+                "{answer}"
+            );
+        }
+        let last = idle.last_mut().unwrap();
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(8), last.read_to_end(&mut rest));
+        assert!(closed.await.is_ok(), "who says nothing is sent away after 5 s");
+        stop.cancel();
+        serving.await.unwrap();
     }
 }

@@ -68,8 +68,11 @@ impl std::fmt::Display for Asked {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// There is no token, or the API server does not know it.
-    #[error("a bearer token of the cluster is needed")]
-    Unauthenticated,
+    #[error("a bearer token of the cluster is needed{}", meant(*audience))]
+    Unauthenticated {
+        /// The audience that the token must be made for.
+        audience: Option<&'static str>,
+    },
     /// The API server knows who it is.
     #[error("{user} may not get {asked}")]
     Forbidden {
@@ -83,11 +86,17 @@ pub enum Refused {
     Unknown,
 }
 
+fn meant(audience: Option<&str>) -> String {
+    audience.map_or_else(String::new, |audience| {
+        format!(", made for the audience {audience}")
+    })
+}
+
 impl Refused {
     /// The status of an answer that says so.
     pub const fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::Unknown => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -100,6 +109,8 @@ type Verdicts = HashMap<(String, Asked), (Instant, Result<(), Refused>)>;
 #[derive(Clone)]
 pub struct Gate {
     client: Client,
+    /// Whom tokens must be meant for; the API server itself when nothing is named.
+    audience: Option<&'static str>,
     verdicts: Arc<Mutex<Verdicts>>,
     reviews: Arc<Semaphore>,
 }
@@ -109,9 +120,18 @@ impl Gate {
     pub fn new(client: Client) -> Self {
         Self {
             client,
+            audience: None,
             verdicts: Arc::default(),
             reviews: Arc::new(Semaphore::new(REVIEWS)),
         }
+    }
+
+    /// Admits tokens that are made for this audience, and no others: one that was made for the API server is worth more than
+    /// what is served here, and nobody should show it.
+    #[must_use]
+    pub fn for_audience(mut self, audience: &'static str) -> Self {
+        self.audience = Some(audience);
+        self
     }
 
     /// Whether who sends these headers may get it.
@@ -124,7 +144,7 @@ impl Gate {
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "))
             .filter(|token| (1..=TOKEN).contains(&token.len()))
-            .ok_or(Refused::Unauthenticated)?;
+            .ok_or_else(|| self.unauthenticated())?;
         let key = (token.to_owned(), asked);
         if let Some(verdict) = self.remembered(&key) {
             return verdict;
@@ -146,6 +166,12 @@ impl Gate {
         verdict
     }
 
+    const fn unauthenticated(&self) -> Refused {
+        Refused::Unauthenticated {
+            audience: self.audience,
+        }
+    }
+
     fn remembered(&self, key: &(String, Asked)) -> Option<Result<(), Refused>> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts
@@ -156,7 +182,7 @@ impl Gate {
 
     async fn ask(&self, token: &str, asked: &Asked) -> Result<Result<(), Refused>, kube::Error> {
         let Some(user) = self.user(token).await? else {
-            return Ok(Err(Refused::Unauthenticated));
+            return Ok(Err(self.unauthenticated()));
         };
         let name = user.username.clone().unwrap_or_default();
         if self.may(user, asked).await? {
@@ -171,7 +197,7 @@ impl Gate {
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
         let spec = TokenReviewSpec {
             token: token.to_owned(),
-            ..TokenReviewSpec::default()
+            audiences: self.audience.map(|audience| vec![audience.to_owned()]),
         };
         let review = TokenReview {
             spec,
@@ -181,7 +207,14 @@ impl Gate {
             .create(&PostParams::default(), &review)
             .await?;
         let status = review.status.unwrap_or_default();
-        Ok(status.user.filter(|_| status.authenticated == Some(true)))
+        // A server that knows no audiences names none: its word says nothing about ours.
+        let audiences = status.audiences.unwrap_or_default();
+        let is_meant = self
+            .audience
+            .is_none_or(|ours| audiences.iter().any(|audience| audience == ours));
+        Ok(status
+            .user
+            .filter(|_| status.authenticated == Some(true) && is_meant))
     }
 
     async fn may(&self, user: UserInfo, asked: &Asked) -> Result<bool, kube::Error> {
@@ -249,6 +282,7 @@ mod tests {
     use super::*;
 
     const ASKED: Asked = Asked::Path("/metrics");
+    const UNKNOWN_TOKEN: Refused = Refused::Unauthenticated { audience: None };
 
     #[test]
     fn refusals_make_room_for_those_who_are_known() {
@@ -257,7 +291,7 @@ mod tests {
         remember(&mut verdicts, key("scraper"), Ok(()));
         for number in 0..3 * VERDICTS {
             let token = format!("made up {number}");
-            remember(&mut verdicts, key(&token), Err(Refused::Unauthenticated));
+            remember(&mut verdicts, key(&token), Err(UNKNOWN_TOKEN));
             assert!(verdicts.len() <= VERDICTS);
         }
         assert!(verdicts.contains_key(&key("scraper")));
@@ -292,7 +326,7 @@ mod tests {
         });
         let verdicts = futures::future::join_all(asking).await;
         assert_eq!(seen.load(Ordering::SeqCst), REVIEWS);
-        let reviewed = verdicts.iter().filter(|v| **v == Err(Refused::Unauthenticated));
+        let reviewed = verdicts.iter().filter(|v| **v == Err(UNKNOWN_TOKEN));
         let turned_away = verdicts.iter().filter(|v| **v == Err(Refused::Unknown));
         let (reviewed, turned_away) = (reviewed.count(), turned_away.count());
         assert!(
@@ -304,6 +338,37 @@ mod tests {
         let mut headers = HeaderMap::new();
         let value = format!("Bearer {}", "x".repeat(TOKEN + 1)).parse().unwrap();
         headers.insert(header::AUTHORIZATION, value);
-        assert_eq!(gate.admit(&headers, ASKED).await, Err(Refused::Unauthenticated));
+        assert_eq!(gate.admit(&headers, ASKED).await, Err(UNKNOWN_TOKEN));
+    }
+
+    #[tokio::test]
+    async fn a_token_for_somebody_else_is_refused() {
+        // What an API server answers about a token: whether it is good, and for whom of those that were asked about.
+        let admits = async |audiences: &'static str| {
+            let service = tower::service_fn(move |request: http::Request<Body>| async move {
+                let body = if request.uri().path().ends_with("tokenreviews") {
+                    format!(
+                        r#"{{"metadata":{{}},"spec":{{"token":""}},"status":{{"authenticated":true,"user":{{"username":"u"}}{audiences}}}}}"#
+                    )
+                } else {
+                    r#"{"metadata":{},"spec":{},"status":{"allowed":true}}"#.to_owned()
+                };
+                Ok::<_, std::io::Error>(http::Response::new(Body::from(body.into_bytes())))
+            });
+            let gate = Gate::new(Client::new(service, "default")).for_audience("ours");
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, "Bearer t".parse().unwrap())]);
+            gate.admit(&headers, ASKED).await
+        };
+        assert_eq!(admits(r#","audiences":["ours"]"#).await, Ok(()));
+        let refused = admits("").await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "a bearer token of the cluster is needed, made for the audience ours"
+        );
+        assert!(
+            admits(r#","audiences":["https://kubernetes.default.svc"]"#)
+                .await
+                .is_err()
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! The listener: TLS, limits on what a client may take up, graceful end.
 
+mod places;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -18,19 +20,22 @@ use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::places::{Place, Places};
 use crate::progress::{Answers, Still, Told};
 use crate::stall::{Opening, StallGuard};
 
 /// What a client may take up.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once; further ones wait to be accepted.
+    /// Connections at once. For one more, the peer that holds the most loses its idlest.
     pub connections: usize,
+    /// Connections at once from one address. For one more, its idlest is closed, or the new one where each has an answer under
+    /// way.
+    pub per_peer: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for the head of a request, also the time that a connection may idle between two.
@@ -43,10 +48,27 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+impl Limits {
+    /// For a port with few clients and short answers.
+    pub const fn small() -> Self {
+        const TIME: Duration = Duration::from_secs(5);
+        Self {
+            connections: 32,
+            per_peer: 8,
+            handshake: TIME,
+            head: TIME,
+            stall: TIME,
+            streams: 1,
+            drain: TIME,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            per_peer: 256,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),
             stall: Duration::from_secs(30),
@@ -79,7 +101,7 @@ pub async fn serve<F, Answer, B>(
     Answer: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
 {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections, limits.per_peer);
     // Tells when the last one is closed.
     let connections = GracefulShutdown::new();
     let acceptor = match transport {
@@ -90,9 +112,9 @@ pub async fn serve<F, Answer, B>(
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let (stream, peer, place) = match accepted {
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, or the client is gone already: never a reason to stop.
@@ -101,12 +123,20 @@ pub async fn serve<F, Answer, B>(
                 continue;
             }
         };
+        let Some(place) = places.take(peer.ip()) else {
+            tracing::debug!(%peer, "closing a connection: its peer has too many");
+            continue;
+        };
         let (respond, limits, open) = (respond.clone(), Arc::clone(&limits), connections.watcher());
         let (acceptor, shutdown) = (acceptor.clone(), shutdown.clone());
         tokio::spawn(async move {
-            let (_place, _open) = (place, open);
-            if let Err(error) = secured(stream, acceptor, respond, peer, &limits, &shutdown).await {
-                tracing::debug!(%peer, error = %error, "connection ended");
+            let _open = open;
+            let from = Origin { peer, place: &place };
+            tokio::select! {
+                ended = secured(stream, acceptor, respond, from, &limits, &shutdown) => if let Err(error) = ended {
+                    tracing::debug!(%peer, error = %error, "connection ended");
+                },
+                () = place.evicted() => tracing::debug!(%peer, "connection closed: its place is needed"),
             }
         });
     }
@@ -116,17 +146,17 @@ pub async fn serve<F, Answer, B>(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places)
-        .acquire_owned()
-        .await
-        .map_err(io::Error::other)?;
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, peer, place))
+    Ok((stream, peer))
+}
+
+/// Where a connection comes from, and the place that it has.
+#[derive(Clone, Copy)]
+struct Origin<'connection> {
+    peer: SocketAddr,
+    place: &'connection Place,
 }
 
 /// Why a connection ended early.
@@ -136,7 +166,7 @@ async fn secured<F, Answer, B>(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     respond: F,
-    peer: SocketAddr,
+    from: Origin<'_>,
     limits: &Limits,
     shutdown: &CancellationToken,
 ) -> Result<(), Failure>
@@ -153,9 +183,9 @@ where
                 Some(b"h2") => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            connection(stream, protocol, respond, peer, limits, shutdown).await
+            connection(stream, protocol, respond, from, limits, shutdown).await
         }
-        None => connection(stream, Protocol::Http1, respond, peer, limits, shutdown).await,
+        None => connection(stream, Protocol::Http1, respond, from, limits, shutdown).await,
     }
 }
 
@@ -176,7 +206,7 @@ async fn connection<F, Answer, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     protocol: Protocol,
     respond: F,
-    peer: SocketAddr,
+    from: Origin<'_>,
     limits: &Limits,
     shutdown: &CancellationToken,
 ) -> Result<(), Failure>
@@ -206,8 +236,15 @@ where
         .max_header_list_size(32 << 10);
     let answers = Answers::new();
     let service = service_fn(|request| {
-        let (ticket, answer) = (answers.begin(), respond(request, peer));
-        async move { Ok::<_, Infallible>(answer.await.map(|body| Told::new(body, ticket))) }
+        let (ticket, under_way) = (answers.begin(), from.place.answers());
+        let answer = respond(request, from.peer);
+        async move {
+            Ok::<_, Infallible>(
+                answer
+                    .await
+                    .map(|body| Told::new(body, ticket).holding(under_way)),
+            )
+        }
     });
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let still = async {

@@ -146,20 +146,35 @@ impl Drop for Ticket {
 
 /// A body that tells how much of it was taken.
 #[derive(Debug)]
-pub(crate) struct Told<B> {
+pub(crate) struct Told<B, G = ()> {
     body: B,
     ticket: Ticket,
+    /// Kept until the body is dropped.
+    _guard: G,
 }
 
 impl<B> Told<B> {
     /// From now on it is the client that has to take it.
     pub(crate) fn new(body: B, ticket: Ticket) -> Self {
         ticket.waits_for(Turn::Client, 0);
-        Self { body, ticket }
+        Self {
+            body,
+            ticket,
+            _guard: (),
+        }
+    }
+
+    /// The same body, which keeps `guard` until it is dropped.
+    pub(crate) fn holding<G>(self, guard: G) -> Told<B, G> {
+        Told {
+            body: self.body,
+            ticket: self.ticket,
+            _guard: guard,
+        }
     }
 }
 
-impl<B: Body + Unpin> Body for Told<B> {
+impl<B: Body + Unpin, G: Unpin> Body for Told<B, G> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -3,11 +3,13 @@
 //! - [`permissions`]: which rights the account needs for them, which of these it lacks, and the role that would mend
 //!   it.
 //! - [`crd_upgrade`]: whether a changed custom resource definition breaks what users have stored.
+//! - [`installer`]: which objects would act as the account that installs them.
 //! - [`rehearsal`]: which objects a server-side dry run is asked about, and what its answers mean.
 //!
 //! The crate computes from facts that it is given. It never asks the API server.
 
 pub mod crd_upgrade;
+pub mod installer;
 pub mod permissions;
 pub mod rehearsal;
 pub mod rules;

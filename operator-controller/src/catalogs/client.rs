@@ -105,13 +105,55 @@ struct Answer {
     content: Option<Arc<Package>>,
 }
 
+/// The token that catalogd knows the controller by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    file: PathBuf,
+    /// `HOST:PORT`.
+    address: String,
+}
+
+impl Token {
+    /// The token in a file, for the server at `HOST[:PORT]` alone: whoever writes `status.urls` of a ClusterCatalog may name
+    /// any other, which is asked without it. Without a port it is that of HTTPS.
+    pub fn new(file: PathBuf, address: &str) -> Self {
+        let has_port = address
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let port = if has_port { "" } else { ":443" };
+        Self {
+            file,
+            address: format!("{address}{port}").to_ascii_lowercase(),
+        }
+    }
+
+    fn is_for(&self, url: &str) -> bool {
+        let Ok(url) = reqwest::Url::parse(url) else {
+            return false;
+        };
+        let address = url.host_str().zip(url.port_or_known_default());
+        url.scheme() == "https"
+            && address.is_some_and(|(host, port)| self.address == format!("{host}:{port}"))
+    }
+
+    /// The token as it is now: it is renewed.
+    async fn read(&self) -> Result<String, CatalogsError> {
+        let token = tokio::fs::read_to_string(&self.file).await;
+        let token = token.map_err(|source| CatalogsError::Token {
+            file: self.file.clone(),
+            source,
+        })?;
+        Ok(token.trim().to_owned())
+    }
+}
+
 type Key = (String, String);
 
 /// Asks catalogs and keeps their answers.
 pub struct Catalogs {
     authorities: Authorities,
     releases: ReleaseField,
-    token: Option<PathBuf>,
+    token: Option<Token>,
     client: tokio::sync::Mutex<Option<Trusted>>,
     answers: Mutex<HashMap<Key, Answer>>,
     /// Which packages of which content provide what.
@@ -131,10 +173,10 @@ impl Catalogs {
         }
     }
 
-    /// Shows the token in this file to catalogs; it is read for every question, since such tokens are renewed.
+    /// Shows a token to catalogd.
     #[must_use]
-    pub fn with_token(mut self, file: Option<PathBuf>) -> Self {
-        self.token = file;
+    pub fn with_token(mut self, token: Option<Token>) -> Self {
+        self.token = token;
         self
     }
 
@@ -241,13 +283,8 @@ impl Catalogs {
         let (client, proxies) = self.client().await?;
         let proxy = url.parse().ok().and_then(|url| proxies.name(&url));
         let mut request = client.get(url);
-        if let Some(file) = &self.token {
-            let token = tokio::fs::read_to_string(file).await;
-            let token = token.map_err(|source| CatalogsError::Token {
-                file: file.clone(),
-                source,
-            })?;
-            request = request.bearer_auth(token.trim());
+        if let Some(token) = self.token.as_ref().filter(|token| token.is_for(url)) {
+            request = request.bearer_auth(token.read().await?);
         }
         if let Some(tag) = tag {
             request = request.header(IF_NONE_MATCH, tag.clone());
@@ -342,6 +379,41 @@ mod tests {
             trouble("the certificate is not trusted: it has expired; renew it"),
             "cannot be asked: the certificate is not trusted: it has expired; renew it; the controller retries"
         );
+    }
+
+    #[test]
+    fn the_token_is_shown_to_catalogd_alone() {
+        let check = |address: &str, url: &str, expected: bool| {
+            let token = Token::new("token".into(), address);
+            assert_eq!(token.is_for(url), expected, "{address} {url}");
+        };
+        let service = "catalogd-service.olmv1-system.svc";
+        check(
+            service,
+            "https://catalogd-service.olmv1-system.svc/catalogs/a/api/v1/all",
+            true,
+        );
+        check(service, "https://CATALOGD-service.olmv1-system.svc:443/x", true);
+        check(service, "http://catalogd-service.olmv1-system.svc/x", false);
+        check(service, "https://catalogd-service.olmv1-system.svc:8443/x", false);
+        check(
+            service,
+            "https://catalogd-service.olmv1-system.svc.evil.example/x",
+            false,
+        );
+        check(
+            service,
+            "https://catalogd-service.olmv1-system.svc@evil.example/x",
+            false,
+        );
+        check(
+            service,
+            "https://evil.example/catalogd-service.olmv1-system.svc",
+            false,
+        );
+        check("127.0.0.1:8443", "https://127.0.0.1:8443/x", true);
+        check("[::1]:8443", "https://[::1]:8443/x", true);
+        check("[::1]:8443", "https://[::1]/x", false);
     }
 
     #[test]

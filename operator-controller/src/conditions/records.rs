@@ -1,15 +1,17 @@
-//! The OperatorCondition of a bundle and the binding that lets its operator write it: our own records.
+//! The OperatorCondition of a bundle and the Role that lets its operator write it: our own records.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
-use kube::{Client, Error};
+use kube::{Client, Error, Resource};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::definition;
@@ -156,7 +158,8 @@ fn metadata(extension: &ClusterExtension, name: &str) -> Value {
     })
 }
 
-fn binding_name(extension: &ClusterExtension) -> String {
+/// The name of the Role and of the RoleBinding for an extension's operator.
+fn role_name(extension: &ClusterExtension) -> String {
     format!("olm-operator-condition-{}", extension.name())
 }
 
@@ -173,50 +176,83 @@ pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
     deployments.map(account).collect()
 }
 
-/// Lets the operator's accounts write OperatorConditions in their namespace.
+/// Lets the operator's accounts write the OperatorConditions of these names in their namespace, and no others.
 ///
 /// # Errors
-/// The binding could not be written.
+/// The Role or its binding could not be written.
 pub async fn bind(
     client: &Client,
     extension: &ClusterExtension,
     accounts: &BTreeSet<String>,
+    names: &BTreeSet<String>,
 ) -> Result<(), RecordError> {
     let namespace = &extension.spec.namespace;
-    let name = binding_name(extension);
-    let subjects: Vec<Value> = accounts
-        .iter()
-        .map(|account| json!({"kind": "ServiceAccount", "name": account, "namespace": namespace}))
-        .collect();
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": metadata(extension, &name),
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": operator_condition::EDITOR_ROLE,
-        },
-        "subjects": subjects,
-    });
+    let name = role_name(extension);
+    let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let failed = |source: Error| RecordError {
-        what: format!("RoleBinding {namespace}/{name}"),
-        source,
+    let failed = |kind: &'static str| {
+        let what = format!("{kind} {namespace}/{name}");
+        move |source: Error| RecordError { what, source }
     };
-    let there = bindings.get_metadata_opt(&name).await.map_err(failed)?;
-    if there.is_some_and(|there| !is_of(&there.metadata, extension)) {
+    let role = roles.get_opt(&name).await.map_err(failed("Role"))?;
+    let binding = bindings.get_opt(&name).await.map_err(failed("RoleBinding"))?;
+    let theirs = role.as_ref().map(|role| &role.metadata);
+    let mut theirs = theirs
+        .into_iter()
+        .chain(binding.as_ref().map(|binding| &binding.metadata));
+    if theirs.any(|metadata| !is_of(metadata, extension)) {
         // Whoever made it decides what it says. The installation goes on without.
         tracing::warn!(
             extension = extension.name(),
             binding = format!("{namespace}/{name}"),
-            "somebody else's binding has this name; the operator cannot write its OperatorCondition"
+            "a Role or RoleBinding of somebody else has this name; the operator cannot write its OperatorCondition"
         );
         return Ok(());
     }
+    // What a binding refers to never changes: earlier versions bound a ClusterRole.
+    if let Some(binding) = binding.filter(|binding| binding.role_ref.kind != "Role") {
+        let deleted = bindings.delete(&name, &this_one(&binding.metadata)).await;
+        unless_gone(deleted).map_err(failed("RoleBinding"))?;
+    }
     let params = PatchParams::apply(field_manager::OPERATOR_CONTROLLER).force();
+    let (role, binding) = role_and_binding(extension, accounts, names);
+    let written = roles.patch(&name, &params, &Patch::Apply(&role)).await;
+    written.map_err(failed("Role"))?;
     let written = bindings.patch(&name, &params, &Patch::Apply(&binding)).await;
-    written.map(drop).map_err(failed)
+    written.map(drop).map_err(failed("RoleBinding"))
+}
+
+/// The Role that covers these OperatorConditions, and the RoleBinding that gives it to the accounts.
+fn role_and_binding(
+    extension: &ClusterExtension,
+    accounts: &BTreeSet<String>,
+    names: &BTreeSet<String>,
+) -> (Value, Value) {
+    const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+    let (namespace, name) = (&extension.spec.namespace, role_name(extension));
+    let subjects: Vec<Value> = accounts
+        .iter()
+        .map(|account| json!({"kind": "ServiceAccount", "name": account, "namespace": namespace}))
+        .collect();
+    let role = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Role",
+        "metadata": metadata(extension, &name),
+        "rules": [{
+            "apiGroups": [operator_condition::GROUP],
+            "resources": [operator_condition::PLURAL, format!("{}/status", operator_condition::PLURAL)],
+            "resourceNames": names,
+            "verbs": ["get", "update", "patch"],
+        }],
+    });
+    let binding = json!({
+        "apiVersion": API_VERSION,
+        "kind": "RoleBinding",
+        "metadata": metadata(extension, &name),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": subjects,
+    });
+    (role, binding)
 }
 
 /// Removes the OperatorConditions of bundles that are gone: all but the needed ones.
@@ -250,14 +286,32 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
         let name = object.metadata.name.clone().unwrap_or_default();
         unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
     }
-    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let name = binding_name(extension);
-    let binding = match bindings.get_metadata_opt(&name).await {
+    let name = role_name(extension);
+    remove_ours(
+        &Api::<RoleBinding>::namespaced(client.clone(), namespace),
+        &name,
+        extension,
+    )
+    .await?;
+    remove_ours(
+        &Api::<Role>::namespaced(client.clone(), namespace),
+        &name,
+        extension,
+    )
+    .await
+}
+
+/// Removes the object of this name if it is the extension's.
+async fn remove_ours<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) -> Result<(), Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let found = match api.get_metadata_opt(name).await {
         Err(Error::Api(status)) if status.code == 403 => None,
         found => found?,
     };
-    match binding.filter(|binding| is_of(&binding.metadata, extension)) {
-        Some(binding) => unless_gone(bindings.delete(&name, &this_one(&binding.metadata)).await),
+    match found.filter(|found| is_of(&found.metadata, extension)) {
+        Some(found) => unless_gone(api.delete(name, &this_one(&found.metadata)).await),
         None => Ok(()),
     }
 }
@@ -345,6 +399,35 @@ mod tests {
         let mut odd = bundle("1");
         odd.metadata.name = "Not A Name".to_owned();
         assert_eq!(name(None, &odd), None);
+    }
+
+    #[test]
+    fn a_role_covers_the_named_conditions_only() {
+        let mut extension =
+            ClusterExtension::new("e", olm_api::cluster_extension::ClusterExtensionSpec::default());
+        extension.spec.namespace = "ns".to_owned();
+        let set = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let (role, binding) = role_and_binding(&extension, &set(&["op"]), &set(&["op.v1", "op.v2"]));
+        assert_eq!(
+            role["rules"],
+            json!([{
+                "apiGroups": ["operators.coreos.com"],
+                "resources": ["operatorconditions", "operatorconditions/status"],
+                "resourceNames": ["op.v1", "op.v2"],
+                "verbs": ["get", "update", "patch"],
+            }])
+        );
+        assert_eq!(role["metadata"]["name"], binding["roleRef"]["name"]);
+        assert_eq!(binding["roleRef"]["kind"], "Role");
+        assert_eq!(
+            binding["subjects"],
+            json!([{"kind": "ServiceAccount", "name": "op", "namespace": "ns"}])
+        );
     }
 
     #[test]

@@ -316,12 +316,13 @@ async fn keep_condition(
         name,
         account,
         operators,
+        writable,
         is_named,
     } = condition;
     let kept = records::keep(&context.client, extension, is_named, &name).await;
     match or_account(context, &account, kept).await? {
         Kept::Yes => {
-            let bound = records::bind(&context.client, extension, &operators).await;
+            let bound = records::bind(&context.client, extension, &operators, &writable).await;
             or_account(context, &account, bound).await?;
             Ok(None)
         }

@@ -56,6 +56,8 @@ pub struct OperatorCondition {
     pub account: AccountName,
     /// The accounts of the operator.
     pub operators: BTreeSet<String>,
+    /// Those that these accounts may write: this one, and those of active revisions.
+    pub writable: BTreeSet<String>,
     /// Whether the newest revision names it already.
     pub is_named: bool,
 }
@@ -105,8 +107,11 @@ pub(crate) async fn render<'a>(
     let properties = prepared.bundle.recorded_properties(&target.declared);
     let ignored = prepared.ignored;
     let objects = prepared.rendered.into_objects();
+    let mut writable = resolved.observed.revisions.operator_conditions();
+    writable.extend(named.clone());
     let operator_condition = named.map(|name| OperatorCondition {
         is_named: records::named(latest) == Some(name.as_str()),
+        writable,
         name,
         account: resolved.settings.account.clone(),
         operators: records::accounts(&objects),

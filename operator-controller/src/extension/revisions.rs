@@ -32,6 +32,16 @@ impl Revisions {
         &self.sets
     }
 
+    /// The OperatorConditions that the active ones name, those that are being deleted among them.
+    pub fn operator_conditions(&self) -> BTreeSet<String> {
+        self.sets
+            .iter()
+            .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
+            .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// The newest, whatever its state.
     pub fn latest(&self) -> Option<&ClusterObjectSet> {
         self.sets.last().map(AsRef::as_ref)

@@ -1,5 +1,6 @@
 //! Runs the gate: ClusterVersion and revisions in, one condition out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _, core::PartialObjectMeta};
-use olm_api::ClusterObjectSet;
 use olm_api::conditions::{UPGRADEABLE, whole_seconds};
 use olm_api::names::CLUSTER_OPERATOR;
+use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::openshift::{ClusterVersionError, MinorVersion};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -61,14 +62,31 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", kind), plural)
 }
 
+/// What is installed, as the watches saw it last.
+#[derive(Clone)]
+pub struct Installed {
+    /// All ClusterExtensions.
+    pub extensions: Store<ClusterExtension>,
+    /// All ClusterObjectSets.
+    pub sets: Store<ClusterObjectSet>,
+}
+
+impl Installed {
+    fn revisions(&self) -> Vec<Revision> {
+        let extensions = self.extensions.state();
+        let names: HashMap<&str, &str> = extensions
+            .iter()
+            .filter_map(|extension| Some((extension.metadata.uid.as_deref()?, extension.name())))
+            .collect();
+        let name = |uid: &str| names.get(uid).copied();
+        let sets = self.sets.state();
+        sets.iter().filter_map(|set| Revision::of(set, name)).collect()
+    }
+}
+
 /// Runs the gate while the cluster serves ClusterVersions, until `stop` is cancelled. `changed` is notified when a
 /// revision changes.
-pub async fn follow(
-    client: Client,
-    sets: Store<ClusterObjectSet>,
-    changed: Arc<Notify>,
-    stop: CancellationToken,
-) {
+pub async fn follow(client: Client, installed: Installed, changed: Arc<Notify>, stop: CancellationToken) {
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let config = watcher::Config::default().fields(&format!("metadata.name={DEFINITION}"));
     let mut events = watcher(definitions, config).default_backoff().boxed();
@@ -77,7 +95,7 @@ pub async fn follow(
             until(&mut events, Presence::Present).await;
             tracing::info!("OpenShift is here: telling it whether it may be updated");
             tokio::select! {
-                () = run(&client, &sets, &changed) => {}
+                () = run(&client, &installed, &changed) => {}
                 () = until(&mut events, Presence::Absent) => tracing::info!("OpenShift is gone"),
             }
         }
@@ -120,7 +138,7 @@ async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unp
 }
 
 /// Keeps the condition up to date.
-async fn run(client: &Client, sets: &Store<ClusterObjectSet>, changed: &Notify) {
+async fn run(client: &Client, installed: &Installed, changed: &Notify) {
     let versions: Api<DynamicObject> =
         Api::all_with(client.clone(), &resource("ClusterVersion", "clusterversions"));
     let config = watcher::Config::default().fields(&format!("metadata.name={CLUSTER_VERSION}"));
@@ -132,7 +150,7 @@ async fn run(client: &Client, sets: &Store<ClusterObjectSet>, changed: &Notify) 
     loop {
         let mut pause = PAUSE;
         if let Some(version) = &cluster
-            && let Err(error) = evaluate(client, version, sets).await
+            && let Err(error) = evaluate(client, version, installed).await
         {
             pause = RETRY;
             tracing::warn!(
@@ -152,19 +170,14 @@ async fn run(client: &Client, sets: &Store<ClusterObjectSet>, changed: &Notify) 
     }
 }
 
-async fn evaluate(
-    client: &Client,
-    version: &DynamicObject,
-    sets: &Store<ClusterObjectSet>,
-) -> Result<(), GateError> {
+async fn evaluate(client: &Client, version: &DynamicObject, installed: &Installed) -> Result<(), GateError> {
     let desired = version
         .data
         .pointer("/status/desired/version")
         .and_then(Value::as_str)
         .ok_or(GateError::NoVersion)?;
     let cluster = MinorVersion::of_cluster(desired)?;
-    let revisions: Vec<Revision> = sets.state().iter().filter_map(|set| Revision::of(set)).collect();
-    write(client, &verdict(cluster, &revisions)).await
+    write(client, &verdict(cluster, &installed.revisions())).await
 }
 
 /// Sets the condition and leaves everything else as it is: the whole status is written back with the resource version

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, Status, reason};
 use olm_api::names::annotation;
@@ -36,13 +37,13 @@ pub enum Rollout {
 }
 
 impl Revision {
-    /// The facts about a ClusterObjectSet; nothing when no extension owns it.
-    pub fn of(set: &ClusterObjectSet) -> Option<Self> {
-        use olm_api::names::{CLUSTER_EXTENSION, label};
-        (set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then_some(())?;
+    /// The facts about a ClusterObjectSet; nothing when no ClusterExtension that there is controls it: labels and names of owners
+    /// are anybody's to write. `extension` gives the name of the ClusterExtension with a UID.
+    pub fn of<'a>(set: &ClusterObjectSet, extension: impl FnOnce(&str) -> Option<&'a str>) -> Option<Self> {
+        let extension = extension(controlling_extension(&set.metadata)?)?;
         let complete = conditions::is_true(set.conditions(), SUCCEEDED);
         Some(Self {
-            extension: set.label(label::OWNER_NAME)?.to_owned(),
+            extension: extension.to_owned(),
             bundle: set
                 .annotation(annotation::BUNDLE_NAME)
                 .unwrap_or_default()
@@ -271,6 +272,32 @@ mod tests {
         assert!(message.contains("a.v1") && !message.contains("a.v2"), "{message}");
         new.rollout = Rollout::Complete;
         check("4.18.0", &[old, new], Status::True);
+    }
+
+    #[test]
+    fn only_what_an_extension_controls_counts() {
+        use olm_api::cluster_object_set::ClusterObjectSetSpec;
+        use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
+        let set = |kind: &str, uid: &str, controller: bool| {
+            let mut set = ClusterObjectSet::new("a-1", ClusterObjectSetSpec::default());
+            set.metadata = serde_json::from_value(serde_json::json!({
+                "name": "a-1",
+                "labels": {label::OWNER_KIND: CLUSTER_EXTENSION, label::OWNER_NAME: "a"},
+                "ownerReferences": [
+                    {"apiVersion": API_VERSION, "kind": kind, "name": "forged", "uid": uid, "controller": controller},
+                ],
+            }))
+            .unwrap();
+            set
+        };
+        let of = |set: &ClusterObjectSet| Revision::of(set, |uid| (uid == "1").then_some("a"));
+        assert_eq!(of(&set(CLUSTER_EXTENSION, "1", true)).unwrap().extension, "a");
+        assert_eq!(of(&set(CLUSTER_EXTENSION, "1", false)), None);
+        assert_eq!(of(&set(CLUSTER_EXTENSION, "2", true)), None);
+        assert_eq!(of(&set("Other", "1", true)), None);
+        let mut labelled = set(CLUSTER_EXTENSION, "1", true);
+        labelled.metadata.owner_references = None;
+        assert_eq!(of(&labelled), None);
     }
 
     #[test]

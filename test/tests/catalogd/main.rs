@@ -606,8 +606,17 @@ async fn token(lab: &Lab, name: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
     let account = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
     accounts.create(&PostParams::default(), &account).await?;
+    token_for(lab, name, &[names::CATALOGD_AUDIENCE]).await
+}
+
+/// A token of an account, made for these audiences; for the API server when none is named.
+async fn token_for(lab: &Lab, name: &str, audiences: &[&str]) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
     let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
+        spec: Some(TokenRequestSpec {
+            audiences: audiences.iter().map(|audience| (*audience).to_owned()).collect(),
+            ..TokenRequestSpec::default()
+        }),
         ..TokenRequest::default()
     };
     let request = accounts
@@ -661,6 +670,11 @@ fn catalogs_are_read_by_those_who_may_with_authentication() -> Result<()> {
         ask("unreadable", Some(&reader)).await? == 403,
         "the right is for one catalog"
     );
+    for audiences in [&[][..], &["elsewhere"]] {
+        let token = token_for(lab, "reader", audiences).await?;
+        let status = ask("both", Some(&token)).await?;
+        ensure!(status == 401, "a token for {audiences:?}: {status}");
+    }
     follower.stop().await
     })
 }

@@ -281,7 +281,7 @@ fn only_users_who_may_impersonate_an_account_may_name_it() -> Result<()> {
         check("another account is named", &["create"], Some(&other), false)?;
 
         // Where there is a default account, naming none is naming it.
-        world.apply_file("manifests/overlays/default-account/policy.yaml")?;
+        world.apply_file("manifests/overlays/default-account-guarded/policy.yaml")?;
         world
             .eventually("the policy of the overlay is in force", SOON, async || {
                 let [extension, _] = creations(None);

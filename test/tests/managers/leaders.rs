@@ -32,7 +32,9 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
         let content = free_address()?;
         let mut catalogd =
             Manager::catalogd(world, "catalogd-2", &content, Stage::catalogd_flags(certificate)).await?;
-        let more = Stage::operator_controller_flags(certificate);
+        let mut more = Stage::operator_controller_flags(certificate);
+        let address = world.catalogs.trim_start_matches("https://");
+        more.push(format!("--catalogd-address={address}"));
         let mut other = Manager::operator_controller(world, "operator-controller-2", more).await?;
         for manager in [&mut catalogd, &mut other] {
             manager.start(&world.cluster)?;

@@ -58,7 +58,8 @@ impl Stage {
             "catalogd-content-reader",
             &account,
         )?;
-        let content = world.kubectl(&["create", "token", ACCOUNT, "-n", NAMESPACE])?;
+        let audience = format!("--audience={}", names::CATALOGD_AUDIENCE);
+        let content = world.kubectl(&["create", "token", ACCOUNT, "-n", NAMESPACE, &audience])?;
         std::fs::write(files.token(), content)?;
         publish(&world, "greeter").await?;
         world.apply_file("manifests/samples/greeter.yaml")?;

@@ -47,6 +47,12 @@ pub enum LayerError {
         /// The limit.
         limit: u64,
     },
+    /// Links that lead through more other links than is worth the time.
+    #[error("following the links of the image takes more than {limit} steps")]
+    LinkSteps {
+        /// The limit.
+        limit: u64,
+    },
     /// Longer than [`Limits::time`].
     #[error("unpacking takes longer than {seconds} seconds")]
     Time {

@@ -1,10 +1,11 @@
 //! Clients that are slow, endless or hostile, with sockets of their own.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use olm_platform::listener::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{PATIENCE, fill, raw, read, request, start};
 
@@ -40,8 +41,21 @@ async fn a_client_that_takes_nothing_is_sent_away() {
         .write_all(b"GET /catalogs/cat/api/v1/all HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
-    let answer = request(running.address, "GET", "/catalogs/cat/api/v1/metas?name=p.v1", "").await;
-    assert_eq!(answer.status, 200);
+    // As long as its answer is under way it keeps the only place that there is.
+    let began = Instant::now();
+    loop {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let question =
+            "GET /catalogs/cat/api/v1/metas?name=p.v1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(question.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        if answer.starts_with(b"HTTP/1.1 200") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "never sent away");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -175,11 +189,17 @@ async fn a_client_that_trickles_what_it_takes_is_sent_away() {
     assert!(rest.len() < all.len() / 2, "{} bytes", rest.len());
 }
 
+/// A connection from another address of this machine.
+async fn connect_from(host: u8, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
 #[tokio::test]
-async fn further_connections_wait_for_a_place() {
+async fn further_connections_take_the_place_of_the_idlest() {
     let limits = Limits {
         connections: 2,
-        head: Duration::from_millis(500),
         ..Limits::default()
     };
     let running = start(limits).await;
@@ -188,6 +208,33 @@ async fn further_connections_wait_for_a_place() {
     for _ in 0..10 {
         silent.push(TcpStream::connect(running.address).await.unwrap());
     }
-    let answer = tokio::time::timeout(Duration::from_mins(1), request(running.address, "GET", ALL, ""));
+    let answer = tokio::time::timeout(Duration::from_secs(20), request(running.address, "GET", ALL, ""));
     assert_eq!(answer.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn one_peer_locks_nobody_out_with_idle_or_busy_connections() {
+    let limits = Limits {
+        connections: 24,
+        per_peer: 16,
+        ..Limits::default()
+    };
+    let running = start(limits).await;
+    fill(&running.store, 20_000);
+    let mut held = Vec::new();
+    // Two addresses hold all places, one with answers that it does not take.
+    for number in 0..300_u16 {
+        let mut busy = connect_from(2, running.address).await;
+        let _ = busy
+            .write_all(format!("GET {ALL} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .await;
+        held.push(busy);
+        if number < 100 {
+            held.push(connect_from(3, running.address).await);
+        }
+    }
+    for path in [ALL, "/catalogs/cat/api/v1/metas?name=p.v1"] {
+        let answer = tokio::time::timeout(Duration::from_secs(20), request(running.address, "GET", path, ""));
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
 }

@@ -166,13 +166,7 @@ pub(crate) fn pause(extension: &ClusterExtension, revisions: &Revisions) -> Vec<
 /// Removes the OperatorConditions of bundles that are gone, once bundles have come or gone. `kept` are those that were
 /// needed when this was done last.
 pub(crate) fn tidy(revisions: &Revisions, kept: Option<&BTreeSet<String>>) -> Option<Action> {
-    let needed: BTreeSet<String> = revisions
-        .all()
-        .iter()
-        .filter(|set| set.spec.lifecycle_state == LifecycleState::Active)
-        .filter_map(|set| set.annotation(annotation::OPERATOR_CONDITION))
-        .map(str::to_owned)
-        .collect();
+    let needed = revisions.operator_conditions();
     (!needed.is_empty() && kept != Some(&needed)).then_some(Action::RemoveOperatorConditions { needed })
 }
 

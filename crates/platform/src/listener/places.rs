@@ -1,0 +1,243 @@
+//! Places for connections: as many as a listener has, and no more than a peer may take.
+//!
+//! Nobody waits for a place. Where there is none, the idlest connection of the peer that holds the most gives its place up,
+//! so that one peer cannot lock the others out, whatever it does with its connections.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The places of a listener.
+#[derive(Debug, Clone)]
+pub(super) struct Places(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    total: usize,
+    per_peer: usize,
+    next: u64,
+    taken: BTreeMap<u64, Connection>,
+    peers: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    /// Answers under way.
+    answers: usize,
+    /// When it was accepted, or when its last answer began or ended.
+    active: Instant,
+    evicted: CancellationToken,
+}
+
+impl Places {
+    /// `total` places, of which a peer takes `per_peer` at most.
+    pub(super) fn new(total: usize, per_peer: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            total: total.max(1),
+            per_peer: per_peer.max(1),
+            next: 0,
+            taken: BTreeMap::new(),
+            peers: HashMap::new(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way.
+    pub(super) fn take(&self, peer: IpAddr) -> Option<Place> {
+        let peer = peer.to_canonical();
+        let mut state = self.lock();
+        state.make_room(peer).then_some(())?;
+        let number = state.next;
+        state.next += 1;
+        let evicted = CancellationToken::new();
+        let connection = Connection {
+            peer,
+            answers: 0,
+            active: Instant::now(),
+            evicted: evicted.clone(),
+        };
+        state.taken.insert(number, connection);
+        *state.peers.entry(peer).or_default() += 1;
+        drop(state);
+        Some(Place {
+            places: self.clone(),
+            number,
+            evicted,
+        })
+    }
+}
+
+impl State {
+    /// Whether there is a place for one more connection of this peer, if need be after one is evicted.
+    fn make_room(&mut self, newcomer: IpAddr) -> bool {
+        let held = self.peers.get(&newcomer).copied().unwrap_or_default();
+        if held >= self.per_peer {
+            // Its own answers under way are worth more than one more connection.
+            return self.evict(newcomer, Busy::Spared);
+        }
+        if self.taken.len() < self.total {
+            return true;
+        }
+        let most = self.peers.iter().max_by_key(|(_, held)| **held);
+        match most.map(|(peer, most)| (*peer, *most)) {
+            Some((peer, most)) if most > held + 1 => self.evict(peer, Busy::Evicted),
+            _ => self.evict(newcomer, Busy::Spared),
+        }
+    }
+
+    /// Ends the idlest connection of a peer: one without an answer under way, else the one that moved longest ago.
+    fn evict(&mut self, peer: IpAddr, busy: Busy) -> bool {
+        let of_peer = self
+            .taken
+            .iter()
+            .filter(|(_, connection)| connection.peer == peer);
+        let candidates = of_peer.filter(|(_, connection)| busy == Busy::Evicted || connection.answers == 0);
+        let idlest = candidates.min_by_key(|(_, connection)| (connection.answers > 0, connection.active));
+        let Some(number) = idlest.map(|(number, _)| *number) else {
+            return false;
+        };
+        if let Some(connection) = self.free(number) {
+            connection.evicted.cancel();
+        }
+        true
+    }
+
+    fn free(&mut self, number: u64) -> Option<Connection> {
+        let connection = self.taken.remove(&number)?;
+        if let Some(held) = self.peers.get_mut(&connection.peer) {
+            *held -= 1;
+            if *held == 0 {
+                self.peers.remove(&connection.peer);
+            }
+        }
+        Some(connection)
+    }
+
+    fn touch(&mut self, number: u64, change: impl FnOnce(&mut Connection)) {
+        // An evicted connection may still be ending.
+        if let Some(connection) = self.taken.get_mut(&number) {
+            change(connection);
+            connection.active = Instant::now();
+        }
+    }
+}
+
+/// What becomes of connections with an answer under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    Spared,
+    Evicted,
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    number: u64,
+    evicted: CancellationToken,
+}
+
+impl Place {
+    /// Resolves when the connection must end.
+    pub(super) async fn evicted(&self) {
+        self.evicted.cancelled().await;
+    }
+
+    /// An answer begins; it ends when the result is dropped.
+    pub(super) fn answers(&self) -> Answering {
+        self.places
+            .lock()
+            .touch(self.number, |connection| connection.answers += 1);
+        Answering {
+            places: self.places.clone(),
+            number: self.number,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().free(self.number);
+    }
+}
+
+/// An answer under way.
+#[derive(Debug)]
+pub(super) struct Answering {
+    places: Places,
+    number: u64,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.places.lock().touch(self.number, |connection| {
+            connection.answers = connection.answers.saturating_sub(1);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> IpAddr {
+        [10, 0, 0, number].into()
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        place.evicted.is_cancelled()
+    }
+
+    #[test]
+    fn a_peer_gives_up_its_own_idlest_connection() {
+        let places = Places::new(100, 3);
+        let mut held: Vec<Place> = (0..3).filter_map(|_| places.take(peer(1))).collect();
+        let answering = held[0].answers();
+        let fourth = places.take(peer(1)).unwrap();
+        assert!(!is_evicted(&held[0]) && is_evicted(&held[1]) && !is_evicted(&held[2]));
+        // A mapped address is the same peer.
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+        let fifth = places.take(mapped).unwrap();
+        assert!(is_evicted(&held[2]) && !is_evicted(&fourth));
+        let busy = [fourth.answers(), fifth.answers()];
+        assert!(places.take(peer(1)).is_none(), "each has an answer under way");
+        assert!(places.take(peer(2)).is_some());
+        drop((answering, busy));
+        held.truncate(1);
+        assert!(places.take(peer(1)).is_some());
+    }
+
+    #[test]
+    fn whoever_holds_the_most_makes_room_for_others_also_with_answers_under_way() {
+        let places = Places::new(8, 6);
+        let greedy: Vec<Place> = (0..6).filter_map(|_| places.take(peer(1))).collect();
+        let answering: Vec<Answering> = greedy.iter().map(Place::answers).collect();
+        let others: Vec<Place> = (2..6).filter_map(|number| places.take(peer(number))).collect();
+        assert_eq!(others.len(), 4);
+        assert_eq!(greedy.iter().filter(|place| is_evicted(place)).count(), 2);
+        assert!(others.iter().all(|place| !is_evicted(place)));
+        assert_eq!(places.lock().taken.len(), 8);
+        // An evicted connection that ends frees no place twice.
+        drop(answering);
+        drop(greedy);
+        assert_eq!(places.lock().taken.len(), 4);
+        assert_eq!(places.lock().peers.len(), 4);
+    }
+
+    #[test]
+    fn peers_with_as_much_as_a_newcomer_keep_their_places() {
+        let places = Places::new(3, 3);
+        let held: Vec<Place> = (1..4).filter_map(|number| places.take(peer(number))).collect();
+        assert!(places.take(peer(4)).is_none());
+        let again = places.take(peer(1));
+        assert!(again.is_some() && is_evicted(&held[0]), "its own first one");
+        assert!(!is_evicted(&held[1]) && !is_evicted(&held[2]));
+    }
+}

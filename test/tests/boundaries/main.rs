@@ -1,0 +1,23 @@
+//! Attacks on what the manifests promise, on a real API server: nobody gets more than they were given. docs/security.md names
+//! the test of each claim.
+
+mod actor;
+mod catalogs;
+mod controller;
+mod finalizers;
+mod overlays;
+mod running;
+mod shipped;
+
+use std::time::Duration;
+
+use olm_test::shared::Shared;
+use olm_test::world::Lab;
+
+/// How long tests wait for what takes a moment, on a machine with much else to do.
+const SOON: Duration = Duration::from_mins(2);
+/// The group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// An API server with everything that the base ships but the managers.
+static LAB: Shared<Lab> = Shared::new(|| Box::pin(Lab::with_manifests("manifests/base")));
