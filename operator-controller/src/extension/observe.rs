@@ -119,6 +119,13 @@ pub(crate) async fn releases(
     releases.of(extension.name(), successor, had_something).await
 }
 
+/// Whether an extension names an account, and its annotations have known values. One that cannot install anything keeps
+/// no package from others. Only its spec and annotations count, so that two extensions never both take the other for
+/// idle.
+fn may_install(context: &Context, extension: &ClusterExtension) -> bool {
+    account::choose(extension, context.default_account.as_ref()).is_ok() && Options::of(extension).is_ok()
+}
+
 /// Whether the package is ours.
 fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
     let package = |extension: &ClusterExtension| {
@@ -139,6 +146,7 @@ fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions)
             extension: rival,
             standing: standing(&context.revisions(rival.name())),
         })
+        .filter(|rival| rival.standing == Standing::Established || may_install(context, rival.extension))
         .collect();
     let ours = Claim {
         extension,

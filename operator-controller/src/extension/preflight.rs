@@ -18,6 +18,7 @@ use olm_api::conditions::bounded_message;
 use olm_api::names::annotation;
 use olm_bundle::CertificateProvider;
 use olm_preflight::crd_upgrade::{definition_name, within};
+use olm_preflight::installer;
 use olm_preflight::rehearsal::Brought;
 use serde_json::Value;
 
@@ -28,6 +29,7 @@ use self::rehearse::Rehearsal;
 use super::bundle::Rendered;
 use super::context::Context;
 use super::events;
+use super::observe::options::InstallerWorkloads;
 use super::plan::Plan;
 use super::plan::action::{Action, StoredVersions};
 use super::plan::changes::{self, Changes};
@@ -170,6 +172,9 @@ async fn examine(
     let (observed, settings) = (rendered.resolved.observed, rendered.resolved.settings);
     let (extension, account) = (&*observed.extension, &settings.account);
     let objects: Vec<&Value> = rendered.groups.iter().flat_map(|group| &group.objects).collect();
+    if settings.options.installer_workloads == InstallerWorkloads::Refused {
+        installer::check(objects.iter().copied(), &account.namespace, &account.name)?;
+    }
     let secrets = match rendered.certificates {
         Some(CertificateProvider::SelfSigned) => layout::secrets(objects.iter().copied()),
         _ => Vec::new(),

@@ -12,6 +12,7 @@ const OVERLAYS: &[&str] = &[
     "base",
     "overlays/cert-manager",
     "overlays/default-account",
+    "overlays/default-account-guarded",
     "overlays/openshift",
     "overlays/restricted",
 ];
@@ -30,6 +31,13 @@ const WRITES: &[(&str, &str, &str, &str, &str)] = &[
         "clustercatalogs",
         "patch,update",
         "our kind",
+    ),
+    (
+        "catalogd-manager-role",
+        "olm.operatorframework.io",
+        "clustercatalogs",
+        "publish",
+        "no write: the admission policy lets it write status and its label",
     ),
     (
         "catalogd-manager-role",
@@ -146,16 +154,9 @@ const WRITES: &[(&str, &str, &str, &str, &str)] = &[
     (
         "operator-controller-manager-role",
         "rbac.authorization.k8s.io",
-        "rolebindings",
+        "roles,rolebindings",
         "create,delete,patch",
-        "to the one role that can be bound",
-    ),
-    (
-        "operator-controller-manager-role",
-        "rbac.authorization.k8s.io",
-        "clusterroles (operator-controller-operator-condition-editor)",
-        "bind",
-        "the one role that can be bound",
+        "for OperatorConditions by name; an admission policy refuses others",
     ),
     (
         "operator-controller-manager-role",

@@ -19,91 +19,94 @@ fn catalog(name: &str) -> Value {
 #[test]
 fn a_catalog_is_written_by_those_who_may_publish_it_and_nobody_else() -> Result<()> {
     LAB.with(async |lab| {
-    lab.apply(&[catalog("trusted"), catalog("other")])?;
-    let everything_but_publish = json!([{
-        "apiGroups": [names::GROUP], "resources": ["clustercatalogs", "clustercatalogs/status"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-    }]);
-    let mallory = Actor::with(lab, "mallory", everything_but_publish)?;
-    mallory
-        .until("the role and the policy count", Wanted::Refused, |mallory| {
-            let answer = mallory.ask(&["create"], Some(&catalog("hers")))?;
-            ensure!(format!("{answer:?}").contains(POLICY), "{answer:?}");
-            Ok(answer)
-        })
-        .await?;
-    let trusted = ["clustercatalog", "trusted"];
-    let status = ["clustercatalog", "trusted", "--subresource=status"];
-    let annotation = |key: &str| json!({ "metadata": { "annotations": { key: "x" } } });
-    for (what, object, patch) in [
-        (
-            "the image",
-            &trusted[..],
-            json!({ "spec": { "source": { "image": { "ref": "evil.invalid/catalog:v1" } } } }),
-        ),
-        ("the priority", &trusted, json!({ "spec": { "priority": 2000 } })),
-        (
-            "a label that an extension selects by",
-            &trusted,
-            json!({ "metadata": { "labels": { "tier": "gold" } } }),
-        ),
-        (
-            "the template",
-            &trusted,
-            annotation(names::user::CATALOG_IMAGE_TEMPLATE),
-        ),
-        ("an annotation of ours", &trusted, annotation(names::user::POLL)),
-        (
-            "where it is served",
-            &status,
-            json!({ "status": { "urls": { "base": "https://evil.invalid/catalogs/trusted" } } }),
-        ),
-    ] {
-        mallory.refused(what, POLICY, mallory.patch(object, &patch))?;
-    }
-    mallory.allowed(
-        "another annotation",
-        mallory.patch(&trusted, &annotation("example.com/note")),
-    )?;
-    mallory.allowed(
-        "deletion",
-        mallory.ask(&["delete", "clustercatalog", "trusted"], None),
-    )?;
+        lab.apply(&[catalog("trusted"), catalog("other")])?;
+        let everything_but_publish = json!([{
+            "apiGroups": [names::GROUP], "resources": ["clustercatalogs", "clustercatalogs/status"],
+            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+        }]);
+        let mallory = Actor::with(lab, "mallory", everything_but_publish)?;
+        mallory
+            .until("the role and the policy count", Wanted::Refused, |mallory| {
+                let answer = mallory.ask(&["create"], Some(&catalog("hers")))?;
+                ensure!(format!("{answer:?}").contains(POLICY), "{answer:?}");
+                Ok(answer)
+            })
+            .await?;
+        let trusted = ["clustercatalog", "trusted"];
+        let status = ["clustercatalog", "trusted", "--subresource=status"];
+        let annotation = |key: &str| json!({ "metadata": { "annotations": { key: "x" } } });
+        for (what, object, patch) in [
+            (
+                "the image",
+                &trusted[..],
+                json!({ "spec": { "source": { "image": { "ref": "evil.invalid/catalog:v1" } } } }),
+            ),
+            ("the priority", &trusted, json!({ "spec": { "priority": 2000 } })),
+            (
+                "a label that an extension selects by",
+                &trusted,
+                json!({ "metadata": { "labels": { "tier": "gold" } } }),
+            ),
+            (
+                "the template",
+                &trusted,
+                annotation(names::user::CATALOG_IMAGE_TEMPLATE),
+            ),
+            ("an annotation of ours", &trusted, annotation(names::user::POLL)),
+            (
+                "where it is served",
+                &status,
+                json!({ "status": { "urls": { "base": "https://evil.invalid/catalogs/trusted" } } }),
+            ),
+        ] {
+            mallory.refused(what, POLICY, mallory.patch(object, &patch))?;
+        }
+        mallory.allowed(
+            "another annotation",
+            mallory.patch(&trusted, &annotation("example.com/note")),
+        )?;
+        mallory.allowed(
+            "deletion",
+            mallory.ask(&["delete", "clustercatalog", "trusted"], None),
+        )?;
 
-    // The right may be given for one catalog.
-    lab.apply(&[
+        // The right may be given for one catalog.
+        lab.apply(&[
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": { "name": "publish-trusted" },
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
+            "metadata": { "name": "publish-trusted" },
             "rules": [{
                 "apiGroups": [names::GROUP], "resources": ["clustercatalogs"], "resourceNames": ["trusted"],
                 "verbs": ["publish"],
             }],
         }),
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": "publish-trusted" },
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": { "name": "publish-trusted" },
             "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": "publish-trusted" },
             "subjects": [{ "apiGroup": RBAC, "kind": "User", "name": "mallory" }],
         }),
     ])?;
-    let priority = json!({ "spec": { "priority": 3 } });
-    mallory
-        .until("the right counts", Wanted::Allowed, |actor| {
-            actor.patch(&trusted, &priority)
-        })
-        .await?;
-    let other = mallory.patch(&["clustercatalog", "other"], &priority);
-    mallory.refused("another catalog", POLICY, other)?;
+        let priority = json!({ "spec": { "priority": 3 } });
+        mallory
+            .until("the right counts", Wanted::Allowed, |actor| {
+                actor.patch(&trusted, &priority)
+            })
+            .await?;
+        let other = mallory.patch(&["clustercatalog", "other"], &priority);
+        mallory.refused("another catalog", POLICY, other)?;
 
-    // catalogd writes status and its label.
-    let account = format!(
-        "system:serviceaccount:{}:catalogd-controller-manager",
-        names::SYSTEM_NAMESPACE
-    );
-    let catalogd = Actor::new(lab, &account);
-    let label = json!({ "metadata": { "labels": { names::label::METADATA_NAME: "trusted" } } });
-    catalogd.allowed("its label", catalogd.patch(&trusted, &label))?;
-    let url = json!({ "status": { "urls": { "base": "https://catalogd-service.olmv1-system.svc/catalogs/trusted" } } });
-    catalogd.allowed("where it is served", catalogd.patch(&status, &url))
+        // catalogd writes status and its label.
+        let account = format!(
+            "system:serviceaccount:{}:catalogd-controller-manager",
+            names::SYSTEM_NAMESPACE
+        );
+        let catalogd = Actor::new(lab, &account);
+        let label = json!({ "metadata": { "labels": { names::label::METADATA_NAME: "trusted" } } });
+        catalogd.allowed("its label", catalogd.patch(&trusted, &label))?;
+        let base = "https://catalogd-service.olmv1-system.svc/catalogs/trusted";
+        let url = json!({ "status": { "urls": { "base": base } } });
+        catalogd.allowed("where it is served", catalogd.patch(&status, &url))
     })
 }
 

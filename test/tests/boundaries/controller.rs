@@ -47,7 +47,10 @@ fn definition(plural: &str, group: &str) -> Value {
         "metadata": { "name": format!("{plural}.{group}") },
         "spec": {
             "group": group, "scope": "Namespaced", "names": { "kind": "Thing", "plural": plural },
-            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }],
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object" } },
+            }],
         },
     })
 }
@@ -77,7 +80,8 @@ async fn the_controller_writes_by_itself_what_its_page_says_and_no_more() -> Res
         role(ours, rule(&["greeter.v1"])),
         binding("somebodys", "somebodys", accounts("default")),
     ])?;
-    let any = json!({ "apiGroups": [operator_condition::GROUP], "resources": ["operatorconditions"], "verbs": ["get"] });
+    let group = operator_condition::GROUP;
+    let any = json!({ "apiGroups": [group], "resources": ["operatorconditions"], "verbs": ["get"] });
     for (what, object) in [
         ("a Role of another name", role("new", rule(&["greeter.v1"]))),
         (

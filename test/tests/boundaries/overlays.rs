@@ -38,7 +38,7 @@ fn own_policy() -> [Value; 2] {
                 }] },
                 "validations": [{
                     "expression": "object.spec.namespace == 'teams' || request.userInfo.username != 'alice'",
-                    "message": "alice installs into teams only",
+                    "message": "alice installs into teams only", "reason": "Forbidden",
                 }],
             },
         }),

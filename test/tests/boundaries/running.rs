@@ -5,9 +5,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use olm_api::names::{self, annotation, label};
+use olm_api::names::{self, annotation, label, user};
 use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Platform, Reference};
-use olm_test::extensions::{await_version, catalog};
+use olm_test::extensions::{administrator, await_progressing, await_version, catalog, merge};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
@@ -201,4 +201,69 @@ async fn explode(world: &World) -> Result<()> {
     world
         .kubectl(&["delete", "clustercatalog", "bomb", "good"])
         .map(drop)
+}
+
+/// A ClusterExtension of a package, in a namespace of that name.
+fn extension(name: &str, package: &str, account: Option<&str>) -> Value {
+    let mut extension = json!({
+        "apiVersion": names::API_VERSION, "kind": "ClusterExtension", "metadata": { "name": name },
+        "spec": {
+            "namespace": package,
+            "source": { "sourceType": "Catalog", "catalog": { "packageName": package, "channels": ["stable"] } },
+        },
+    });
+    if let Some(account) = account {
+        extension["spec"]["serviceAccount"] = json!({ "name": account });
+    }
+    extension
+}
+
+/// Publishes version 1.0.0 of the sample operator under another name, as a catalog of its own.
+async fn publish(world: &World, package: &str) -> Result<()> {
+    let reference = world
+        .publish(package, &["1.0.0"], samples::OPERATOR_IMAGE)
+        .await?;
+    world.apply(&[catalog(package, &reference)])
+}
+
+#[test]
+fn a_workload_runs_as_the_installing_account_only_where_the_user_allows_it() -> Result<()> {
+    WORLD.with(async |world| {
+        publish(world, "usurper").await?;
+        // The account of its Deployment.
+        world.apply(&administrator("usurper", "usurper-operator"))?;
+        world.apply(&[extension("usurper", "usurper", Some("usurper-operator"))])?;
+        let part = "would act as service account usurper/usurper-operator";
+        await_progressing(world, "usurper", "Blocked", part).await?;
+        let sets = world.kubectl(&["get", "clusterobjectsets", "-o", "name"])?;
+        ensure!(!sets.contains("usurper"), "a revision was made: {sets}");
+        // The account is there already, and in the bundle.
+        let allow = format!("{}=true", user::ALLOW_INSTALLER_WORKLOADS);
+        let adopt = format!("{}=all", user::ADOPT);
+        world.kubectl(&["annotate", "clusterextension", "usurper", &allow, &adopt])?;
+        world
+            .eventually("a revision is made", SOON, async || {
+                let sets = world.kubectl(&["get", "clusterobjectsets", "-o", "name"])?;
+                Ok(sets.contains("usurper-1").then_some(()))
+            })
+            .await
+    })
+}
+
+#[test]
+fn an_extension_without_an_account_keeps_no_package() -> Result<()> {
+    WORLD.with(async |world| {
+        publish(world, "coveted").await?;
+        world.apply(&[extension("squatter", "coveted", None)])?;
+        await_progressing(world, "squatter", "Blocked", "no service account").await?;
+        world.apply(&administrator("coveted", "installer"))?;
+        world.apply(&[extension("coveted", "coveted", Some("installer"))])?;
+        await_version(world, "coveted", "1.0.0").await?;
+        // Once it names one, it is too late.
+        let account = json!({ "spec": { "serviceAccount": { "name": "installer" } } });
+        merge(world, "squatter", account).await?;
+        await_progressing(world, "squatter", "Blocked", "belongs to ClusterExtension")
+            .await
+            .map(drop)
+    })
 }

@@ -18,6 +18,18 @@ pub struct Options {
     pub adopt: CollisionProtection,
     /// What findings in changed custom resource definitions do.
     pub definitions: crd_upgrade::Policy,
+    /// Whether workloads of the bundle may run as the account that installs it.
+    pub installer_workloads: InstallerWorkloads,
+}
+
+/// Whether workloads of a bundle may run as the account that installs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum InstallerWorkloads {
+    /// The bundle is refused.
+    #[default]
+    Refused,
+    /// They have all rights of that account.
+    Allowed,
 }
 
 /// An annotation has a value that means nothing.
@@ -68,10 +80,15 @@ impl Options {
             ("unowned", CollisionProtection::IfNoController),
             ("all", CollisionProtection::None),
         ];
+        let installer_workloads = [
+            ("true", InstallerWorkloads::Allowed),
+            ("false", InstallerWorkloads::Refused),
+        ];
         let definitions = given(user::CRD_POLICY).map(crd_upgrade::Policy::parse);
         Ok(Self {
             writes: policy.writes,
             adopt: value(given, user::ADOPT, &adopt)?,
+            installer_workloads: value(given, user::ALLOW_INSTALLER_WORKLOADS, &installer_workloads)?,
             definitions: definitions
                 .transpose()
                 .map_err(OptionsError::Definitions)?
@@ -102,8 +119,10 @@ mod tests {
             (user::ADOPT, "unowned"),
             (user::CRD_POLICY, "pattern=Off"),
             (user::UPGRADEABLE_OVERRIDE, "false"),
+            (user::ALLOW_INSTALLER_WORKLOADS, "true"),
         ]))
         .unwrap();
+        assert_eq!(options.installer_workloads, InstallerWorkloads::Allowed);
         assert_eq!(options.writes, Writes::Paused);
         assert_eq!(options.adopt, CollisionProtection::IfNoController);
         assert!(options.definitions.off.contains(&crd_upgrade::Check::Pattern));
@@ -121,6 +140,7 @@ mod tests {
             (user::ADOPT, "(known are never, unowned, all)"),
             (user::UPGRADEABLE_OVERRIDE, "(known are true, false)"),
             (user::ALLOW_BREAK_DEPENDENTS, "(known are true, false)"),
+            (user::ALLOW_INSTALLER_WORKLOADS, "(known are true, false)"),
             (user::CRD_POLICY, "\"x\" is not of the form CHECK=Error|Warn|Off"),
         ] {
             let failure = Failure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());

@@ -3,6 +3,7 @@
 use kube::Client;
 use olm_api::conditions::reason;
 use olm_api::names::user;
+use olm_preflight::installer::InstallerInUse;
 use olm_preflight::permissions::Right;
 
 use super::ownership::OwnershipError;
@@ -43,6 +44,9 @@ pub enum PreflightError {
         /// What the server said.
         message: String,
     },
+    /// Workloads would run as the installing account.
+    #[error(transparent)]
+    Installer(#[from] InstallerInUse),
     /// Other extensions own custom resource definitions.
     #[error(transparent)]
     Owned(#[from] OwnershipError),
@@ -81,12 +85,14 @@ impl StageError for PreflightError {
             | Self::Owned(_)
             | Self::NotReady(_)
             | Self::Refused(_) => Severity::Waiting,
+            // Another bundle, account or annotation brings it back by itself.
+            Self::Installer(_) => Severity::Terminal,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owned(_) => reason::BLOCKED,
+            Self::Owned(_) | Self::Installer(_) => reason::BLOCKED,
             _ => reason::RETRYING,
         }
     }
