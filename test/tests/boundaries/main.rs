@@ -1,5 +1,5 @@
-//! Attacks on what the manifests promise, on a real API server: nobody gets more than they were given. docs/security.md
-//! names the test of each claim.
+//! Attacks on what the manifests promise, on a real API server: nobody gets more than they were given.
+//! docs/design/security.md names the test of each claim.
 
 mod actor;
 mod catalogs;
