@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Status, print};
 use crate::{bundle, catalog, crd, resolve, rollback, search};
 
 /// Work with operator catalogs and bundles.
@@ -16,7 +16,7 @@ use crate::{bundle, catalog, crd, resolve, rollback, search};
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 when all is well, 1 when something was found wrong or refused, 2 for a wrong command line."
+    after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -41,24 +41,24 @@ pub(crate) fn parse() -> Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// File-based catalogs: check, render, compare, draw, build, push, serve
+    /// File-based catalogs: validate, render, diff, graph, build, push, serve
     #[command(subcommand, arg_required_else_help = true)]
     Catalog(catalog::Command),
-    /// Bundles of the format registry+v1: begin, check, render, convert, push
+    /// Bundles of the format registry+v1: init, validate, render, convert, push
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(bundle::Command),
-    /// Custom resource definitions: check whether they may take the place of others
+    /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
-    /// Show which bundle an extension would get, or why it would get none
+    /// Show which bundle an extension would install, or why none fits
     Resolve(resolve::Arguments),
     /// Take a ClusterExtension on a cluster back to the version of an earlier revision
     Rollback(rollback::Arguments),
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
-    /// Show what catalogs say of a package
+    /// Show a package of one or more catalogs
     Show(search::ShowArguments),
-    /// Print what this program is
+    /// Print the version
     Version,
 }
 
@@ -77,7 +77,7 @@ impl Command {
                     "{}\n",
                     olm_platform::version::known(env!("CARGO_PKG_VERSION"))
                 ))?;
-                Ok(Verdict::Good)
+                Ok(Status::Success)
             }
         }
     }

@@ -13,22 +13,22 @@ use crate::output::Outcome;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Begin a bundle: write the files of one that can be installed
+    /// Create the files of a new bundle
     #[command(disable_version_flag = true)]
     Init(init::Arguments),
-    /// Check a bundle against all rules and report every fault
+    /// Check a bundle and report every error and warning
     Validate(validate::Arguments),
-    /// Write the objects that installing a bundle would apply
+    /// Print the objects that an installation of a bundle applies
     Render(render::Arguments),
-    /// Turn bundles, or a directory of package manifests, into a catalog
+    /// Convert bundles, or a directory of package manifests, to a catalog
     Convert(convert::Arguments),
-    /// Make an image of a bundle and push it
+    /// Build the image of a bundle and push it
     Push(push::Arguments),
 }
 
 /// The way to every fault of a bundle.
 fn faults_shown(source: &str) -> Hint {
-    Hint(format!("`olm bundle validate {source}` shows every fault"))
+    Hint(format!("`olm bundle validate {source}` shows every error"))
 }
 
 impl Command {

@@ -17,7 +17,6 @@ use olm_author::write;
 use olm_fbc::Catalog;
 
 pub(crate) use render::{MigrateArguments, image_of, image_template};
-pub(crate) use serve::named_source;
 
 use crate::output::Outcome;
 
@@ -46,27 +45,27 @@ impl Form {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check a catalog against all rules and report every fault
+    /// Check a catalog and report every error and warning
     Validate(validate::Arguments),
-    /// Write catalogs and bundles as one catalog, in a form that depends on their content only
+    /// Print catalogs and bundles as one catalog, always in the same order
     Render(render::Arguments),
-    /// Begin a catalog: write one package
+    /// Create a catalog with one package
     Init(init::Arguments),
     /// List packages, channels or bundles
     List(list::Arguments),
-    /// Tell what a new catalog changes for those who use the old one
+    /// Show what a new catalog changes for users of the old one
     Diff(diff::Arguments),
     /// Draw the update graph of packages
     Graph(graph::Arguments),
-    /// Render a template, of any kind or of the one that is named
+    /// Render a catalog template
     Template(template::Arguments),
-    /// Turn a catalog into a template
+    /// Convert a catalog to a template
     ConvertTemplate(template::ConvertArguments),
-    /// Write a Dockerfile for a catalog, for those who build images otherwise
+    /// Write a Dockerfile that builds the image of a catalog
     Dockerfile(dockerfile::Arguments),
-    /// Make an image of a catalog, or compose one of several catalogs
+    /// Build the image of a catalog, or compose one of several catalogs
     Build(build::Arguments),
-    /// Make an image of a catalog and push it
+    /// Build the image of a catalog and push it
     Push(push::Arguments),
     /// Serve catalogs over HTTP as catalogd does, without a cluster
     Serve(serve::Arguments),

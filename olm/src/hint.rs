@@ -1,10 +1,10 @@
-//! What somebody can do about an error, said once, after it.
+//! Hints: what a user can do about an error, printed after it.
 
 use std::{fmt, io};
 
 use olm_image::{Missing, RegistryError};
 
-/// Goes with an error as its context where the place that it comes from knows a way out.
+/// A hint that travels with an error as its context.
 #[derive(Debug)]
 pub(crate) struct Hint(pub(crate) String);
 
@@ -22,8 +22,8 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(found) = error.chain().find_map(of_system) {
         return Some(found.to_owned());
     }
-    let said = error.chain().map(ToString::to_string).collect::<Vec<_>>();
-    let connection = said.iter().rev().find_map(|text| of_connection(text));
+    let causes = error.chain().map(ToString::to_string).collect::<Vec<_>>();
+    let connection = causes.iter().rev().find_map(|text| of_connection(text));
     let answer = || {
         error
             .chain()
@@ -36,7 +36,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let kind = cause.downcast_ref::<io::Error>()?.kind();
     (kind == io::ErrorKind::AddrInUse)
-        .then_some("another program listens there: name another address by --addr; port 0 is any free one")
+        .then_some("another program listens there: set --addr to another address; port 0 picks a free one")
 }
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
@@ -44,16 +44,16 @@ fn of_connection(text: &str) -> Option<&'static str> {
     const HINTS: [(&str, &str); 6] = [
         (
             "InvalidContentType",
-            "the server speaks plain HTTP: --plain-http for a registry, an address with http:// for a catalogd",
+            "the server speaks plain HTTP: set --plain-http for a registry, use http:// for a catalogd",
         ),
         (
             "tls handshake eof",
-            "the server ended the connection before it was encrypted: it may speak plain HTTP (--plain-http), or only an \
-             older version of TLS",
+            "the server closed the connection during the TLS handshake: it may speak plain HTTP (set --plain-http), or \
+             only an older version of TLS",
         ),
         (
             "Connection refused",
-            "nothing listens there: check host and port, and that the server runs",
+            "check host and port, and that the server runs: nothing listens there",
         ),
         (
             "failed to lookup address",
@@ -78,27 +78,27 @@ fn of_connection(text: &str) -> Option<&'static str> {
 fn of_answer(error: &RegistryError) -> Option<String> {
     Some(match error {
         RegistryError::Unauthorized { registry, .. } => format!(
-            "log in by `podman login {registry}` or `docker login {registry}`, or name a file with credentials by \
-             --authfile"
+            "run `podman login {registry}` or `docker login {registry}`, or set --authfile to a file with \
+             credentials"
         ),
         RegistryError::Denied { registry, .. } => format!(
-            "the credentials for {registry} do not allow it: ask for the right, or name a file with others by --authfile"
+            "the credentials for {registry} lack the permission: request it, or set --authfile to other credentials"
         ),
         RegistryError::NotFound { missing, .. } => match missing {
             Missing::Repository => {
-                "check the name of the repository; some registries also say this to those who may not see it"
+                "check the repository; some registries answer like this when you lack access to it"
             }
-            Missing::Content => "check the tag or digest: the repository is there",
+            Missing::Content => "check the tag or digest: the repository exists",
             Missing::Unsaid => {
-                "check the repository and the tag or digest; some registries also say this to those who may not see them"
+                "check the repository and the tag or digest; some registries answer like this when you lack access to them"
             }
         }
         .to_owned(),
         RegistryError::TokenService { host, .. } => {
-            format!("if credentials may be sent to {host}, allow it by --token-service {host}")
+            format!("set --token-service {host} if credentials may go to {host}")
         }
         RegistryError::Status { status: 500.., .. } => {
-            "the fault is the registry's: try again, or look into its log".to_owned()
+            "the registry failed: retry, or check its log".to_owned()
         }
         _ => return None,
     })
@@ -148,14 +148,14 @@ mod tests {
             message: String::new(),
             missing,
         };
-        check(not_found(Missing::Repository), Some("name of the repository"));
-        check(not_found(Missing::Content), Some("the repository is there"));
+        check(not_found(Missing::Repository), Some("check the repository;"));
+        check(not_found(Missing::Content), Some("the repository exists"));
         check(not_found(Missing::Unsaid), Some("the repository and the tag"));
         check(
             anyhow!("the name of the host cannot be resolved: Name or service not known"),
             Some("resolve it"),
         );
-        check(status(503), Some("try again"));
+        check(status(503), Some("retry"));
         check(status(418), None);
         check(
             anyhow!("words").context(Hint("do this".to_owned())),

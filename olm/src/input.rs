@@ -85,7 +85,7 @@ impl CatalogFiles {
         let faults = unreadable.iter().filter(|fault| !ignored.is_ignored(&fault.name));
         if let Some(error) = refusal(faults) {
             return Err(error.context(Hint(
-                "a line in the file .indexignore leaves out what is no part of the catalog".to_owned(),
+                "to exclude a file from the catalog, add a line to .indexignore".to_owned(),
             )));
         }
         let (out, files): (Vec<Found>, Vec<Found>) =
@@ -125,8 +125,8 @@ impl CatalogFiles {
             .map(|file| file.path.as_path())
     }
 
-    /// Shows every blob with the name of its file, and what of a file cannot be read. Where there is nothing to show,
-    /// that is told of `reference`.
+    /// Shows every blob with the name of its file, and what of a file cannot be read. Warns about `reference` when
+    /// there is nothing to show.
     pub(crate) fn read(
         &self,
         reference: &str,
@@ -138,7 +138,7 @@ impl CatalogFiles {
             each(file, meta)
         })?;
         if is_empty {
-            self.tell_that_it_is_empty(reference);
+            self.warn_of_emptiness(reference);
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl CatalogFiles {
     }
 
     /// Says what there is in `reference` instead of a catalog, and what to do about it.
-    pub(crate) fn tell_that_it_is_empty(&self, reference: &str) {
+    pub(crate) fn warn_of_emptiness(&self, reference: &str) {
         note(&format!("warning: {reference}: {}", self.emptiness()));
         if let Some(hint) = Rule::CatalogEmpty.hint() {
             note(&format!("hint: {hint}"));
@@ -195,7 +195,7 @@ impl CatalogFiles {
         for Found { name, path } in &self.files {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             let faults = documents(BufReader::with_capacity(64 << 10, file), &limits).filter_map(Result::err);
-            // Other faults were told when the blobs were read.
+            // Reading the blobs reports other faults.
             found.extend(faults.filter_map(|fault| match fault.kind {
                 ErrorKind::DuplicateKey(key) => Some((name.as_str(), fault.position.line, key)),
                 _ => None,
@@ -262,7 +262,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     }
     read.with_context(failed)?;
     if bytes.len() as u64 > limit {
-        bail!("{} is larger than {limit} bytes", path.display());
+        bail!("{} exceeds {limit} bytes", path.display());
     }
     Ok(bytes)
 }

@@ -19,5 +19,5 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     olm_platform::crypto::install();
     let outcome = arguments::parse().command.run();
-    output::conclude(outcome)
+    output::exit_code(outcome)
 }

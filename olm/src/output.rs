@@ -1,4 +1,4 @@
-//! What the program says, where, and with which status it ends.
+//! Output, error messages and the exit status.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -7,21 +7,21 @@ use clap::ValueEnum;
 
 use crate::hint::hint;
 
-/// Whether what was looked at is in order.
+/// The result of a command that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is.
-    Good,
-    /// It is not, and that has been said.
-    Bad,
+pub(crate) enum Status {
+    /// Every check passed.
+    Success,
+    /// A check failed; the output says which.
+    Failure,
 }
 
-/// How a verb ends: with a verdict, or unable to reach one.
-pub(crate) type Outcome = anyhow::Result<Verdict>;
+/// The result of a command.
+pub(crate) type Outcome = anyhow::Result<Status>;
 
-/// The form of a report.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Report {
+pub(crate) enum ReportFormat {
     /// For people.
     #[default]
     Text,
@@ -37,18 +37,18 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes what people read to standard output.
-pub(crate) fn tell(text: &str) -> anyhow::Result<()> {
-    print(&harmless(text))
+/// Writes text for people to standard output.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    print(&sanitized(text))
 }
 
 /// Writes a line to standard error; there is nowhere to report it when that fails.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
+    let _ = writeln!(io::stderr().lock(), "{}", sanitized(text));
 }
 
-/// The text without what a terminal takes for a command: catalogs, bundles and registries have their say in it.
-fn harmless(text: &str) -> String {
+/// The text without control characters: parts of it come from catalogs, bundles and registries.
+fn sanitized(text: &str) -> String {
     text.chars()
         .map(|letter| {
             if letter.is_control() && letter != '\n' {
@@ -65,16 +65,16 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// The status of the process; an error is shown with everything behind it.
-pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
+/// The exit status of the process; prints an error with its causes and hint.
+pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
     match outcome {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::FAILURE,
+        Ok(Status::Success) => ExitCode::SUCCESS,
+        Ok(Status::Failure) => ExitCode::FAILURE,
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let hint = hint(&error);
-            note(&format!("error: {}", told(&error, hint.as_deref())));
+            note(&format!("error: {}", message(&error, hint.as_deref())));
             if let Some(hint) = hint {
                 note(&format!("hint: {hint}"));
             }
@@ -83,8 +83,8 @@ pub(crate) fn conclude(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// All causes but the hint. What the API server says is told in its own words; behind them is only how the client keeps them.
-fn told(error: &anyhow::Error, hint: Option<&str>) -> String {
+/// The error and its causes but the hint. An answer of the API server is shown as it is, without the words of the client.
+fn message(error: &anyhow::Error, hint: Option<&str>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
@@ -107,14 +107,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::message;
 
     #[test]
-    fn the_api_server_is_told_in_its_own_words() {
+    fn an_answer_of_the_api_server_is_shown_as_it_is() {
         let status = kube::core::Status::failure("user x may not do this", "Forbidden").boxed();
         let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot change it");
-        assert_eq!(told(&error, None), "cannot change it: user x may not do this");
+        assert_eq!(message(&error, None), "cannot change it: user x may not do this");
         let error = anyhow::anyhow!("why").context("hint").context("what");
-        assert_eq!(told(&error, Some("hint")), "what: why");
+        assert_eq!(message(&error, Some("hint")), "what: why");
     }
 }

@@ -7,19 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use olm_bundle::BundleFiles;
-use olm_bundle::media_type::labels_of;
 use olm_image::{
-    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Limits, Options, Platform,
-    Reference, Selection, Settings, Storage,
+    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Options, Platform, Reference,
+    Settings,
 };
-
 use olm_transport::{Authorities, Proxies};
 
 use crate::hint::Hint;
 use crate::input::{self, Unreadable};
 use crate::output::print;
-use crate::source::{Kind, Source, bundle_of, catalog_of, kind};
 
 /// What requests call us.
 const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
@@ -32,25 +28,25 @@ const CA_DIR: &str = "the directory of --ca-dir";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Registry")]
 pub(crate) struct RegistryArguments {
-    /// File with credentials, in the form of Docker's config.json [default: that of the container tools, if there is one]
+    /// File with registry credentials, in the format of Docker's config.json [default: that of the container tools]
     #[arg(long, value_name = "FILE", env = "REGISTRY_AUTH_FILE")]
     authfile: Option<PathBuf>,
-    /// Configuration of registries (mirrors, blocked and insecure ones) [default: that of the container tools, if there is one]
+    /// Configuration of registries: mirrors, blocked and insecure ones [default: that of the container tools]
     #[arg(long, value_name = "FILE", env = "CONTAINERS_REGISTRIES_CONF")]
     registries_conf: Option<PathBuf>,
-    /// Policy that says which images may be used [default: that of the container tools, if there is one; else every image]
+    /// Signature policy for images [default: that of the container tools; without one, every image is accepted]
     #[arg(long, value_name = "FILE", env = "OLM_SIGNATURE_POLICY")]
     signature_policy: Option<PathBuf>,
-    /// Hosts of token services that registries of another site may use
+    /// Host of a token service that registries of another site may use; may be repeated
     #[arg(long = "token-service", value_name = "HOST")]
     token_services: Vec<String>,
-    /// Directory with certificates of authorities to trust beside those of the system
+    /// Directory with additional CA certificates to trust
     #[arg(long, value_name = "DIR")]
     ca_dir: Option<PathBuf>,
-    /// File with the bearer token to show to a running catalogd that wants one
+    /// File with the bearer token for a running catalogd
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Accept any certificate of the registry, or plain HTTP
+    /// Skip verification of the registry's certificate, and accept plain HTTP
     #[arg(long, conflicts_with = "plain_http")]
     insecure: bool,
     /// Use plain HTTP
@@ -72,7 +68,7 @@ impl RegistryArguments {
     }
 
     /// With what rights, and how, the registry of a reference is spoken to.
-    fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
+    pub(crate) fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
         let registry = || vec![reference.registry().to_owned()];
         let settings = Settings {
             registries: self
@@ -96,39 +92,13 @@ impl RegistryArguments {
         })
     }
 
-    fn images(&self) -> Images {
+    /// A client for images.
+    pub(crate) fn images(&self) -> Images {
         Images::new(Options {
             authorities: self.ca_dir.clone(),
             authorities_setting: CA_DIR,
             token_services: self.token_services.clone(),
             ..Options::new(AGENT)
-        })
-    }
-
-    /// Fetches the image and what it holds.
-    pub(crate) fn pull(&self, reference: &Reference, written: &str) -> anyhow::Result<Source> {
-        let access = self.access(reference)?;
-        let images = self.images();
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let limits = Limits::catalog();
-            let pinned = images.resolve(reference, &access).await?;
-            let image = images.image(&pinned, &access, &limits).await?;
-            let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
-            match kind(written, &labels)? {
-                Kind::Catalog(configs) => {
-                    let selection = Selection::Below(vec![configs.clone()]);
-                    let storage = Storage::Directory(std::env::temp_dir());
-                    let tree = images
-                        .unpack(&image, &selection, &storage, &access, &limits)
-                        .await?;
-                    catalog_of(&tree, &configs)
-                }
-                Kind::Bundle => {
-                    let bundle = images.bundle(&pinned, &access, &Limits::bundle()).await?;
-                    Ok(bundle_of(&bundle, written.to_owned()))
-                }
-            }
         })
     }
 
@@ -182,7 +152,7 @@ impl RegistryArguments {
             return Ok(request);
         };
         if !url.starts_with("https://") {
-            bail!("everybody on the way to {url} could read the token: use https");
+            bail!("cannot send the token to {url}: use https, plain HTTP would expose it");
         }
         let token = input::read(path, MAX_CREDENTIALS)?;
         Ok(request.bearer_auth(String::from_utf8_lossy(&token).trim()))

@@ -15,11 +15,10 @@ use olm_resolve::{
 };
 use serde_json::{Value, json};
 
-use crate::catalog::named_source;
 use crate::input::CatalogFiles;
-use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
+use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{faults_shown, open_catalog, tell_of_no_image, unreadable};
+use crate::source::{faults_shown, named_source, open_catalog, unreadable, warn_of_missing_image};
 
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
@@ -33,7 +32,7 @@ pub(crate) struct Arguments {
     catalogs: Vec<String>,
     #[command(flatten)]
     registry: RegistryArguments,
-    /// Priority of a catalog, the higher the better; 0 otherwise
+    /// Priority of a catalog; a higher one wins [default: 0]
     #[arg(long = "priority", value_name = "NAME=NUMBER", value_parser = priority, allow_hyphen_values = true)]
     priorities: Vec<(String, i32)>,
     /// Version or range of versions, as in `spec.source.catalog.version`
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
     installed: Option<String>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -117,17 +116,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match olm_resolve::resolve(&catalogs, &request, bundle.as_ref()) {
         Ok(resolution) => {
             if resolution.bundle.image.is_empty() {
-                tell_of_no_image(&resolution.bundle.name);
+                warn_of_missing_image(&resolution.bundle.name);
             }
             let messages = resolution
                 .deprecations
                 .map(|found| deprecation::messages(found, &arguments.channels, Some(&resolution.bundle.name)))
                 .unwrap_or_default();
             match arguments.output {
-                Report::Text => tell(&text(&resolution, &messages))?,
-                Report::Json => print_json(&json(&resolution, &messages))?,
+                ReportFormat::Text => print_text(&text(&resolution, &messages))?,
+                ReportFormat::Json => print_json(&json(&resolution, &messages))?,
             }
-            Ok(Verdict::Good)
+            Ok(Status::Success)
         }
         Err(mut refusal) => {
             refusal.suggest(sources.iter().flat_map(|source| {
@@ -136,15 +135,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }));
             let refusal = refusal.on_command_line();
             match arguments.output {
-                Report::Text => note(&format!("refused: {refusal}")),
-                Report::Json => print_json(&json!({
+                ReportFormat::Text => note(&format!("refused: {refusal}")),
+                ReportFormat::Json => print_json(&json!({
                     "resolved": false,
                     "reason": refusal.reason().to_string(),
                     "findings": refusal.findings(),
                     "hints": refusal.hints().collect::<Vec<_>>(),
                 }))?,
             }
-            Ok(Verdict::Bad)
+            Ok(Status::Failure)
         }
     }
 }
@@ -154,7 +153,7 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
     for argument in &arguments.catalogs {
         let (name, source) = named_source(argument)?;
         if sources.iter().any(|source| source.name == name) {
-            bail!("two catalogs are named {name:?}; write NAME=SOURCE to tell them apart");
+            bail!("two catalogs are named {name:?}; use NAME=SOURCE to give each its own name");
         }
         let files = open_catalog(&source, &arguments.registry)?;
         let (package, names) = package(&files, &source, &arguments.package)
@@ -178,7 +177,7 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
         .iter()
         .find(|(name, _)| !sources.iter().any(|source| source.name == *name))
     {
-        bail!("there is no catalog {name:?} to give a priority");
+        bail!("cannot set the priority of catalog {name:?}: no such catalog");
     }
     Ok(sources)
 }
@@ -228,7 +227,7 @@ fn installed(text: &str, sources: &[Source]) -> anyhow::Result<(String, String)>
     let candidate = candidates
         .filter(|candidate| candidate.name == text)
         .find_map(version)
-        .with_context(|| format!("no catalog says the version of {text}; write {text}@VERSION"))?;
+        .with_context(|| format!("cannot find the version of {text} in a catalog; use {text}@VERSION"))?;
     Ok((text.to_owned(), candidate))
 }
 
@@ -261,7 +260,7 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
     for needed in &bundle.requirements {
         let _ = writeln!(text, "{:<10}{} {}", "requires", needed.kind, value(needed));
         if let Err(fault) = needed.read() {
-            let _ = writeln!(text, "{:<10}which cannot be met: {fault}", "");
+            let _ = writeln!(text, "{:<10}which cannot be satisfied: {fault}", "");
         }
     }
     for message in messages.all() {

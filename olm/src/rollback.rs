@@ -26,7 +26,7 @@ use serde_json::Value;
 use self::account::Asker;
 use self::course::{Course, bundle_version, course};
 use crate::hint::Hint;
-use crate::output::{Outcome, Verdict, note, tell};
+use crate::output::{Outcome, Status, note, print_text};
 
 /// How many names are compared with one that there is not.
 const LISTED: u32 = 500;
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to take back
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// Revision to go back to [default: the newest before the present one that holds another version]
+    /// Revision to roll back to [default: the newest earlier one with another version]
     #[arg(long, value_name = "NUMBER")]
     to_revision: Option<i64>,
     /// Go back although custom resources lose fields, become invalid or are deleted
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Change nothing; the API server is asked whether it would take the change
     #[arg(long)]
     dry_run: bool,
-    /// File that says how to reach the cluster [default: what KUBECONFIG names, or that of kubectl]
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
     /// Namespace of the managers
@@ -74,7 +74,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let found = extensions.get_opt(name).await;
     let found = found.with_context(|| format!("cannot read ClusterExtension {name:?} from {server}"))?;
     let Some(extension) = found else {
-        let error = anyhow!("there is no ClusterExtension {name:?} on {server}");
+        let error = anyhow!("ClusterExtension {name:?} not found on {server}");
         return Err(error.context(others(&extensions, name).await));
     };
     let sets = revisions(&client, &extension).await?;
@@ -85,7 +85,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let Course { present, target } = course;
     let version = bundle_version(target);
     let mut text = format!(
-        "{name} is at {} (revision {}) and goes back to {version} (revision {})\n",
+        "{name} is at {} (revision {}) and rolls back to {version} (revision {})\n",
         bundle_version(present),
         present.spec.revision,
         target.spec.revision
@@ -94,7 +94,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let older = objects(&client, target, &arguments.system_namespace).await?;
     let found = effects(&client, &now, &older).await?;
     if found.is_empty() {
-        text.push_str("its custom resource definitions go back without loss\n");
+        text.push_str("its custom resource definitions roll back without data loss\n");
     }
     let mut loses = false;
     for reversal in &found {
@@ -102,28 +102,29 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         if may_have_objects(&client, &reversal.definition).await {
             loses = true;
         } else {
-            text.push_str("(there is no object of this kind)\n");
+            text.push_str("(no object of this kind exists)\n");
         }
     }
     let asker = Asker::of(&config, &client, &extension, present).await;
     let rehearsal = rehearse::rehearse(&client, asker, &now, &older).await;
     let _ = write!(text, "{rehearsal}");
-    tell(&text)?;
+    print_text(&text)?;
     if !found.iter().all(Reversal::is_possible) {
         return Ok(refused(
-            "a definition cannot go back; migrate what is stored in the newer version first, or keep the present one",
+            "a custom resource definition cannot roll back; first migrate the objects stored in the newer version, or \
+             keep the current version",
         ));
     }
     if loses && !arguments.accept_data_loss {
         return Ok(refused(
-            "custom resources would lose data; --accept-data-loss goes back all the same",
+            "custom resources would lose data; set --accept-data-loss to roll back anyway",
         ));
     }
     if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
         return Ok(refused(
-            "the API server does not take objects of that version in place of the present ones, so operator-controller would \
-             change nothing; --to-revision goes back to another one, and --accept-refusal pins the version: then the condition \
-             Progressing says what is to be done",
+            "the API server refuses objects of that version, so operator-controller would change nothing; set \
+             --to-revision to another revision, or set --accept-refusal to pin the version: the condition Progressing \
+             then says what to do",
         ));
     }
     let patch = course::pin(&extension, version, &checks(&found));
@@ -137,18 +138,18 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         .await
         .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
     let lift = course::lift(&extension, &patch);
-    let told = if arguments.dry_run {
-        "would be pinned (nothing was changed)"
+    let action = if arguments.dry_run {
+        "would be pinned (dry run)"
     } else {
         "is pinned"
     };
-    tell(&format!(
-        "{name} {told} to version {version}, SelfCertified; operator-controller makes a new revision of it if a selected \
-         catalog still has it, in whatever channel\nwatch it:     kubectl get clusterextension {name} -w\nlift the pin: \
+    print_text(&format!(
+        "{name} {action} to version {version}, SelfCertified; operator-controller creates a new revision of it if a \
+         selected catalog still has it, in any channel\nwatch it:     kubectl get clusterextension {name} -w\nremove the pin: \
          kubectl patch clusterextension {name} --type merge -p {}\n",
         quoted(&lift.to_string())
     ))?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// What to do about a name that no extension has.
@@ -161,19 +162,19 @@ async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
             let names = known.items.iter().filter_map(|one| one.metadata.name.as_deref());
             match nearest(name, names) {
                 Some(meant) => format!("did you mean {meant:?}?"),
-                None => "`kubectl get clusterextensions` lists those that there are".to_owned(),
+                None => "`kubectl get clusterextensions` lists them".to_owned(),
             }
         }
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            "the cluster does not know the kind: is OLM installed there?".to_owned()
+            "the cluster does not serve ClusterExtensions: install OLM first".to_owned()
         }
         Err(_) => "`kubectl get clusterextensions` lists those that you may see".to_owned(),
     })
 }
 
-fn refused(why: &str) -> Verdict {
+fn refused(why: &str) -> Status {
     note(&format!("refused: {why}"));
-    Verdict::Bad
+    Status::Failure
 }
 
 /// The revisions that the extension controls.
@@ -244,12 +245,8 @@ async fn objects(
     for name in secrets_of(&set.spec, system_namespace).into_keys() {
         let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
         let found = api.get_opt(&name.name).await;
-        let found = found.with_context(|| {
-            format!(
-                "cannot read Secret {name}, in which objects of {} lie",
-                set.name()
-            )
-        })?;
+        let found = found
+            .with_context(|| format!("cannot read Secret {name}, which holds objects of {}", set.name()))?;
         if let Some(secret) = found {
             let data = secret.data.unwrap_or_default();
             let secret = SecretContent {

@@ -10,10 +10,9 @@ use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
 use serde_json::{Value, json};
 
-use crate::catalog::named_source;
-use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
+use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog, no_package};
+use crate::source::{Unshaped, load_catalog, named_source, no_package};
 use crate::table::table;
 
 #[derive(Debug, Args)]
@@ -48,7 +47,7 @@ pub(crate) struct SearchArguments {
     sources: Sources,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
 }
 
 #[derive(Debug, Args)]
@@ -60,7 +59,7 @@ pub(crate) struct ShowArguments {
     sources: Sources,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
 }
 
 /// What a package says of itself in the head of its default channel.
@@ -233,15 +232,15 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
         );
     }
     match arguments.output {
-        Report::Json => {
+        ReportFormat::Json => {
             let found: Vec<Value> = found
                 .iter()
                 .map(|(catalog, package)| package.json(catalog))
                 .collect();
             print_json(&Value::Array(found))?;
         }
-        Report::Text if found.is_empty() => {}
-        Report::Text => {
+        ReportFormat::Text if found.is_empty() => {}
+        ReportFormat::Text => {
             let rows: Vec<Vec<String>> = found
                 .iter()
                 .map(|(catalog, package)| {
@@ -266,9 +265,9 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
         if let Some(meant) = words.find_map(|word| nearest(word, names(&catalogs))) {
             note(&format!("hint: did you mean {meant:?}?"));
         }
-        return Ok(Verdict::Bad);
+        return Ok(Status::Failure);
     }
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
@@ -289,22 +288,22 @@ pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
         ));
     }
     match arguments.output {
-        Report::Json => {
+        ReportFormat::Json => {
             let found: Vec<Value> = found
                 .iter()
                 .map(|(catalog, package)| package.json(catalog))
                 .collect();
             print_json(&Value::Array(found))?;
         }
-        Report::Text => {
+        ReportFormat::Text => {
             let texts: Vec<String> = found
                 .iter()
                 .map(|(catalog, package)| text(catalog, package))
                 .collect();
-            tell(&texts.join("\n"))?;
+            print_text(&texts.join("\n"))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// The names of all packages.

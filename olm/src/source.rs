@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use olm_author::catalog_entry::{Entry, entry};
@@ -50,7 +50,7 @@ impl BundleSource {
     /// Gives a bundle without an image the reference that is made for it.
     pub(crate) fn name_image(&mut self, reference: impl Fn(&Entry) -> String) -> anyhow::Result<()> {
         if self.image.is_empty() {
-            // Its warnings are told with the entry that is kept.
+            // The entry that is kept prints its warnings.
             self.image = reference(&entry(&self.files, &self.labels, "")?);
         }
         Ok(())
@@ -93,12 +93,12 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         };
     }
     let Ok(parsed) = Reference::parse_familiar(reference) else {
-        bail!("{reference:?} is neither a file nor a directory, and no image reference");
+        bail!("{reference:?} is not a file, a directory or an image reference");
     };
     if !reference.contains(['/', ':']) {
-        bail!("{reference:?} is neither a file nor a directory; an image reference names its registry");
+        bail!("{reference:?} is not a file or directory; an image reference needs a registry");
     }
-    registry.pull(&parsed, reference).map_err(|error| {
+    pull(registry, &parsed, reference).map_err(|error| {
         if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
             return error;
         }
@@ -140,7 +140,8 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
     match open(reference, registry)? {
         Source::Bundle(bundle) => Ok(bundle),
         Source::Catalog(_) => {
-            let error = anyhow!("{reference:?} is no bundle with the directories manifests and metadata");
+            let error =
+                anyhow!("{reference:?} is not a bundle: it lacks the directories manifests and metadata");
             Err(error.context(Hint(
                 "of a bundle, name the directory that holds both directories; `olm catalog validate` and `olm catalog list` \
                  are for catalogs"
@@ -150,17 +151,17 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
     }
 }
 
-/// Tells that a catalog says of a bundle where its update edges lead, but not what to install.
-pub(crate) fn tell_of_no_image(bundle: &str) {
+/// Warns that a bundle has update edges in the catalog, but nothing to install.
+pub(crate) fn warn_of_missing_image(bundle: &str) {
     note(&format!(
-        "warning: {bundle} has no image in the catalog: it cannot be installed"
+        "warning: {bundle} has no image in the catalog and cannot be installed"
     ));
 }
 
 /// The way to every fault of a catalog.
 pub(crate) fn faults_shown(reference: &str) -> Hint {
     Hint(format!(
-        "`olm catalog validate {reference}` shows every fault; files that are no part of the catalog are listed in \
+        "`olm catalog validate {reference}` shows every error; list files that do not belong to the catalog in \
          .indexignore"
     ))
 }
@@ -190,7 +191,7 @@ pub(crate) fn load(
 /// What becomes of objects that do not have the shape of their schema. Catalog servers serve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unshaped {
-    /// They are told and left out: the rest can be looked at as it is served.
+    /// They are skipped with a warning.
     LeftOut,
     /// They are an error: what is written would lack them.
     Refused,
@@ -213,10 +214,10 @@ pub(crate) fn load_catalog(
     Ok(catalog)
 }
 
-/// How many faults of a catalog are told one by one.
-const MOST_TOLD: usize = 5;
-/// The longest text of a fault that is told, in characters.
-const MOST_SAID: usize = 300;
+/// How many warnings about a catalog are printed.
+const MAX_WARNINGS: usize = 5;
+/// The longest message that is printed, in characters.
+const MAX_MESSAGE: usize = 300;
 
 fn load_files(
     files: &CatalogFiles,
@@ -224,7 +225,7 @@ fn load_files(
     unshaped: Unshaped,
     catalog: &mut Catalog,
 ) -> anyhow::Result<()> {
-    let (mut told, mut more) = (Vec::new(), 0_usize);
+    let (mut warnings, mut more) = (Vec::new(), 0_usize);
     files.read(reference, |file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
@@ -238,17 +239,17 @@ fn load_files(
             let error = anyhow::Error::new(fault.error).context(place);
             return ControlFlow::Break(error.context(faults_shown(reference)));
         }
-        if told.len() < MOST_TOLD {
-            told.push(warning(reference, file, &fault));
+        if warnings.len() < MAX_WARNINGS {
+            warnings.push(warning(reference, file, &fault));
         } else {
             more += 1;
         }
         ControlFlow::Continue(())
     })?;
-    if told.is_empty() {
+    if warnings.is_empty() {
         return Ok(());
     }
-    for line in told {
+    for line in warnings {
         note(&line);
     }
     if more > 0 {
@@ -270,14 +271,14 @@ fn warning(reference: &str, file: &str, fault: &Fault) -> String {
         Effect::LeftOut => "left out: ",
         Effect::Kept => "",
     };
-    let (line, text) = (fault.error.line(), said(&fault.error));
+    let (line, text) = (fault.error.line(), shortened(&fault.error));
     format!("warning: {reference}: {file}:{line}: {object}{left_out}{text}")
 }
 
 /// The text of an error that may quote a whole object.
-fn said(error: &LoadError) -> String {
+fn shortened(error: &LoadError) -> String {
     let text = error.to_string();
-    match text.char_indices().nth(MOST_SAID) {
+    match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
@@ -378,7 +379,7 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
     tree.write_to(directory.path())?;
     let root = directory.path().join(configs.trim_matches('/'));
     if !root.is_dir() {
-        bail!("the image says that its catalog is in {configs}, where there is none");
+        bail!("the image has no catalog in {configs}, the directory that its label names");
     }
     let missing: Vec<Unreadable> = tree
         .astray(configs)
@@ -422,7 +423,7 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
             let error = anyhow!("cannot fetch {url}: the server answers {status}{why}");
             return Err(match status.as_u16() {
                 401 | 403 => error.context(Hint(
-                    "name a file with a token that may read catalogs by --token-file".to_owned(),
+                    "set --token-file to a file with a token that may read catalogs".to_owned(),
                 )),
                 404 => error.context(Hint(
                     "an address is that of a catalog, https://HOST/catalogs/NAME; https://HOST/catalogs lists them"
@@ -457,7 +458,7 @@ async fn why(response: &mut reqwest::Response) -> String {
         .next()
         .unwrap_or_default()
         .chars()
-        .take(MOST_SAID)
+        .take(MAX_MESSAGE)
         .collect();
     if line.is_empty() || line == response.status().to_string() || line.starts_with(['<', '{']) {
         String::new()
@@ -466,11 +467,81 @@ async fn why(response: &mut reqwest::Response) -> String {
     }
 }
 
+/// Fetches the image and what it holds.
+fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> anyhow::Result<Source> {
+    let access = registry.access(reference)?;
+    let images = registry.images();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let limits = Limits::catalog();
+        let pinned = images.resolve(reference, &access).await?;
+        let image = images.image(&pinned, &access, &limits).await?;
+        let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
+        match kind(written, &labels)? {
+            Kind::Catalog(configs) => {
+                let selection = Selection::Below(vec![configs.clone()]);
+                let storage = Storage::Directory(std::env::temp_dir());
+                let tree = images
+                    .unpack(&image, &selection, &storage, &access, &limits)
+                    .await?;
+                catalog_of(&tree, &configs)
+            }
+            Kind::Bundle => {
+                let bundle = images.bundle(&pinned, &access, &Limits::bundle()).await?;
+                Ok(bundle_of(&bundle, written.to_owned()))
+            }
+        }
+    })
+}
+
+/// The name and the path in an argument.
+fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
+    if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
+        return Ok((name.to_owned(), path.into()));
+    }
+    let path = PathBuf::from(argument);
+    // `.` and `..` have names as well, though not in the argument.
+    let absolute = path
+        .canonicalize()
+        .with_context(|| format!("cannot read {argument}"))?;
+    // A file's name ends with what kind of file it is; that of a directory may end with a version.
+    let name = if absolute.is_dir() {
+        absolute.file_name()
+    } else {
+        absolute.file_stem()
+    };
+    match name.and_then(|name| name.to_str()) {
+        Some(name) => Ok((name.to_lowercase().replace('_', "-"), path)),
+        None => bail!("cannot derive a name from {argument}; use NAME={argument}"),
+    }
+}
+
+/// The name and the source in an argument; an image or address lends its last part.
+pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
+    let given = argument
+        .split_once('=')
+        .filter(|(name, _)| !name.contains(['/', ':', '?']));
+    if let Some((name, source)) = given {
+        return Ok((name.to_owned(), source.to_owned()));
+    }
+    if Path::new(argument).exists() {
+        let (name, _) = named(argument)?;
+        return Ok((name, argument.to_owned()));
+    }
+    let base = argument.split("/api/v1").next().unwrap_or_default();
+    let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name = last.split([':', '@']).next().unwrap_or_default();
+    if name.is_empty() {
+        bail!("cannot derive a name from {argument}; use NAME={argument}");
+    }
+    Ok((name.to_lowercase().replace('_', "-"), argument.to_owned()))
+}
+
 /// Every file below `path` by its name, for bundles of the legacy format.
 pub(crate) fn all_files(path: &Path) -> anyhow::Result<BundleFiles> {
     input::directory(
         path,
-        "package manifests are a file PACKAGE.package.yaml beside a directory for each version",
+        "a directory of package manifests has a file PACKAGE.package.yaml and a directory for each version",
     )?;
     input::walk(path)?
         .into_iter()

@@ -122,7 +122,7 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         let (empty, rest) = account.split_first().context("the account")?;
 
         let printed = follow(bundle)?;
-        ensure!(printed.contains("no faults found"), "{printed}");
+        ensure!(printed.contains("no problems found"), "{printed}");
         follow(catalog)?;
         follow(std::slice::from_ref(empty))?;
         let lacking = "lacks permissions";
@@ -131,7 +131,7 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         follow(rest)?;
 
         let printed = follow(std::slice::from_ref(next_bundle))?;
-        ensure!(printed.contains("no faults found"), "{printed}");
+        ensure!(printed.contains("no problems found"), "{printed}");
         follow(std::slice::from_ref(next_catalog))?;
         // Its roles may have other names.
         tokio::select! {

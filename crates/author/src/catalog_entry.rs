@@ -1,7 +1,7 @@
 //! From the files of bundles to a catalog.
 //!
-//! Reading is lenient where installing is not: what is no manifest is left out and told in [`Entry::warnings`], so that
-//! the bundles of a large catalog can be rendered although some of them carry odd files.
+//! Reading is lenient where installing is not: files that are no manifests are skipped with a warning in
+//! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some of them carry odd files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub enum CatalogError {
     /// No file in `metadata` holds annotations.
     #[error("Could not find annotations file")]
     NoAnnotations,
-    /// A list of properties or dependencies is none.
+    /// A list of properties or dependencies is malformed.
     #[error("{file}: {fault}")]
     Properties {
         /// Where it stands.
@@ -138,7 +138,7 @@ pub fn entry(
     })
 }
 
-/// The manifests, those of a file in their order; what is none is left out.
+/// The manifests, those of a file in their order; other content is skipped.
 fn objects(files: &BundleFiles, warnings: &mut Vec<String>) -> Result<Vec<Value>, CatalogError> {
     let mut objects = Vec::new();
     let manifests = files
@@ -146,9 +146,7 @@ fn objects(files: &BundleFiles, warnings: &mut Vec<String>) -> Result<Vec<Value>
         .filter_map(|(path, content)| Some((path, path.strip_prefix("manifests/")?, content)));
     for (path, name, content) in manifests {
         if name.contains('/') || name.starts_with('.') {
-            warnings.push(format!(
-                "{path} is left out: it is hidden or in a directory of its own"
-            ));
+            warnings.push(format!("skipped {path}: it is hidden or in a subdirectory"));
             continue;
         }
         for document in olm_yaml::documents(content.as_slice(), &olm_yaml::Limits::default()) {
@@ -158,7 +156,7 @@ fn objects(files: &BundleFiles, warnings: &mut Vec<String>) -> Result<Vec<Value>
                     let found = flatten(value).into_iter();
                     objects.extend(found.filter(|object| !text(object, "/kind").is_empty()));
                 }
-                Err(error) => warnings.push(format!("{path} is left out: {error}")),
+                Err(error) => warnings.push(format!("skipped {path}: {error}")),
             }
             if objects.len() > MAX_OBJECTS {
                 return Err(CatalogError::TooManyObjects);
@@ -302,7 +300,7 @@ fn with_values(
     let is_whole = |property: &Property| !property.kind.is_empty() && !property.value.is_null();
     for Property { kind, .. } in properties.iter().filter(|property| !is_whole(property)) {
         if kind.is_empty() {
-            warnings.push(format!("{file}: a property is left out: it has no type"));
+            warnings.push(format!("{file}: skipped a property without a type"));
             continue;
         }
         if DEPENDENCY_PROPERTIES.contains(&kind.as_str()) {
@@ -312,7 +310,7 @@ fn with_values(
             });
         }
         warnings.push(format!(
-            "{file}: a property of type {kind:?} is left out: it has no value"
+            "{file}: skipped a property of type {kind:?} without a value"
         ));
     }
     properties.retain(is_whole);
@@ -370,7 +368,7 @@ fn bundle_properties(
     for dependency in of_file {
         let property = verbatim(&dependency.kind, &dependency.value);
         match dependency.kind.as_str() {
-            // Whoever writes an entry needs something: without a value nobody can say that it is there.
+            // A dependency without a value can never be satisfied.
             TYPE_GVK | TYPE_PACKAGE | TYPE_CONSTRAINT if dependency.value.is_null() => {
                 return Err(CatalogError::Properties {
                     file: "metadata/dependencies.yaml".to_owned(),

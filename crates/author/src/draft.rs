@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// The longest name of a bundle, which becomes the value of a label, in bytes.
 const MAX_NAME: usize = 63;
-/// Kubernetes before it lacks what a new operator takes for granted.
+/// The oldest Kubernetes that a new operator supports.
 const MINIMUM_KUBERNETES: &str = "1.27.0";
 
 /// What a bundle begins with.
@@ -46,11 +46,11 @@ pub struct Definition {
 pub enum DraftError {
     /// The name cannot be that of a package.
     #[error(
-        "{0:?} cannot be the name of a package: write lower case letters, digits and hyphens, for example my-operator"
+        "invalid package name {0:?}: use lower case letters, digits and hyphens, for example my-operator"
     )]
     Name(String),
-    /// The version is none.
-    #[error("{version:?} is no version ({fault}): write three numbers, for example 0.1.0 or 1.0.0-rc.1")]
+    /// The version is invalid.
+    #[error("invalid version {version:?} ({fault}): use three numbers, for example 0.1.0 or 1.0.0-rc.1")]
     Version {
         /// The version.
         version: String,
@@ -59,7 +59,7 @@ pub enum DraftError {
     },
     /// The version can be no part of a name.
     #[error(
-        "{0:?} has build metadata or capital letters, which names of bundles cannot have: write for example 0.1.0"
+        "invalid version {0:?}: build metadata and capital letters cannot be in a bundle name; use for example 0.1.0"
     )]
     Build(String),
     /// Name and version together are too long.
@@ -69,18 +69,16 @@ pub enum DraftError {
         name: String,
     },
     /// A channel has no usable name.
-    #[error("{0:?} cannot be the name of a channel: write for example stable or candidate-v1")]
+    #[error("invalid channel name {0:?}: use for example stable or candidate-v1")]
     Channel(String),
-    /// The default channel is none of the channels.
-    #[error("the default channel {0:?} is none of the bundle's channels: name it by --channel, too")]
+    /// The default channel is not among the channels.
+    #[error("the default channel {0:?} is not among the bundle's channels: add --channel {0}")]
     DefaultChannel(String),
     /// A file cannot be read as YAML.
-    #[error("it is no YAML")]
+    #[error("not valid YAML")]
     Yaml(#[source] olm_yaml::Error),
     /// A file holds something else.
-    #[error(
-        "it is no CustomResourceDefinition of apiextensions.k8s.io/v1 with a group, names and a version: {0} is missing"
-    )]
+    #[error("not a CustomResourceDefinition of apiextensions.k8s.io/v1: {0} is missing")]
     NoDefinition(&'static str),
 }
 
@@ -88,7 +86,7 @@ impl Definition {
     /// Reads a custom resource definition.
     ///
     /// # Errors
-    /// When the text is none.
+    /// When the text is something else.
     pub fn read(text: &[u8]) -> Result<Self, DraftError> {
         let value = olm_yaml::to_json(text).map_err(DraftError::Yaml)?;
         let field = |pointer: &'static str| {
@@ -118,7 +116,7 @@ impl Definition {
 /// The files of a bundle of one deployment, by path.
 ///
 /// # Errors
-/// When what it is to be called cannot be its name.
+/// When the name, the version or a channel is invalid.
 pub fn draft(draft: &Draft<'_>) -> Result<BundleFiles, DraftError> {
     let Draft { name, version, .. } = draft;
     if name.contains('.') || !subdomain_faults(name).is_empty() {
@@ -408,9 +406,9 @@ spec:
         check("a", "one", "stable", "for example 0.1.0");
         check("a", "v1.0.0", "stable", "for example 0.1.0");
         check("a", "1.0", "stable", "for example 0.1.0");
-        check("a", "1.0.0+b", "stable", "write for example 0.1.0");
+        check("a", "1.0.0+b", "stable", "use for example 0.1.0");
         check(&"a".repeat(60), "1.0.0", "stable", "choose a shorter name");
-        check("a", "1.0.0", "beta", "name it by --channel");
+        check("a", "1.0.0", "beta", "add --channel beta");
     }
 
     #[test]
@@ -420,7 +418,7 @@ spec:
             assert!(said.contains(expected), "{said}");
         };
         check("kind: ConfigMap", "kind: CustomResourceDefinition is missing");
-        check("[", "it is no YAML");
+        check("[", "not valid YAML");
         check(
             &DEFINITION.replace("kind: Widget,", ""),
             "/spec/names/kind is missing",

@@ -97,12 +97,6 @@ pub struct Converted {
     pub warnings: Vec<String>,
 }
 
-/// Whether the files are a directory of package manifests: one file that is a package manifest, at the root.
-#[must_use]
-pub fn is_package_manifests(files: &BundleFiles) -> bool {
-    manifests(files).next().is_some()
-}
-
 fn manifests(files: &BundleFiles) -> impl Iterator<Item = (&str, PackageManifest)> {
     files
         .iter()

@@ -10,6 +10,8 @@
 pub mod convert;
 pub mod semver;
 
+pub(crate) mod kind;
+
 mod basic;
 mod substitutes;
 
@@ -22,44 +24,11 @@ use olm_fbc::meta::{json_text, limits, metas};
 use olm_yaml::Content;
 
 pub use basic::Basic;
+pub use kind::Kind;
 pub use substitutes::{Substitute, Substitutes, SubstitutionError};
 
 /// What the images of bundles hold: the bundles, or why they are not known.
 pub type Bundles = BTreeMap<String, Result<Vec<Bundle>, String>>;
-
-/// A kind of template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Blobs in which a bundle is nothing but its image.
-    Basic,
-    /// Bundles from whose versions channels follow.
-    Semver,
-    /// A catalog with bundles that take the place of others.
-    Substitutes,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Basic, Self::Semver, Self::Substitutes];
-
-    /// The schema by which a template says its kind.
-    pub fn schema(self) -> &'static str {
-        match self {
-            Self::Basic => "olm.template.basic",
-            Self::Semver => "olm.semver",
-            Self::Substitutes => "olm.template.substitutes",
-        }
-    }
-
-    /// The name of the kind on a command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Basic => "basic",
-            Self::Semver => "semver",
-            Self::Substitutes => "substitutes",
-        }
-    }
-}
 
 /// Why a template cannot be read or rendered.
 #[derive(Debug, thiserror::Error)]

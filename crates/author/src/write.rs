@@ -101,7 +101,7 @@ fn texts<'a>(
     groups.chain(without_package).flat_map(move |mut group| {
         group.channels.sort_by(|left, right| left.name.cmp(&right.name));
         group.bundles.sort_by(|left, right| left.name.cmp(&right.name));
-        // What belongs to nobody keeps its order and stands behind what ought to belong to somebody.
+        // Blobs without a package keep their order and come last.
         let packages = group.packages.into_iter().map(package);
         let channels = group.channels.into_iter().map(channel);
         let bundles: Vec<String> = group.bundles.into_iter().map(&bundle).collect();

@@ -40,10 +40,10 @@ fn fields_that_nobody_reads_are_told_with_what_was_meant() {
          {\"schema\": \"olm.bundle\", \"package\": \"foo\", \"name\": \"foo.v2\", \"image\": \"r.example/foo:2\",\n\
          \"properties\": [{\"type\": \"olm.package\", \"value\": {\"packageName\": \"foo\", \"version\": \"2.0.0\"}}]}\n",
         &[
-            r#"1 field-unknown nothing reads the field "descripton"; did you mean "description"?"#,
-            r#"1 field-unknown nothing reads the field "maturity""#,
-            r#"3 field-unknown nothing reads the field "entries[2].replace"; did you mean "replaces"?"#,
-            r#"5 field-unknown nothing reads the field "relatedImages[0].nam"; did you mean "name"?"#,
+            r#"1 field-unknown unknown field "descripton"; did you mean "description"?"#,
+            r#"1 field-unknown unknown field "maturity""#,
+            r#"3 field-unknown unknown field "entries[2].replace"; did you mean "replaces"?"#,
+            r#"5 field-unknown unknown field "relatedImages[0].nam"; did you mean "name"?"#,
         ],
     );
 }
@@ -53,10 +53,10 @@ fn schemas_that_nobody_reads_are_told_unless_they_have_a_prefix_of_their_own() {
     check(
         "schema: olm.bundel\n---\nschema: Channel\n---\nschema: olm.other\n---\nschema: olm.semver\n---\nschema: example.com.v1\nname: x\n",
         &[
-            r#"1 schema-unknown nothing reads the schema "olm.bundel"; did you mean "olm.bundle"?"#,
-            r#"3 schema-unknown nothing reads the schema "Channel"; did you mean "olm.channel"?"#,
-            r#"5 schema-unknown nothing reads the schema "olm.other": the prefix olm. is reserved, schemas of others have one of their own"#,
-            r#"7 schema-unknown "olm.semver" is a template, which is rendered to become part of a catalog: `olm catalog template`"#,
+            r#"1 schema-unknown unknown schema "olm.bundel"; did you mean "olm.bundle"?"#,
+            r#"3 schema-unknown unknown schema "Channel"; did you mean "olm.channel"?"#,
+            r#"5 schema-unknown unknown schema "olm.other": the prefix olm. is reserved; use a prefix of your own"#,
+            r#"7 schema-unknown "olm.semver" is a template, not part of a catalog; render it with `olm catalog template`"#,
         ],
     );
 }
@@ -66,8 +66,8 @@ fn keys_that_are_there_twice_are_told() {
     check(
         "{\"schema\":\"example.com.v1\",\"name\":\"a\",\"name\":\"b\"}\n{\"schema\":\"example.com.v1\",\"v\":[{\"k\":1,\"K\":2},{\"k\":1,\"k\":1}]}\n",
         &[
-            r#"1 key-repeated the key "name" is there more than once: the last value counts"#,
-            r#"2 key-repeated the key "k" is there more than once: the last value counts"#,
+            r#"1 key-repeated duplicate key "name": the last value counts"#,
+            r#"2 key-repeated duplicate key "k": the last value counts"#,
         ],
     );
 }
@@ -76,6 +76,6 @@ fn keys_that_are_there_twice_are_told() {
 fn a_catalog_without_content_is_told() {
     check(
         "",
-        &["0 catalog-empty the catalog is empty: no file that counts holds an object"],
+        &["0 catalog-empty the catalog is empty: no file has an object"],
     );
 }

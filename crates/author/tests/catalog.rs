@@ -367,9 +367,8 @@ fn a_property_without_a_value_is_left_out_and_told() {
         ),
     ]);
     let entry = entry(&all, &BTreeMap::new(), "reg.example/etcd:1").expect("the bundle is one");
-    let left_out = |place: &str, kind: &str| {
-        format!("{place}: a property of type \"{kind}\" is left out: it has no value")
-    };
+    let left_out =
+        |place: &str, kind: &str| format!("{place}: skipped a property of type \"{kind}\" without a value");
     assert_eq!(
         entry.warnings,
         [

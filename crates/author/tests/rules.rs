@@ -361,8 +361,8 @@ fn fields_of_wrong_types_are_named() {
     assert_eq!(
         faults,
         [
-            "unable to parse CSV : spec.maintainers must be a list, not a text",
-            "unable to parse CSV : spec.links[0].name must be a text, not a list",
+            "unable to parse CSV : spec.maintainers must be a list, not a string",
+            "unable to parse CSV : spec.links[0].name must be a string, not a list",
         ]
     );
 }

@@ -55,12 +55,6 @@ impl Bundle {
         &self.definitions
     }
 
-    /// The objects that are neither the ClusterServiceVersion nor custom resource definitions.
-    #[must_use]
-    pub fn other_objects(&self) -> &[Value] {
-        &self.others
-    }
-
     /// All properties, those of the ClusterServiceVersion first.
     #[must_use]
     pub fn properties(&self) -> &[Property] {

@@ -168,7 +168,7 @@ const SERVICE_PORT: i32 = 443;
 impl ApiDescription {
     /// The name of the APIService that registers an aggregated API.
     #[must_use]
-    pub fn api_service_name(&self) -> String {
+    pub(crate) fn api_service_name(&self) -> String {
         if self.group.is_empty() {
             self.name.clone()
         } else {
@@ -178,7 +178,7 @@ impl ApiDescription {
 
     /// The port of the Service in front of an aggregated API.
     #[must_use]
-    pub fn service_port(&self) -> i32 {
+    pub(crate) fn service_port(&self) -> i32 {
         if self.container_port == 0 {
             SERVICE_PORT
         } else {
@@ -237,7 +237,7 @@ pub struct WebhookDefinition {
 }
 
 impl WebhookDefinition {
-    /// The webhook's kind; `None` for a type nobody knows.
+    /// The webhook's kind; `None` for an unknown type.
     #[must_use]
     pub fn kind(&self) -> Option<WebhookKind> {
         match self.type_name.as_str() {
@@ -253,7 +253,7 @@ impl WebhookDefinition {
     /// The reference writes 0 into webhook configurations where the bundle names no port, because the default of
     /// 443 is one that only the API server of ClusterServiceVersions knew.
     #[must_use]
-    pub fn service_port(&self) -> i32 {
+    pub(crate) fn service_port(&self) -> i32 {
         if self.container_port == 0 {
             SERVICE_PORT
         } else {

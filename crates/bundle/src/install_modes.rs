@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of namespaces that an operator can be told to watch.
+/// A set of namespaces that an operator can watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallMode {
     /// Every namespace.
@@ -140,7 +140,7 @@ impl TargetNamespaces {
 
     /// Whether every namespace is watched.
     #[must_use]
-    pub fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         matches!(self.0.as_slice(), [only] if only.is_empty())
     }
 

@@ -19,7 +19,7 @@ const SERVICE_SUFFIX: &str = "service";
 /// The hyphen is not counted when deciding, so that a base and suffix of exactly 63 give a name of 64. A trailing
 /// `.` or `-` of the cut base stays. Both are so in every cluster that exists.
 #[must_use]
-pub fn join_name(base: &str, suffix: &str) -> String {
+pub(crate) fn join_name(base: &str, suffix: &str) -> String {
     let base = if base.len() + suffix.len() > MAX_NAME {
         let mut end = MAX_NAME.saturating_sub(suffix.len() + 1).min(base.len());
         while !base.is_char_boundary(end) {

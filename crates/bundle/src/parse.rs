@@ -15,8 +15,7 @@ use crate::metadata::{
 };
 use crate::names::go_json;
 use crate::object::{flatten, object_name};
-use crate::reader::csv::{self, Reader};
-use crate::reader::value;
+use crate::reader;
 
 /// Objects of one bundle beyond which it is refused.
 const MAX_OBJECTS: usize = 10_000;
@@ -176,13 +175,7 @@ impl Bundle {
         file_properties: Option<Vec<Property>>,
         file_dependencies: Vec<Dependency>,
     ) -> Result<Self, ParseError> {
-        let faults = csv::faults(csv, Reader::Installer);
-        if !faults.is_empty() {
-            return Err(ParseError::ClusterServiceVersion(faults));
-        }
-        let read =
-            value::read(csv).map_err(|fault| ParseError::ClusterServiceVersion(vec![fault.to_string()]));
-        let mut csv: ClusterServiceVersion = read?;
+        let mut csv = reader::csv::read(csv).map_err(ParseError::ClusterServiceVersion)?;
         let properties = merge_properties(&mut csv, file_properties)?;
         let mut found = file_dependencies;
         found.extend(dependencies::from_properties(&properties));

@@ -18,9 +18,9 @@ pub struct Request<'a> {
     pub install_namespace: &'a str,
     /// `spec.config.inline`.
     pub config: Option<&'a Value>,
-    /// Who provides certificates for webhooks and aggregated APIs; bundles with any are refused without.
+    /// Provider of the certificates of webhooks and aggregated APIs; bundles with any are refused without.
     pub certificates: Option<CertificateProvider>,
-    /// The name of the operator's OperatorCondition, when the operator is to be told.
+    /// The name of the operator's OperatorCondition, passed to the operator when set.
     pub operator_condition: Option<&'a str>,
     /// Which install modes may be used.
     pub scopes: Scopes,

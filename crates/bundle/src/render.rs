@@ -3,7 +3,7 @@
 //! Each submodule makes one sort of object; [`render`] runs them in their order. Everything is made from the bundle and
 //! the [`Options`] alone, so that rendering twice gives the same.
 
-pub mod api_services;
+mod api_services;
 pub mod certificates;
 pub mod definitions;
 pub mod deployment_config;
@@ -31,9 +31,9 @@ pub struct Options {
     pub install_namespace: String,
     /// The namespaces the operator watches.
     pub targets: TargetNamespaces,
-    /// Who provides certificates for webhooks and aggregated APIs.
+    /// Provider of the certificates of webhooks and aggregated APIs.
     pub certificates: Option<CertificateProvider>,
-    /// The name of the operator's OperatorCondition, when the operator is to be told.
+    /// The name of the operator's OperatorCondition, passed to the operator when set.
     pub operator_condition: Option<String>,
     /// What the user changes about the operator's deployments.
     pub deployment_config: Option<DeploymentConfig>,

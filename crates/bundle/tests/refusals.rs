@@ -182,12 +182,12 @@ fn files_that_cannot_be_read_are_named() {
         (
             "app: kettle\n          spec",
             "app: [kettle]\n          spec",
-            "spec.install.spec.deployments[0].label.app must be a text, not a list",
+            "spec.install.spec.deployments[0].label.app must be a string, not a list",
         ),
         (
             "metadata:\n",
             "metadata:\n  labels: {a: b, team: 5}\n",
-            "metadata.labels.team must be a text, not a number",
+            "metadata.labels.team must be a string, not a number",
         ),
     ] {
         let text = String::from_utf8(kettle().remove(CSV).expect("it is there")).expect("it is text");
@@ -486,15 +486,15 @@ fn what_the_reference_cannot_read_of_a_cluster_service_version_is_refused_with_a
             expected,
         );
     };
-    spec("skips: kettle.v1.0.0", "spec.skips must be a list, not a text");
-    spec("replaces: [a]", "spec.replaces must be a text, not a list");
+    spec("skips: kettle.v1.0.0", "spec.skips must be a list, not a string");
+    spec("replaces: [a]", "spec.replaces must be a string, not a list");
     spec(
         "maintainers: [{name: 5}]",
-        "spec.maintainers[0].name must be a text, not a number",
+        "spec.maintainers[0].name must be a string, not a number",
     );
     spec(
         "cleanup: {enabled: 'no'}",
-        "spec.cleanup.enabled must be true or false, not a text",
+        "spec.cleanup.enabled must be true or false, not a string",
     );
     spec(
         "release: a..b",
@@ -506,11 +506,11 @@ fn what_the_reference_cannot_read_of_a_cluster_service_version_is_refused_with_a
     );
     spec(
         "skips: {a: b}\n  labels: {a: 1}",
-        "spec.labels.a must be a text, not a number; spec.skips must be a list, not a mapping",
+        "spec.labels.a must be a string, not a number; spec.skips must be a list, not an object",
     );
     spec(
         "webhookdefinitions: [{containerPort: many, targetPort: 1.5, rules: [{operations: CREATE}]}]",
-        "spec.webhookdefinitions[0].containerPort must be a whole number of 32 bits, not a text; \
+        "spec.webhookdefinitions[0].containerPort must be a whole number of 32 bits, not a string; \
          spec.webhookdefinitions[0].targetPort: invalid type: floating point `1.5`, expected IntOrString; \
          spec.webhookdefinitions[0].rules[0].operations: invalid type: string \"CREATE\", expected a sequence",
     );

@@ -31,7 +31,7 @@ pub enum ParseError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Constraint {
-    /// What users are told when it does not hold.
+    /// The message for users when it does not hold.
     pub failure_message: String,
     /// A rule that one bundle has to satisfy.
     pub cel: Option<Rule>,

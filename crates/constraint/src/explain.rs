@@ -3,7 +3,7 @@
 use crate::present::{Present, Undecided};
 use crate::requirement::{Requirement, Rule, Term, Wanted, api_text};
 
-/// How many parts of a compound are told before the others are only counted.
+/// How many parts of a compound are named; the others are only counted.
 const SHOWN: usize = 4;
 
 /// Why a requirement does not hold.

@@ -90,7 +90,7 @@ impl Blob {
     ///
     /// # Errors
     /// When it is not base64.
-    pub fn check_contents(&self) -> Result<(), BlobError> {
+    pub(crate) fn check_contents(&self) -> Result<(), BlobError> {
         match self {
             Self::Package(package) => match package.icon.as_ref().map(Icon::data) {
                 Some(Err(error)) => Err(BlobError::Package(error.within("icon"))),

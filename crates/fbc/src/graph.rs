@@ -24,7 +24,7 @@ pub enum GraphError {
     /// Following `replaces` from the head comes back to a bundle.
     #[error("detected cycle in replaces chain of upgrade graph: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
-    /// Entries that following `replaces` from the head does not reach and that nobody skips.
+    /// Entries that are neither on the `replaces` chain from the head nor skipped.
     #[error("channel contains one or more stranded bundles: {}", .0.join(", "))]
     Stranded(Vec<String>),
 }

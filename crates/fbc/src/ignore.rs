@@ -4,6 +4,9 @@
 //! walked, and the last that matches decides. A pattern that matches a directory matches everything below it; that a
 //! directory is ignored does not keep a later pattern from taking a file below it in again.
 
+// The crates `ignore` and `globset` read other patterns: there the deepest directory that a pattern matches decides,
+// here the last pattern that matches; and there a backslash in brackets stands for itself.
+
 use std::collections::BTreeSet;
 
 use crate::walk::walk_order;

@@ -1,4 +1,4 @@
-//! What somebody may have meant who wrote something that there is not.
+//! Suggestions for misspelled words.
 
 use strsim::osa_distance;
 

@@ -126,7 +126,7 @@ pub enum VersionReleaseError {
         /// What is wrong with it.
         fault: blang::VersionError,
     },
-    /// The release is none.
+    /// The release is invalid.
     #[error("error parsing release {}: {fault}", quoted(.text))]
     Release {
         /// The text.

@@ -11,9 +11,9 @@ use olm_fbc::Catalog;
 use super::faults_shown;
 use crate::catalog::{Form, MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::{all_files, open_bundle, tell_of_no_image};
+use crate::source::{all_files, open_bundle, warn_of_missing_image};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
     #[arg(long, value_name = "REFERENCE", default_value = "", value_parser = image_template)]
     image_ref_template: String,
-    /// Form of the catalog
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
     output: Form,
     #[command(flatten)]
@@ -79,14 +79,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .filter(|bundle| bundle.image.is_empty())
         .map(|bundle| bundle.name.as_str())
         .collect();
-    without.iter().copied().for_each(tell_of_no_image);
+    without.iter().copied().for_each(warn_of_missing_image);
     if !without.is_empty() {
         note(
             "hint: push the bundle and convert its image, or say where it is going to be by --image-ref-template \
              REGISTRY/{package}-bundle:v{version}",
         );
     }
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// Tells when the default channel that the bundle names is no channel of its package.

@@ -11,10 +11,9 @@ use olm_image::Reference;
 
 use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, read};
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// Directory of the bundle, which is made if it is not there
     directory: PathBuf,
@@ -38,7 +37,7 @@ pub(crate) struct Arguments {
         default_value = "stable"
     )]
     channels: Vec<String>,
-    /// Channel that is meant when none is named [default: the first channel]
+    /// Default channel of the package [default: the first channel]
     #[arg(long, value_name = "CHANNEL")]
     default_channel: Option<String>,
 }
@@ -90,5 +89,5 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     note(&format!(
         "next: `olm bundle validate {shown}`, then `olm bundle push {shown} REGISTRY/{name}-bundle:v{version}`"
     ));
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }

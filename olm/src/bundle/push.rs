@@ -10,7 +10,7 @@ use olm_image::LayerBuilder;
 
 use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
-use crate::output::{Outcome, Verdict};
+use crate::output::{Outcome, Status};
 use crate::registry::{RegistryArguments, astray, data_image};
 
 use super::faults_shown;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let image = data_image(layer, labels(&arguments.directory)?)?;
     arguments.registry.push(&arguments.reference, &image)?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// The annotations of the bundle, which its image repeats as labels.

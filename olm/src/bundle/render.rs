@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::faults_shown;
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Verdict, note, print, print_json};
+use crate::output::{Outcome, Status, note, print, print_json};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// File with the configuration, as in `spec.config.inline` of a `ClusterExtension`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Who provides certificates for webhooks
+    /// Provider of the certificates of webhooks
     #[arg(long, value_enum)]
     certificates: Option<Certificates>,
     /// Form of the objects
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .with_context(|| format!("cannot render {:?}", arguments.source))?;
     for field in &prepared.ignored {
         note(&format!(
-            "note: Kubernetes has no field deploymentConfig.{field}, which is left out: is it misspelled?"
+            "note: unknown field deploymentConfig.{field} is ignored"
         ));
     }
     for dependency in prepared.bundle.dependencies() {
@@ -98,21 +98,23 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Form::Yaml => print(&objects.iter().map(document).collect::<String>())?,
         Form::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,
     }
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// Why there are no objects, in the words of somebody without a cluster.
 fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
     match refusal {
         Refusal::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}")).context(Hint(
-            "the namespace to watch is given by --watch-namespace, anything else by a file named by --config".to_owned(),
+            "the namespace to watch is given by --watch-namespace, anything else by a file named by --config"
+                .to_owned(),
         )),
-        Refusal::Unsupported(found) if found
-            .iter()
-            .any(|one| matches!(one, Unsupported::Webhooks(_) | Unsupported::ApiServices(_))) => {
+        Refusal::Unsupported(found)
+            if found
+                .iter()
+                .any(|one| matches!(one, Unsupported::Webhooks(_) | Unsupported::ApiServices(_))) =>
+        {
             anyhow::Error::new(Refusal::Unsupported(found)).context(Hint(
-                "say who provides certificates by --certificates: cert-manager, openshift-service-ca or self-signed"
-                    .to_owned(),
+                "set --certificates to cert-manager, openshift-service-ca or self-signed".to_owned(),
             ))
         }
         other => anyhow::Error::new(other).context(faults_shown(source)),

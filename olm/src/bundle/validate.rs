@@ -10,7 +10,7 @@ use olm_author::lint::{self, Finding, Options, RuleSet, Severity, images, load};
 use serde_json::{Value, json};
 
 use crate::input::read;
-use crate::output::{Outcome, Report, Verdict, note, print, print_json, tell};
+use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -22,22 +22,22 @@ pub(crate) struct Arguments {
     /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Further checks, by name; `all` is all but `multiarch`, which asks registries for each image; `list` names them; may
-    /// be repeated
+    /// Further checks by name, repeatable; `all` is every check but `multiarch`, which queries the registry of each image;
+    /// `list` prints the names
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     select: Vec<String>,
-    /// Kubernetes version that the bundle is for, 1.27 for example
+    /// Kubernetes version to check the bundle for, such as 1.27
     #[arg(long, value_name = "VERSION", default_value = "")]
     kubernetes_version: String,
-    /// File with the categories to allow in the place of the standard ones: {"categories": […]}
+    /// File with the allowed categories, instead of the standard ones: {"categories": […]}
     #[arg(long, value_name = "FILE", env = "OPERATOR_BUNDLE_CATEGORIES")]
     categories: Option<PathBuf>,
-    /// Dockerfile of the bundle, for the checks named `community`
+    /// Dockerfile of the bundle, for the check `community`
     #[arg(long, value_name = "FILE")]
     dockerfile: Option<PathBuf>,
-    /// Form of the report
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.select.iter().any(|name| name == "list") {
         let names: Vec<&str> = RuleSet::ALL.iter().map(|rule_set| rule_set.name()).collect();
         print(&format!("{}\n", names.join("\n")))?;
-        return Ok(Verdict::Good);
+        return Ok(Status::Success);
     }
     let rule_sets = selected(&arguments.select)?;
     let mut options = options(arguments)?;
@@ -59,19 +59,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let found = lint::bundle(&bundle.files, &bundle.labels, &rule_sets, &options);
     let passed = found.iter().all(|finding| finding.severity == Severity::Warning);
     match arguments.output {
-        Report::Json => print_json(&report(&found, passed))?,
-        Report::Text => {
+        ReportFormat::Json => print_json(&report(&found, passed))?,
+        ReportFormat::Text => {
             let mut text = String::new();
             for finding in &found {
                 line(finding, &mut text);
             }
-            tell(&text)?;
+            print_text(&text)?;
             if text.is_empty() {
-                note("no faults found");
+                note("no problems found");
             }
         }
     }
-    Ok(if passed { Verdict::Good } else { Verdict::Bad })
+    Ok(if passed { Status::Success } else { Status::Failure })
 }
 
 fn selected(names: &[String]) -> anyhow::Result<BTreeSet<RuleSet>> {
@@ -82,7 +82,7 @@ fn selected(names: &[String]) -> anyhow::Result<BTreeSet<RuleSet>> {
             rule_sets.extend(local);
         } else {
             let rule_set = RuleSet::named(name).with_context(|| {
-                format!("there are no checks named {name:?}; `--select list` names those that there are")
+                format!("unknown check {name:?}; run with `--select list` to see all names")
             })?;
             rule_sets.insert(rule_set);
         }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Form, push};
 use crate::input::read;
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::load;
 
@@ -26,13 +26,13 @@ pub(crate) struct Arguments {
     /// File that composes a catalog of others: `name`, `repo`, `tag`, and `references` of `name` and `image`
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Directory to compose in; the one of the file otherwise
+    /// Directory to compose in [default: the directory of the file]
     #[arg(long, value_name = "DIR", requires = "file")]
     work_dir: Option<PathBuf>,
-    /// Reference of the image; `repo:tag` of the file otherwise
+    /// Reference of the image [default: `repo:tag` of the file]
     #[arg(short, long, value_name = "REFERENCE")]
     tag: Option<String>,
-    /// Archive to write, in OCI layout; NAME.tar beside the catalog otherwise
+    /// Archive to write, in OCI layout [default: NAME.tar beside the catalog]
     #[arg(short, long, value_name = "ARCHIVE", conflicts_with = "push")]
     output: Option<PathBuf>,
     /// Push the image instead of writing an archive
@@ -89,11 +89,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             bail!("name the image to push with --tag");
         };
         arguments.registry.push(reference, &image)?;
-        return Ok(Verdict::Good);
+        return Ok(Status::Success);
     }
     let archive = arguments.output.clone().unwrap_or_else(|| beside(&directory));
     write(&image, &archive, reference.as_deref())?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// The archive of a directory, whose name may have dots in it.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use olm_author::diff::{Change, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
-use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
+use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog};
 
@@ -21,9 +21,9 @@ pub(crate) struct Arguments {
     /// Which differences end the program with status 1
     #[arg(long, value_enum, default_value_t)]
     fail_on: FailOn,
-    /// Form of the report
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let diff = diff(&old, &new);
     let breaking = diff.breaking();
     match arguments.output {
-        Report::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
-        Report::Text => {
-            tell(&text(&diff))?;
+        ReportFormat::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
+        ReportFormat::Text => {
+            print_text(&text(&diff))?;
             if diff.is_empty() {
-                note("no differences in what was read");
+                note("no differences");
             }
             for line in &breaking {
                 note(&format!("breaking: {line}"));
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         FailOn::Breaking => !breaking.is_empty(),
         FailOn::Any => !diff.is_empty(),
     };
-    Ok(if fails { Verdict::Bad } else { Verdict::Good })
+    Ok(if fails { Status::Failure } else { Status::Success })
 }
 
 fn mark(change: Change) -> char {

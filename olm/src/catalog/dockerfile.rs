@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::hint::Hint;
 use crate::input;
-use crate::output::{Outcome, Verdict, note};
+use crate::output::{Outcome, Status, note};
 use crate::source::CONFIGS_LABEL;
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         absolute.file_name().and_then(|name| name.to_str()),
     ) else {
         bail!(
-            "{} has no directory beside which a Dockerfile can stand",
+            "cannot place a Dockerfile beside {}: it has no parent directory",
             directory.display()
         );
     };
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         path.display(),
         parent.display()
     ));
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

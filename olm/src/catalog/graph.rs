@@ -9,7 +9,7 @@ use olm_fbc::graph::{PackageGraph, mermaid, svg};
 use olm_fbc::similar::nearest;
 
 use crate::hint::Hint;
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Status, print};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog, no_package};
 
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Catalog: a file, directory, image, or the address of a running catalogd
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Package to draw; all packages when none is named, as Mermaid only
+    /// Package to draw [default: all packages, as Mermaid only]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: Option<String>,
     /// Only this channel
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let error = anyhow!("no package of {} has a channel {channel:?}", arguments.source);
         return Err(error.context(Hint(match nearest(channel, known) {
             Some(meant) => format!("did you mean {meant:?}?"),
-            None => "`olm catalog list channels` shows which there are".to_owned(),
+            None => "`olm catalog list channels` lists them".to_owned(),
         })));
     }
     let mut graphs = Vec::new();
@@ -87,8 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match (arguments.output, graphs.as_slice()) {
         (Form::Mermaid, graphs) => print(&mermaid(graphs))?,
         (Form::Svg, [graph]) => print(&svg(graph))?,
-        (Form::Svg, []) => bail!("there is no package to draw in {}", arguments.source),
+        (Form::Svg, []) => bail!("{} has no package to draw", arguments.source),
         (Form::Svg, graphs) => bail!("a picture shows one package; name one of the {}", graphs.len()),
     }
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }

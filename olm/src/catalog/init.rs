@@ -11,7 +11,7 @@ use olm_fbc::{Catalog, Icon, Package};
 
 use super::Form;
 use crate::input::read;
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 
 /// The largest description or icon that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Name of the package
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
-    /// Channel that is meant when none is named
+    /// Default channel of the package
     #[arg(short = 'c', long, default_value = "")]
     default_channel: String,
     /// File with the description, in Markdown
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// File with the icon: SVG, PNG, GIF, JPEG or WebP
     #[arg(short, long, value_name = "FILE")]
     icon: Option<PathBuf>,
-    /// Form of the catalog
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
 }
@@ -65,5 +65,5 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     print(&arguments.output.write(&catalog))?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use olm_fbc::Catalog;
 use serde_json::{Value, json};
 
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Status, print};
 use crate::registry::RegistryArguments;
 use crate::search::packages;
 use crate::source::{Unshaped, load_catalog, no_package};
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Catalog: a file, directory, image, or the address of a running catalogd
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Only what belongs to this package
+    /// List this package only
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: Option<String>,
     /// Form of the list
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Form::Json => format!("{:#}\n", objects(heads, &rows)),
         Form::Yaml => olm_yaml::to_yaml(&objects(heads, &rows)),
     })?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 fn objects(heads: &[&str], rows: &[Vec<String>]) -> Value {

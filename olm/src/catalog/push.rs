@@ -10,7 +10,7 @@ use olm_image::{BuiltImage, LayerBuilder};
 use super::validate::{check, summary};
 use crate::hint::Hint;
 use crate::input::{self, CATALOG_DIRECTORY, CatalogFiles};
-use crate::output::{Outcome, Verdict, note};
+use crate::output::{Outcome, Status, note};
 use crate::registry::{RegistryArguments, astray, data_image};
 use crate::source::{CONFIGS_LABEL, faults_shown};
 
@@ -30,12 +30,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = image(&arguments.directory)?;
     arguments.registry.push(&arguments.reference, &image)?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 /// An image of the catalog in a directory. One with an object that does not have the shape of its schema is refused, since
 /// other tools refuse it as a whole, and so is one with a link that nobody can follow who has only the image; what else is
-/// not valid is told.
+/// not valid is a warning.
 pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
     input::directory(directory, CATALOG_DIRECTORY)?;
     let mut layer = LayerBuilder::new();
@@ -63,7 +63,7 @@ pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
         .iter()
         .any(|finding| finding.rule == Rule::CatalogEmpty);
     if is_empty {
-        files.tell_that_it_is_empty(&directory.display().to_string());
+        files.warn_of_emptiness(&directory.display().to_string());
     } else if !report.is_valid() {
         note(&format!(
             "warning: the catalog is not valid ({}); see `olm catalog validate {}`",

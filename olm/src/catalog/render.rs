@@ -7,7 +7,7 @@ use olm_fbc::Catalog;
 use olm_image::Reference;
 
 use super::Form;
-use crate::output::{Outcome, Verdict, print};
+use crate::output::{Outcome, Status, print};
 use crate::registry::RegistryArguments;
 use crate::source::{Source, load, open};
 
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// Catalogs and bundles: files, directories, images in a registry or on disk, addresses of a running catalogd
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Form of the catalog
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     #[command(flatten)]
@@ -112,5 +112,5 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     arguments.migrate.apply(&mut catalog);
     print(&arguments.output.write(&catalog))?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }

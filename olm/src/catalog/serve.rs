@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -20,9 +19,9 @@ use tokio::net::TcpListener;
 
 use super::validate::summary;
 use crate::input::CatalogFiles;
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::{faults_shown, open_catalog};
+use crate::source::{faults_shown, named_source, open_catalog};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -47,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .iter()
             .any(|served| served.record().catalog == name)
         {
-            bail!("two catalogs are named {name:?}; write NAME=SOURCE to tell them apart");
+            bail!("two catalogs are named {name:?}; use NAME=SOURCE to give each its own name");
         }
         let files = open_catalog(&source, &arguments.registry)?;
         let snapshot =
@@ -56,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(arguments.addr, store))?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
@@ -92,49 +91,6 @@ async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name and the path in an argument.
-fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
-    if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
-        return Ok((name.to_owned(), path.into()));
-    }
-    let path = PathBuf::from(argument);
-    // `.` and `..` have names as well, though not in the argument.
-    let absolute = path
-        .canonicalize()
-        .with_context(|| format!("cannot read {argument}"))?;
-    // A file's name ends with what kind of file it is; that of a directory may end with a version.
-    let name = if absolute.is_dir() {
-        absolute.file_name()
-    } else {
-        absolute.file_stem()
-    };
-    match name.and_then(|name| name.to_str()) {
-        Some(name) => Ok((name.to_lowercase().replace('_', "-"), path)),
-        None => bail!("cannot tell a name for {argument}; write NAME={argument}"),
-    }
-}
-
-/// The name and the source in an argument; an image or address lends its last part.
-pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
-    let given = argument
-        .split_once('=')
-        .filter(|(name, _)| !name.contains(['/', ':', '?']));
-    if let Some((name, source)) = given {
-        return Ok((name.to_owned(), source.to_owned()));
-    }
-    if Path::new(argument).exists() {
-        let (name, _) = named(argument)?;
-        return Ok((name, argument.to_owned()));
-    }
-    let base = argument.split("/api/v1").next().unwrap_or_default();
-    let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let name = last.split([':', '@']).next().unwrap_or_default();
-    if name.is_empty() {
-        bail!("cannot tell a name for {argument}; write NAME={argument}");
-    }
-    Ok((name.to_lowercase().replace('_', "-"), argument.to_owned()))
-}
-
 /// Reads a catalog into the store.
 fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> anyhow::Result<Arc<Snapshot>> {
     let mut checker = Checker::new().with_constraints(olm_constraint::fault);
@@ -161,7 +117,7 @@ fn put(store: &Arc<Store>, name: &str, source: &str, files: &CatalogFiles) -> an
         }
     })?;
     if is_empty {
-        files.tell_that_it_is_empty(source);
+        files.warn_of_emptiness(source);
     }
     let report = checker.finish();
     if !report.findings.is_empty() {

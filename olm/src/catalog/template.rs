@@ -14,7 +14,7 @@ use super::Form;
 use super::render::{MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Verdict, note, print};
+use crate::output::{Outcome, Status, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog, open_bundle};
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// File with the template; `-` is standard input
     #[arg(default_value = "-")]
     file: String,
-    /// Form of the catalog
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: RenderedForm,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             mermaid(&graphs)
         }
     })?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }
 
 fn unusable(error: TemplateError, file: &str) -> anyhow::Error {
@@ -212,5 +212,5 @@ pub(crate) fn convert(arguments: &ConvertArguments) -> Outcome {
         TemplateForm::Yaml => format!("---\n{}", olm_yaml::to_yaml(&value)),
         TemplateForm::Json => format!("{value:#}\n"),
     })?;
-    Ok(Verdict::Good)
+    Ok(Status::Success)
 }

@@ -10,7 +10,7 @@ use olm_fbc::{CatalogFinding, CatalogReport};
 use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
-use crate::output::{self, Outcome, Verdict, note, print_json, tell};
+use crate::output::{self, Outcome, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::open_catalog;
 
@@ -19,9 +19,9 @@ pub(crate) struct Arguments {
     /// Catalog: a file, directory, image in a registry or on disk, or the address of a running catalogd
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Form of the report
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: output::Report,
+    output: output::ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -29,16 +29,16 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let report = check(&open_catalog(&arguments.source, &arguments.registry)?)?;
     match arguments.output {
-        output::Report::Text => {
-            tell(&text(&report))?;
+        output::ReportFormat::Text => {
+            print_text(&text(&report))?;
             note(&summary(&report));
         }
-        output::Report::Json => print_json(&json(&report))?,
+        output::ReportFormat::Json => print_json(&json(&report))?,
     }
     Ok(if report.is_valid() {
-        Verdict::Good
+        Status::Success
     } else {
-        Verdict::Bad
+        Status::Failure
     })
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<CatalogReport> {
                     file: file.into(),
                     line,
                 }),
-                message: format!("the key {key:?} is there more than once: the last value counts"),
+                message: format!("duplicate key {key:?}: the last value counts"),
             }));
         report.sort();
     }
@@ -120,7 +120,7 @@ pub(crate) fn summary(report: &CatalogReport) -> String {
         .count();
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     match (errors, warnings) {
-        (0, 0) => "no faults found".to_owned(),
+        (0, 0) => "no problems found".to_owned(),
         (0, warnings) => format!("valid, with {}", count(warnings, "warning")),
         (errors, 0) => count(errors, "error"),
         (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::definitions::{Definitions, read_definitions};
 use super::live::{Cluster, Looked};
-use crate::output::{Outcome, Report, Verdict, note, print_json, tell};
+use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -24,15 +24,15 @@ pub(crate) struct Arguments {
     /// kinds
     #[arg(long)]
     cluster: bool,
-    /// File that says how to reach the cluster [default: what KUBECONFIG names, or that of kubectl]
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE", requires = "cluster")]
     kubeconfig: Option<String>,
     /// What findings do, as in the annotation crd-policy: CHECK=Error, Warn or Off, separated by commas
     #[arg(long, value_name = "POLICY", value_parser = Policy::parse)]
     policy: Option<Policy>,
-    /// Form of the report
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Report,
+    output: ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ([new], true) => (None, new),
         ([old, new], false) => (Some(old), new),
         (_, true) => {
-            bail!("with --cluster there is one source: what takes the place of the cluster's definitions")
+            bail!("--cluster takes one source: the new definitions")
         }
-        (_, false) => bail!("there are two sources, OLD and NEW, or one and --cluster"),
+        (_, false) => bail!("name two sources, OLD and NEW, or one source and --cluster"),
     };
     let new = read_definitions(new, &arguments.registry)?;
     let policy = arguments.policy.clone().unwrap_or_default();
@@ -76,15 +76,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let found = report(&old, &new, &policy, looked);
     match arguments.output {
-        Report::Text => tell(&text(&found))?,
-        Report::Json => print_json(&json(&found))?,
+        ReportFormat::Text => print_text(&text(&found))?,
+        ReportFormat::Json => print_json(&json(&found))?,
     }
     let faults: usize = found.iter().map(|one| one.errors.len()).sum();
     if faults == 0 {
-        return Ok(Verdict::Good);
+        return Ok(Status::Success);
     }
-    note(&format!("{faults} finding(s) would stop the change"));
-    Ok(Verdict::Bad)
+    note(&format!("{faults} finding(s) block the change"));
+    Ok(Status::Failure)
 }
 
 /// The definitions of the cluster, and what their objects have that the new ones refuse, in the same order.
@@ -167,14 +167,14 @@ fn text(found: &[Found]) -> String {
     let mut text = String::new();
     for one in found {
         let is_safe = one.errors.is_empty() && one.warnings.is_empty();
-        let said = match one.standing {
+        let outcome = match one.standing {
             Standing::Added => "is new",
             Standing::Removed => "is not in NEW: it is removed with all objects of its kind",
             Standing::Replaced if is_safe => "may be replaced",
             Standing::Replaced if one.errors.is_empty() => "may be replaced, with warnings",
             Standing::Replaced => "may not be replaced",
         };
-        let _ = writeln!(text, "{} {said}", one.name);
+        let _ = writeln!(text, "{} {outcome}", one.name);
         for (level, findings) in [("error", &one.errors), ("warning", &one.warnings)] {
             for finding in findings {
                 let _ = writeln!(text, "  {level}: {finding}");

@@ -50,7 +50,7 @@ pub(crate) fn read_definitions(source: &str, registry: &RegistryArguments) -> an
         }
     }
     if found.is_empty() {
-        let error = anyhow!("{source:?} holds no custom resource definition");
+        let error = anyhow!("{source:?} has no custom resource definition");
         return Err(error.context(Hint(
             "name a file of YAML or JSON documents, a directory of such files, or a bundle; of a directory, files that end in \
              .yaml, .yml and .json count"
@@ -70,7 +70,7 @@ fn add(text: &[u8], name: &str, found: &mut Definitions) -> anyhow::Result<()> {
             if let Some(definition) = definition_name(item)
                 && found.insert(definition.to_owned(), item.clone()).is_some()
             {
-                bail!("{name}: there are two definitions {definition:?}");
+                bail!("{name}: duplicate definition {definition:?}");
             }
         }
     }

@@ -77,10 +77,9 @@ impl Cluster {
                     Ok(list) => list,
                     Err(Error::Api(status)) => {
                         let what = format!("{}.{}", resource.plural, resource.group);
-                        looked.notes.push(format!(
-                            "existing {what} were not all looked at: {}",
-                            status.message
-                        ));
+                        looked
+                            .notes
+                            .push(format!("cannot check all existing {what}: {}", status.message));
                         break;
                     }
                     Err(error) => return Err(error.into()),

@@ -70,12 +70,12 @@ async fn act_as(config: &Config, user: &Client, namespace: &str, name: &str) -> 
     let reviews: Api<SelfSubjectAccessReview> = Api::all(user.clone());
     let answer = reviews.create(&PostParams::default(), &review).await;
     let answer = answer
-        .map_err(|error| format!("whether you may impersonate {namespace}/{name} is not known: {error}"))?;
+        .map_err(|error| format!("cannot check whether you may impersonate {namespace}/{name}: {error}"))?;
     if !answer.status.is_some_and(|status| status.allowed) {
         return Err(format!("you may not impersonate {namespace}/{name}"));
     }
     if config.auth_info.impersonate.is_some() {
-        return Err("you act as somebody else already".to_owned());
+        return Err("the kubeconfig impersonates another user already".to_owned());
     }
     Client::try_from(impersonating(config.clone(), namespace, name)).map_err(|error| error.to_string())
 }

@@ -26,18 +26,18 @@ pub(crate) enum Refusal {
     #[error("ClusterExtension {0:?} is being deleted")]
     Deleting(String),
     #[error(
-        "ClusterExtension {0:?} is paused by the annotation {key}; take it off first: {command}",
+        "ClusterExtension {0:?} is paused by the annotation {key}; remove it first: {command}",
         key = user::PAUSED,
         command = annotate(Annotated::Extension(.0), user::PAUSED, None)
     )]
     Paused(String),
     #[error("ClusterExtension {0:?} has no revision: nothing was installed")]
     NothingInstalled(String),
-    #[error("no earlier revision of {name:?} with another version than {version} is kept")]
+    #[error("{name:?} has no earlier revision with another version than {version}")]
     NothingKept { name: String, version: String },
-    #[error("revision {wanted} of {name:?} is not kept; kept before the present one are: {kept}")]
+    #[error("revision {wanted} of {name:?} not found; earlier revisions: {kept}")]
     NotKept { name: String, wanted: i64, kept: String },
-    #[error("revision {wanted} holds version {version}, as the present one does")]
+    #[error("revision {wanted} has version {version}, like the current one")]
     SameVersion { wanted: i64, version: String },
 }
 
@@ -244,14 +244,12 @@ mod tests {
         check(
             &kept,
             Some(3),
-            Err("revision 3 holds version 1.1.0, as the present one does"),
+            Err("revision 3 has version 1.1.0, like the current one"),
         );
         check(
             &kept,
             Some(4),
-            Err(
-                "revision 4 of \"ext\" is not kept; kept before the present one are: 1 (0.9.0), 2 (1.0.0), 3 (1.1.0)",
-            ),
+            Err("revision 4 of \"ext\" not found; earlier revisions: 1 (0.9.0), 2 (1.0.0), 3 (1.1.0)"),
         );
         // One that was complete goes first.
         let mut complete = set(1, "1.0.0", Archived);
@@ -268,7 +266,7 @@ mod tests {
         check(
             &[set(4, "1.1.0", Active)],
             None,
-            Err("no earlier revision of \"ext\" with another version than 1.1.0 is kept"),
+            Err("\"ext\" has no earlier revision with another version than 1.1.0"),
         );
         check(
             &[set(1, "1.0.0", Archived)],

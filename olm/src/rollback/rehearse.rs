@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::account::Asker;
 
-/// What the API server said.
+/// The answers of the API server to a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rehearsal {
     /// What it refuses, a line for each object.
@@ -51,7 +51,7 @@ pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older
         }
     }
     for object in asked.iter().skip(MAX_OBJECTS) {
-        let why = format!("only {MAX_OBJECTS} objects are asked about");
+        let why = format!("only {MAX_OBJECTS} objects are checked");
         rehearsal.unchecked.push(format!("{}: {why}", named(object)));
     }
     rehearsal
@@ -63,8 +63,8 @@ impl fmt::Display for Rehearsal {
         if let Some(why) = &self.not_as_account {
             writeln!(
                 f,
-                "the API server is asked as you, not as the service account that will write the objects ({why}): rights that \
-                 the account lacks are not found out"
+                "the dry run uses your account, not the service account that will write the objects ({why}): it does not \
+                 detect rights that the service account lacks"
             )?;
         }
         for line in &self.refused {
@@ -76,7 +76,7 @@ impl fmt::Display for Rehearsal {
         let count = self.unchecked.len();
         writeln!(
             f,
-            "whether the API server takes {count} object(s) was not found out: {first}"
+            "cannot check whether the API server accepts {count} object(s): {first}"
         )
     }
 }
@@ -220,14 +220,17 @@ mod tests {
             rehearsal.add(&object("v1", "ConfigMap", "a"), &error(code, message));
         }
         assert_eq!(rehearsal.refused, ["ConfigMap n/a: field is immutable"]);
-        let told = rehearsal.to_string();
+        let report = rehearsal.to_string();
         assert!(
-            told.starts_with("the API server is asked as you, ") && told.contains("(because): rights"),
-            "{told}"
+            report.starts_with("the dry run uses your account, ")
+                && report.contains("(because): it does not"),
+            "{report}"
         );
         assert!(
-            told.ends_with("takes 2 object(s) was not found out: ConfigMap n/a: admission webhook \"w\" does not support dry run\n"),
-            "{told}"
+            report.ends_with(
+                "accepts 2 object(s): ConfigMap n/a: admission webhook \"w\" does not support dry run\n"
+            ),
+            "{report}"
         );
     }
 }

@@ -149,7 +149,7 @@ spec:
         ),
         (
             &["--version", "0.1.0", "--image", image, "--crd", "other.yaml"],
-            "error: cannot take other.yaml: it is no CustomResourceDefinition",
+            "error: cannot take other.yaml: not a CustomResourceDefinition",
         ),
         (
             &[
@@ -160,7 +160,7 @@ spec:
                 "--default-channel",
                 "beta",
             ],
-            "name it by --channel",
+            "add --channel beta",
         ),
     ] {
         let run = init(arguments);
@@ -186,7 +186,7 @@ spec:
     let run = olm(&here, &["bundle", "validate", "new"]);
     assert_eq!(
         (run.status, run.stdout.as_str(), run.stderr.as_str()),
-        (0, "", "no faults found\n")
+        (0, "", "no problems found\n")
     );
     let run = olm(&here, &["bundle", "render", "new", "-n", "widgets"]);
     assert_eq!(run.status, 0, "{run:?}");
@@ -210,7 +210,7 @@ fn converting_tells_of_bundles_without_an_image() {
         (run.status, run.stderr.as_str()),
         (
             0,
-            "warning: greeter.v1.0.0 has no image in the catalog: it cannot be installed\nhint: push the bundle and \
+            "warning: greeter.v1.0.0 has no image in the catalog and cannot be installed\nhint: push the bundle and \
              convert its image, or say where it is going to be by --image-ref-template \
              REGISTRY/{package}-bundle:v{version}\n"
         )
@@ -248,7 +248,7 @@ fn converting_tells_once_what_is_not_taken_over() {
         (run.status, run.stderr.as_str()),
         (
             0,
-            "warning: metadata/properties.yaml: a property of type \"relatedImage\" is left out: it has no value\n\
+            "warning: metadata/properties.yaml: skipped a property of type \"relatedImage\" without a value\n\
              warning: the default channel that greeter.v1.0.0 names, \"fast\", is none of the channels of package \
              \"greeter\": the default channel is \"stable\"\n"
         )

@@ -17,7 +17,7 @@ fn a_valid_catalog_passes_in_silence() {
     let run = olm(&files.path(""), &["catalog", "validate", "."]);
     assert_eq!(
         (run.status, run.stdout.as_str(), run.stderr.as_str()),
-        (0, "", "no faults found\n")
+        (0, "", "no problems found\n")
     );
 }
 
@@ -32,7 +32,7 @@ fn every_fault_is_reported_with_its_place() {
         "catalog.json:1: error: default channel \"none\" not found in channels list [default-channel-unknown]\n  \
          package foo\n  hint: add the channel, or name another one in defaultChannel\n\
          notes/README.md:1: error: expected an object, got a string [syntax]\n  \
-         hint: files that are no part of the catalog are listed in .indexignore\n"
+         hint: list files that do not belong to the catalog in .indexignore\n"
     );
     assert_eq!(run.stderr, "2 errors\n");
 }
@@ -57,10 +57,10 @@ fn what_nobody_reads_is_told_and_the_catalog_stays_valid() {
         (run.status, run.stdout.as_str(), run.stderr.as_str()),
         (
             0,
-            "a.json:1: warning: nothing reads the field \"defalutChannel\"; did you mean \"defaultChannel\"? [field-unknown]\n  \
+            "a.json:1: warning: unknown field \"defalutChannel\"; did you mean \"defaultChannel\"? [field-unknown]\n  \
              package foo\n\
-             b.yaml:1: warning: nothing reads the schema \"olm.bundel\"; did you mean \"olm.bundle\"? [schema-unknown]\n\
-             b.yaml:6: warning: the key \"name\" is there more than once: the last value counts [key-repeated]\n",
+             b.yaml:1: warning: unknown schema \"olm.bundel\"; did you mean \"olm.bundle\"? [schema-unknown]\n\
+             b.yaml:6: warning: duplicate key \"name\": the last value counts [key-repeated]\n",
             "valid, with 3 warnings\n"
         )
     );
@@ -189,13 +189,13 @@ fn nothing_that_a_catalog_says_is_a_command_to_the_terminal() {
 fn a_file_is_validated_as_a_directory_is() {
     let files = Files::new(&[("catalog.json", CATALOG)]);
     let run = olm(&files.path(""), &["catalog", "validate", "catalog.json"]);
-    assert_eq!((run.status, run.stderr.as_str()), (0, "no faults found\n"));
+    assert_eq!((run.status, run.stderr.as_str()), (0, "no problems found\n"));
     let run = olm(&files.path(""), &["catalog", "validate", "nowhere"]);
     assert!(
         run.status == 1
             && run
                 .stderr
-                .starts_with("error: \"nowhere\" is neither a file nor a directory"),
+                .starts_with("error: \"nowhere\" is not a file or directory"),
         "{run:?}"
     );
 }
@@ -238,7 +238,7 @@ fn what_cannot_be_rendered_is_named() {
     assert_eq!(
         run.stderr,
         "error: render reference \"a\": b.json:2: parse bundle: `image` must be a string, not a number\n\
-         hint: `olm catalog validate a` shows every fault; files that are no part of the catalog are listed in .indexignore\n"
+         hint: `olm catalog validate a` shows every error; list files that do not belong to the catalog in .indexignore\n"
     );
 }
 
@@ -263,8 +263,8 @@ fn what_a_server_would_serve_can_be_looked_at() {
             let run = olm(&files.path(""), arguments);
             assert_eq!(run.status, 0, "{arguments:?}: {run:?}");
             let lines = format!(
-                "warning: c: bar.json:1: package bar: {warning}\nhint: `olm catalog validate c` shows every fault; files that \
-                 are no part of the catalog are listed in .indexignore\n"
+                "warning: c: bar.json:1: package bar: {warning}\nhint: `olm catalog validate c` shows every error; list files \
+                 that do not belong to the catalog in .indexignore\n"
             );
             assert!(run.stderr.starts_with(&lines), "{arguments:?}: {run:?}");
         }
@@ -418,7 +418,7 @@ fn a_path_of_the_wrong_kind_says_what_to_name() {
         ),
         (
             &["crd", "check", "cat", "cat"],
-            "error: \"cat\" holds no custom resource definition\nhint: name a file of YAML or JSON documents",
+            "error: \"cat\" has no custom resource definition\nhint: name a file of YAML or JSON documents",
         ),
         (
             &["catalog", "graph", "cat", "-c", "stabel"],
@@ -426,7 +426,7 @@ fn a_path_of_the_wrong_kind_says_what_to_name() {
         ),
         (
             &["bundle", "convert", "cat/c.json"],
-            "error: cannot convert \"cat/c.json\": \"cat/c.json\" is no bundle",
+            "error: cannot convert \"cat/c.json\": \"cat/c.json\" is not a bundle",
         ),
         (
             &["bundle", "convert", "bundle"],

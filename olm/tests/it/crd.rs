@@ -36,7 +36,7 @@ fn everything_that_is_found_is_said_and_the_policy_decides() {
         (
             1,
             format!("{removed}pots.example.com may not be replaced\n  error: {pattern}\n"),
-            "1 finding(s) would stop the change\n"
+            "1 finding(s) block the change\n"
         )
     );
     let run = olm(
@@ -73,14 +73,14 @@ fn what_cannot_be_compared_is_an_error() {
         (
             &["old.yaml"][..],
             1,
-            "two sources, OLD and NEW, or one and --cluster",
+            "name two sources, OLD and NEW, or one source and --cluster",
         ),
         (
             &["old.yaml", "none"],
             1,
-            "\"none\" holds no custom resource definition",
+            "\"none\" has no custom resource definition",
         ),
-        (&["old.yaml", "absent"], 1, "neither a file nor a directory"),
+        (&["old.yaml", "absent"], 1, "is not a file or directory"),
         (
             &["old.yaml", "new", "--policy", "patern=Off"],
             2,

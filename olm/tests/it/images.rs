@@ -45,7 +45,7 @@ fn an_image_is_read_as_an_archive_and_as_a_directory() {
         let valid = run(&["catalog", "validate", image]);
         assert_eq!(
             (valid.status, valid.stderr.as_str()),
-            (0, "no faults found\n"),
+            (0, "no problems found\n"),
             "{image}"
         );
     }
@@ -77,7 +77,7 @@ fn a_link_that_leads_out_of_an_image_is_refused_unless_it_is_ignored() {
         image_of(&files.path("c"), &files.path("c.tar"));
         let run = olm(&files.path(""), &["catalog", "validate", "c.tar"]);
         let expected = if good {
-            "no faults found"
+            "no problems found"
         } else {
             "cannot read leak.json: it is a link that leads out of the catalog, or nowhere"
         };
@@ -90,7 +90,7 @@ fn a_link_that_leads_out_of_an_image_is_refused_unless_it_is_ignored() {
             let run = olm(&files.path(""), arguments);
             let refusal = format!(
                 "error: c/leak.json is a link to {target:?}, which whoever reads the image cannot follow: put the file \
-                 itself in its place\nhint: a line in the file .indexignore leaves out what is no part of the catalog\n"
+                 itself in its place\nhint: to exclude a file from the catalog, add a line to .indexignore\n"
             );
             assert_eq!(run.stderr.contains(&refusal), !good, "{arguments:?}: {run:?}");
         }
@@ -123,7 +123,7 @@ fn a_directory_that_kubernetes_mounts_is_a_catalog_when_its_copies_are_left_out(
         let valid = olm(&files.path(""), &["catalog", "validate", source]);
         assert_eq!(
             (valid.status, valid.stderr.as_str()),
-            (0, "no faults found\n"),
+            (0, "no problems found\n"),
             "{source}"
         );
     }

@@ -146,7 +146,7 @@ fn a_catalog_that_cannot_be_loaded_is_not_pushed() {
         (
             1,
             "error: the catalog cannot be loaded: README.md:1: expected an object, got a string\n\
-             hint: `olm catalog validate .` shows every fault; files that are no part of the catalog are listed in \
+             hint: `olm catalog validate .` shows every error; list files that do not belong to the catalog in \
              .indexignore\n"
         )
     );
@@ -300,7 +300,7 @@ fn a_registry_without_encryption_is_told_apart_from_one_that_is_not_there() {
             run.status == 1
                 && run
                     .stderr
-                    .contains("\nhint: the server speaks plain HTTP: --plain-http"),
+                    .contains("\nhint: the server speaks plain HTTP: set --plain-http"),
             "{run:?}"
         );
     }
@@ -326,7 +326,7 @@ fn a_registry_that_is_not_there_is_named() {
             && run.stderr.contains("127.0.0.1:1/mine:v1")
             && run
                 .stderr
-                .ends_with("hint: nothing listens there: check host and port, and that the server runs\n"),
+                .ends_with("hint: check host and port, and that the server runs: nothing listens there\n"),
         "{run:?}"
     );
     let run = olm(&files.path(""), &["catalog", "push", ".", "Not A Reference"]);

@@ -51,7 +51,7 @@ fn a_bundle_without_an_image_is_told() {
     };
     assert_eq!(
         told("1.0.0"),
-        "warning: foo.v1.0.0 has no image in the catalog: it cannot be installed\n"
+        "warning: foo.v1.0.0 has no image in the catalog and cannot be installed\n"
     );
     assert_eq!(told("2.0.0"), "");
 }
@@ -181,7 +181,7 @@ fn what_is_installed_has_a_version() {
         (run.status, run.stderr.as_str()),
         (
             1,
-            "error: no catalog says the version of foo.v0.9.0; write foo.v0.9.0@VERSION\n"
+            "error: cannot find the version of foo.v0.9.0 in a catalog; use foo.v0.9.0@VERSION\n"
         )
     );
 }
@@ -215,7 +215,7 @@ fn what_the_chosen_bundle_requires_is_shown() {
         r#"{"type":"olm.package.required","value":{"packageName":"bar","versionRange":"^1"}}"#,
         &[
             r#"requires  olm.package.required {"packageName":"bar","versionRange":"^1"}"#,
-            "          which cannot be met: Invalid semver format version \"^1\": Could not parse Range \"^1\": Could not parse comparator \"^\" in \"^1\"",
+            "          which cannot be satisfied: Invalid semver format version \"^1\": Could not parse Range \"^1\": Could not parse comparator \"^\" in \"^1\"",
         ],
         serde_json::json!([{
             "type": "olm.package.required", "value": {"packageName": "bar", "versionRange": "^1"},

@@ -106,7 +106,7 @@ fn a_diff_says_what_users_win_and_lose() {
         &["catalog", "diff", "old.json", "old.json", "--fail-on", "any"],
         0,
         "",
-        "no differences in what was read\n",
+        "no differences\n",
     );
     let run = olm(
         &files.path(""),
@@ -420,6 +420,6 @@ fn what_is_neither_a_file_nor_an_image_says_so() {
         &["catalog", "validate", "nothing"],
         1,
         "",
-        "error: \"nothing\" is neither a file nor a directory; an image reference names its registry\n",
+        "error: \"nothing\" is not a file or directory; an image reference needs a registry\n",
     );
 }

@@ -21,7 +21,7 @@ pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &Wor
     };
     refused(
         &[],
-        "refused: no earlier revision of \"greeter\" with another version than 1.0.0 is kept",
+        "refused: \"greeter\" has no earlier revision with another version than 1.0.0",
     )?;
     to_1_1_0(world).await?;
     patch_source(
@@ -58,7 +58,7 @@ pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &Wor
 
     let (done, text) = rollback(world, &["--accept-data-loss"])?;
     ensure!(
-        done && text.contains("greeter is at 1.1.0 (revision 3) and goes back to 1.0.0 (revision 2)"),
+        done && text.contains("greeter is at 1.1.0 (revision 3) and rolls back to 1.0.0 (revision 2)"),
         "{text}"
     );
     await_version(world, NAME, "1.0.0").await?;

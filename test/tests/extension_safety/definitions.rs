@@ -185,7 +185,8 @@ async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()>
         &["--accept-data-loss", "--accept-refusal"],
     )?;
     ensure!(
-        done && text.contains("refused-objects is at 1.1.0 (revision 2) and goes back to 1.0.0 (revision 1)"),
+        done && text
+            .contains("refused-objects is at 1.1.0 (revision 2) and rolls back to 1.0.0 (revision 1)"),
         "{text}"
     );
     let refused = "refuses objects of this revision (dry run)";

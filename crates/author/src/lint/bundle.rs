@@ -90,7 +90,7 @@ fn installation(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Vec<F
     found
 }
 
-/// What our own controllers refuse of a bundle that can be read, and what in it nobody reads.
+/// What operator-controller refuses of a bundle that can be read, and what has no effect in it.
 fn refused(bundle: &Bundle) -> Vec<Finding> {
     let error = |message: String| Finding::new(Severity::Error, INSTALL, message);
     let mut found: Vec<Finding> = violations(bundle)
@@ -101,7 +101,7 @@ fn refused(bundle: &Bundle) -> Vec<Finding> {
         let value = property.value.to_string();
         let fault = olm_constraint::fault(&olm_fbc::Property::new(property.kind.as_str(), value))?;
         Some(error(format!(
-            "what it requires by {} is not sound: {fault}",
+            "invalid requirement of type {}: {fault}",
             property.kind
         )))
     }));
@@ -109,7 +109,7 @@ fn refused(bundle: &Bundle) -> Vec<Finding> {
     let unknown = webhooks.filter(|webhook| webhook.kind().is_none());
     found.extend(unknown.map(|webhook| {
         error(format!(
-            "webhook {:?} is of type {:?}, which nobody knows, and is not installed: write \
+            "webhook {:?} has the unknown type {:?} and is not installed: use \
              ValidatingAdmissionWebhook, MutatingAdmissionWebhook or ConversionWebhook",
             webhook.generate_name, webhook.type_name
         ))
@@ -119,7 +119,7 @@ fn refused(bundle: &Bundle) -> Vec<Finding> {
         .iter()
         .filter(|property| property.kind.is_empty());
     found.extend(nameless.map(|property| {
-        let message = format!("nobody reads a property without a type: {}", property.value);
+        let message = format!("a property without a type has no effect: {}", property.value);
         Finding::new(Severity::Warning, INSTALL, message)
     }));
     let support = Support {

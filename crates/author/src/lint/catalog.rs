@@ -24,7 +24,7 @@ pub fn catalog(catalog: &Catalog) -> CatalogReport {
 }
 
 /// Lint of a catalog in progress: the rules that every catalog must keep, the constraints of its bundles, and warnings
-/// about what nobody will read: misspelled fields and schemas, keys that are given twice, a catalog without content.
+/// about content without effect: misspelled fields and schemas, duplicate keys, a catalog without content.
 #[derive(Debug)]
 pub struct CatalogLint {
     checker: Checker,
@@ -93,7 +93,7 @@ impl CatalogLint {
                 rule: Rule::CatalogEmpty,
                 object: Object::default(),
                 place: None,
-                message: "the catalog is empty: no file that counts holds an object".to_owned(),
+                message: "the catalog is empty: no file has an object".to_owned(),
             });
         }
         report.sort();

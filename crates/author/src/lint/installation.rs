@@ -45,7 +45,7 @@ pub(super) fn manifests_as_installed(files: &BundleFiles) -> Vec<Finding> {
     found
 }
 
-/// So many entries of one kind are told of an object.
+/// The largest number of findings about one field of an object.
 const MOST: usize = 50;
 
 /// How the place of a Deployment's specification begins.
@@ -69,19 +69,19 @@ impl Notes<'_> {
         let deployments = list(csv, "/spec/install/spec/deployments");
         for fault in csv::faults(csv, Reader::Installer) {
             let message = of_deployment(&fault, deployments).unwrap_or(fault);
-            let hint = if message.contains("must be a text, not a number") {
-                "put the value into quotes"
+            let hint = if message.contains("must be a string, not a number") {
+                "quote the value"
             } else {
-                "correct the value; the bundle is not installed as long as it cannot be read"
+                "correct the value; a bundle that cannot be read is not installed"
             };
             self.add(Severity::Error, message, hint);
         }
         for (field, meant) in csv::unknown(csv) {
             let hint = match meant {
                 Some(meant) => format!("did you mean {meant:?}?"),
-                None => "remove it, or correct its name or its place".to_owned(),
+                None => "remove it, or correct its name or position".to_owned(),
             };
-            let message = format!("a ClusterServiceVersion has no field {field}, which is left out");
+            let message = format!("unknown field {field} of the ClusterServiceVersion is ignored");
             self.add(Severity::Warning, message, hint);
         }
         let modes = list(csv, "/spec/installModes");
@@ -103,7 +103,7 @@ impl Notes<'_> {
                     Some(meant) => format!("did you mean {meant:?}?"),
                     None => format!("there are {}", names.join(", ")),
                 };
-                let message = format!("spec.installModes[{at}].type: there is no install mode {kind:?}");
+                let message = format!("spec.installModes[{at}].type: unknown install mode {kind:?}");
                 self.add(severity, message, hint);
             }
         }
@@ -119,23 +119,22 @@ impl Notes<'_> {
         let misfits = misfits(spec);
         for misfit in &misfits {
             if let Misfit::Unknown(field) = misfit {
-                let message =
-                    format!("Deployment {name:?} has no field {field}, which is left out: is it misspelled?");
+                let message = format!("Deployment {name:?}: unknown field {field} is ignored");
                 self.add(
                     Severity::Warning,
                     message,
-                    "correct its name or its place, or remove it",
+                    "correct its name or position, or remove it",
                 );
             }
         }
-        // What has another type is told as that.
+        // Wrong types are reported above.
         if spec.is_object() && !misfits.iter().any(|misfit| matches!(misfit, Misfit::Wrong(_))) {
             for fault in deployment::refused(spec) {
                 let message = format!("Deployment {name:?}: the API server refuses {fault}");
                 self.add(
                     Severity::Error,
                     message,
-                    "correct it: no API server takes the Deployment as it is",
+                    "correct it: every API server rejects the Deployment",
                 );
             }
         }
@@ -143,7 +142,7 @@ impl Notes<'_> {
             self.add(
                 Severity::Error,
                 format!("Deployment {name:?}: the API server refuses spec.selector: {fault}"),
-                "let spec.selector.matchLabels be among spec.template.metadata.labels",
+                "add the labels of spec.selector.matchLabels to spec.template.metadata.labels",
             );
         }
         for kind in ["initContainers", "containers"] {
@@ -154,7 +153,7 @@ impl Notes<'_> {
                     if !known.insert(variable) {
                         let container = text(container, "/name");
                         let message = format!(
-                            "Deployment {name:?}: container {container:?} is given the variable {variable:?} more than \
+                            "Deployment {name:?}: container {container:?} sets the variable {variable:?} more than \
                              once; the last one counts"
                         );
                         self.add(Severity::Warning, message, "keep one of them");
@@ -175,9 +174,9 @@ impl Notes<'_> {
             for (key, value) in entries.iter().filter(|(_, value)| is_wrong(value)).take(MOST) {
                 let given = csv::given(value);
                 let message = format!(
-                    "{kind} {name:?}: the API server refuses {field}.{key}, which must be a text, not {given}"
+                    "{kind} {name:?}: the API server refuses {field}.{key}, which must be a string, not {given}"
                 );
-                self.add(Severity::Error, message, "put the value into quotes");
+                self.add(Severity::Error, message, "quote the value");
             }
         }
     }
@@ -193,10 +192,10 @@ impl Notes<'_> {
         };
         for (key, _) in entries.filter(|(_, value)| is_wrong(value)).take(MOST) {
             let message =
-                format!("{kind} {name:?}: the API server refuses {field}.{key}, which is no base64");
+                format!("{kind} {name:?}: the API server refuses {field}.{key}, which is not base64");
             let hint = match kind {
-                "Secret" => "encode it, or write it as it is into stringData",
-                _ => "encode it, or write it as it is into data",
+                "Secret" => "encode the value, or move it to stringData",
+                _ => "encode the value, or move it to data",
             };
             self.add(Severity::Error, message, hint);
         }
@@ -239,7 +238,7 @@ fn selector_fault(spec: &Value) -> Option<String> {
         .flatten()
         .find(|rule| !is_fulfilled(rule, labels))?;
     Some(format!(
-        "the labels of the template do not fulfil the rule {:?} {}",
+        "the labels of the template do not match the expression {:?} {}",
         text(rule, "/key"),
         text(rule, "/operator")
     ))

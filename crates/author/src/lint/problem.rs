@@ -164,7 +164,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What some validators can be told.
+/// Options of the sets of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// The Kubernetes version that the bundle is for, `1.25` for example; empty when any.

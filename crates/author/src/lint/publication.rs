@@ -27,7 +27,7 @@ fn version(bundle: &Bundle) -> Option<String> {
         Err(fault) => format!("is none: {fault}"),
     };
     Some(format!(
-        "spec.version {fault}; no catalog takes the bundle without: write three numbers, for example 1.0.0"
+        "spec.version {fault}; catalogs accept no bundle without a version: set three numbers, such as 1.0.0"
     ))
 }
 
@@ -35,7 +35,7 @@ fn skip_range(bundle: &Bundle) -> Option<String> {
     let range = bundle.csv().metadata.annotations.get(SKIP_RANGE)?;
     let fault = blang::Range::parse(range).err().filter(|_| !range.is_empty())?;
     Some(format!(
-        "the annotation {SKIP_RANGE} {range:?} is no range of versions ({fault}), and leads from no version to this one: \
+        "the annotation {SKIP_RANGE} {range:?} is not a version range ({fault}), so no version upgrades to this one: \
          write for example \">=1.0.0 <1.2.0\""
     ))
 }
@@ -47,7 +47,7 @@ fn default_channel(bundle: &Bundle) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the default channel {default:?} is none of the bundle's channels ({}): name one of them, or add it to them",
+        "the default channel {default:?} is not among the bundle's channels ({}): name one of them, or add it",
         channels.join(", ")
     ))
 }
@@ -59,6 +59,6 @@ fn openshift(bundle: &Bundle) -> Option<String> {
         fault => fault,
     };
     Some(format!(
-        "{fault}: an OpenShift cluster with the bundle on it is not updated; write one, for example \"4.18\""
+        "{fault}: OpenShift does not update a cluster with this bundle; set one version, such as \"4.18\""
     ))
 }

@@ -287,7 +287,7 @@ pub enum VersionsError {
         /// What is wrong.
         error: ShapeError,
     },
-    /// A version is none.
+    /// A version is invalid.
     #[error("bundle {} has invalid version {}: {error}", quoted(.bundle), quoted(.version))]
     Version {
         /// The bundle.

@@ -23,7 +23,7 @@ olm_fbc::decode_object!(Document { "entries" => entries, "substitutions" => subs
 pub struct Substitute {
     /// The image of the new bundle.
     pub name: String,
-    /// The name of the bundle whose place it takes.
+    /// The name of the bundle that it substitutes for.
     pub base: String,
 }
 olm_fbc::decode_object!(Substitute { "name" => name, "base" => base });
@@ -50,7 +50,7 @@ pub enum SubstitutionError {
     NameTwice {
         /// The image.
         name: String,
-        /// The bundle whose place it takes already.
+        /// The bundle that it substitutes for already.
         first: String,
         /// The other one.
         second: String,
@@ -58,7 +58,7 @@ pub enum SubstitutionError {
     /// One substitution is wrong by itself.
     #[error("error processing substitution {} -> {}: {fault}", quoted(.base), quoted(.name))]
     One {
-        /// The bundle whose place is to be taken.
+        /// The bundle to substitute for.
         base: String,
         /// The image.
         name: String,
@@ -101,13 +101,13 @@ pub enum SubstitutionFault {
         /// What is wrong.
         error: Box<olm_fbc::BundleVersionError>,
     },
-    /// The bundle whose place is to be taken is not there.
+    /// The bundle to substitute for is not in the catalog.
     #[error("base bundle {} does not exist in catalog", quoted(.0))]
     NoSuchBase(String),
     /// The new bundle is not newer.
     #[error("base bundle {} is not less than substitute bundle {}", quoted(.base), quoted(.name))]
     NotNewer {
-        /// The bundle whose place is to be taken.
+        /// The bundle to substitute for.
         base: String,
         /// The image.
         name: String,

@@ -1,11 +1,11 @@
-//! What somebody may have meant whose configuration has a field that there is not, or lacks one.
+//! Advice for a configuration with an unknown or a missing field.
 
 use olm_fbc::similar::nearest;
 use serde_json::{Map, Value};
 
 use crate::install_modes::{InstallMode, InstallModes};
 
-/// What to say after the fault, of the first field that the schema does not have, else of the namespace that is to be chosen.
+/// The advice for the first unknown field, else for the namespace that the user must choose.
 pub(super) fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     let inner = |value: &Value| value.get("deploymentConfig").cloned().unwrap_or_default();
     let below = schema.pointer("/properties/deploymentConfig").cloned();

@@ -1,14 +1,14 @@
-//! What cannot be installed by us, before anything is rendered.
+//! Features of bundles that this installation does not support, checked before anything is rendered.
 
 use crate::bundle::Bundle;
 use crate::install_modes::{InstallMode, InstallModes};
 use crate::metadata::{DeclaredIn, Dependency};
 use crate::object::object_name;
 
-/// Whether somebody provides certificates for webhooks and aggregated APIs.
+/// Whether webhooks and aggregated APIs get certificates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Webhooks {
-    /// Nobody does: bundles with webhooks are refused.
+    /// No certificate provider is configured: bundles with webhooks are refused.
     #[default]
     Refused,
     /// A certificate provider is chosen.
@@ -25,17 +25,17 @@ pub enum Scopes {
     AllNamespacesOnly,
 }
 
-/// Whether somebody looks for what bundles need from others.
+/// Whether the dependencies of bundles are resolved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dependencies {
-    /// Nobody does: bundles with dependencies are refused.
+    /// They are not: bundles with dependencies are refused.
     #[default]
     Refused,
     /// The caller does.
     Evaluated,
 }
 
-/// What this installation supports.
+/// The features that this installation supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Support {
     /// Webhooks.
@@ -50,13 +50,13 @@ pub struct Support {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// The bundle brings aggregated APIs and nobody provides their certificates.
+    /// The bundle has aggregated APIs, and no certificate provider is configured.
     #[error(
         "unsupported bundle: apiServiceDefintions are not supported: no certificate provider is configured for {}",
         .0.join(", ")
     )]
     ApiServices(Vec<String>),
-    /// The bundle brings webhooks and nobody provides their certificates.
+    /// The bundle has webhooks, and no certificate provider is configured.
     #[error(
         "unsupported bundle: webhookDefinitions are not supported: no certificate provider is configured for {}",
         .0.join(", ")
@@ -71,7 +71,7 @@ pub enum Unsupported {
     /// Only all namespaces may be watched, and the operator cannot.
     #[error("unsupported bundle: bundle does not support AllNamespaces install mode")]
     NotAllNamespaces,
-    /// The bundle needs other bundles, and nobody looks whether they are there.
+    /// The bundle has dependencies, and they are not resolved.
     #[error("bundle {bundle:?} has a dependency declared via {declared_via}: {needed}")]
     Dependency {
         /// The bundle's name.
@@ -110,7 +110,7 @@ impl Unsupported {
 }
 
 impl Bundle {
-    /// Everything in the bundle that cannot be installed here; empty when it can be.
+    /// Everything in the bundle that this installation does not support; empty when it can be installed.
     #[must_use]
     pub fn check_support(&self, support: &Support) -> Vec<Unsupported> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The formats in which bundles come, told by their media type.
+//! The formats of bundles, by media type.
 //!
 //! This is the seam for further formats: [`parse`](crate::parse) reads one of them, and whatever it makes of it goes the
 //! way of every other bundle from there.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::members::{member, plain_text};
 
-/// A typed fact about a bundle. Types are open: most mean something to somebody else.
+/// A typed fact about a bundle. Types are open: most are for other tools.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Property {
     /// What the fact is about, `olm.maxOpenShiftVersion` for example; empty where the author does not say.
@@ -32,7 +32,7 @@ pub enum PropertyError {
 /// Reads a list of properties in the flat form `{type, value}` or wrapped as `{property: {type, value}}`.
 /// Entries are counted from 1 in errors.
 ///
-/// Authors leave out types and values of properties that nobody reads; that is no reason not to install the operator.
+/// A property without a type or value has no effect and does not keep the operator from being installed.
 pub fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
     let entries = match list {
         Value::Null => return Ok(Vec::new()),

@@ -1,4 +1,7 @@
-//! Whether the fields of a ClusterServiceVersion have the types that they are read with, and whether it has others.
+//! Reading a ClusterServiceVersion: whether its fields have the types that they are read with, and whether it has others.
+//!
+//! The table of fields stands beside the types of [`ClusterServiceVersion`]: it also has the fields that no cluster reads,
+//! it reads for authors with fewer demands, and it names every fault at once, where a typed read stops at the first.
 
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use k8s_openapi::api::apps::v1::DeploymentSpec;
@@ -9,6 +12,7 @@ use olm_version::{blang, quoted};
 use serde_json::Value;
 
 use super::{Misfit, misfits_of};
+use crate::csv::ClusterServiceVersion;
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +32,13 @@ enum Shape {
 
 use Shape::{Any, Boolean, Grammar, Kubernetes, List, Map, Number, Object, Text};
 
-/// Who reads.
+/// The reader, which decides how strict reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// The validators: numbers and booleans where a text belongs are taken for their text, as authors expect of YAML, and
     /// what Kubernetes reads is left to it.
     Author,
-    /// Who installs: what the types of the reference refuse is a fault.
+    /// The installation: a value that the types of the reference refuse is a fault.
     Installer,
 }
 
@@ -164,13 +168,25 @@ fn release_fault(text: &str) -> Option<String> {
     (!text.split('.').all(is_sound)).then(fault)
 }
 
-/// Every field of a ClusterServiceVersion whose value is of another type: what it is and has to be.
+/// Reads a ClusterServiceVersion to install it.
+///
+/// # Errors
+/// Every field whose value has another type: what it is and must be.
+pub(crate) fn read(csv: &Value) -> Result<ClusterServiceVersion, Vec<String>> {
+    let wrong = faults(csv, Reader::Installer);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    super::value::read(csv).map_err(|fault| vec![fault.to_string()])
+}
+
+/// Every field of a ClusterServiceVersion with a value of the wrong type: what it is and must be.
 pub fn faults(csv: &Value, reader: Reader) -> Vec<String> {
     look(csv, reader).wrong
 }
 
-/// The fields of a ClusterServiceVersion that there are none of, which nobody reads, but for those of its Deployments;
-/// each with the name that was probably meant.
+/// The unknown fields of a ClusterServiceVersion, but for those of its Deployments;
+/// each with the field that it probably means.
 pub fn unknown(csv: &Value) -> Vec<(String, Option<&'static str>)> {
     let mut unknown = look(csv, Reader::Installer).unknown;
     unknown.retain(|(field, _)| !is_of_deployment(field));
@@ -184,7 +200,7 @@ fn is_of_deployment(field: &str) -> bool {
         .is_some_and(|(_, rest)| rest.starts_with(".spec."))
 }
 
-/// At most so many faults, and as many strange fields, are told: who mends those sees the rest.
+/// The largest number of faults, and of unknown fields, that are reported.
 const MOST: usize = 50;
 
 /// What does not fit.
@@ -294,12 +310,12 @@ const OBJECTS: [&str; 2] = ["spec", "selector"];
 
 fn wanted(shape: Shape) -> &'static str {
     match shape {
-        Text | Grammar(_) => "a text",
+        Text | Grammar(_) => "a string",
         Boolean => "true or false",
         Any => "anything",
         Number => "a whole number of 32 bits",
         List(_) => "a list",
-        Map | Object(_) | Kubernetes(_) => "a mapping",
+        Map | Object(_) | Kubernetes(_) => "an object",
     }
 }
 
@@ -309,9 +325,9 @@ pub fn given(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -330,8 +346,8 @@ mod tests {
         let csv = json!({"metadata": {"labels": {"a": 1}}, "spec": {"keywords": ones, "provider": strange}});
         let found = faults(&csv, Reader::Installer);
         assert_eq!(found.len(), 51, "{found:?}");
-        assert_eq!(found[0], "metadata.labels.a must be a text, not a number");
-        assert_eq!(found[1], "spec.keywords[0] must be a text, not a number");
+        assert_eq!(found[0], "metadata.labels.a must be a string, not a number");
+        assert_eq!(found[1], "spec.keywords[0] must be a string, not a number");
         assert_eq!(found[50], "and perhaps more");
         assert_eq!(
             unknown(&csv).len(),

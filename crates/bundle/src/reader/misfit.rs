@@ -36,7 +36,7 @@ pub fn misfits(spec: &Value) -> Vec<Misfit> {
     misfits_of::<DeploymentSpec>(spec)
 }
 
-/// So many fields with wrong values are told.
+/// The largest number of wrong values that are reported.
 const MOST: usize = 20;
 
 /// Where a value does not fit a type.

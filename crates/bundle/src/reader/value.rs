@@ -300,7 +300,7 @@ impl<'de> Deserializer<'de> for Given<'de, '_> {
         match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
-            // A fraction of zero is none, for what may be a number or a text, too.
+            // A number with a fraction of zero is a whole number, also for fields that take a number or a string.
             Value::Number(number) if number.is_f64() && whole(number).is_some() => self.whole_number(visitor),
             Value::Number(number) => number.deserialize_any(visitor),
             Value::String(text) => visitor.visit_borrowed_str(text),

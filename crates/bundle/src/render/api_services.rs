@@ -22,7 +22,7 @@ fn owned(bundle: &Bundle) -> &[ApiDescription] {
 
 /// An APIService for each owned API.
 #[must_use]
-pub fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
+pub(super) fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
     owned(bundle)
         .iter()
         .map(|api| {
@@ -57,7 +57,7 @@ pub fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
 
 /// For each deployment that serves an API, the bindings that let it ask who a client is and what it may do.
 #[must_use]
-pub fn bindings(bundle: &Bundle, options: &Options) -> Vec<Value> {
+pub(super) fn bindings(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let deployments = bundle.csv.spec.install.spec.deployments.iter();
     deployments
         .filter(|deployment| {

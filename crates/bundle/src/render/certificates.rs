@@ -56,7 +56,7 @@ pub const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local
 
 /// The name of the certificate for a deployment's webhooks, which is also that of its Secret.
 #[must_use]
-pub fn certificate_name(deployment: &str) -> String {
+pub(crate) fn certificate_name(deployment: &str) -> String {
     join_name(&service_name(deployment), "cert")
 }
 

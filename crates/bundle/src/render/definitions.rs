@@ -26,7 +26,7 @@ pub enum ConversionError {
     PreservesUnknownFields(String),
 }
 
-/// The bundle's custom resource definitions; those that a webhook converts are told so.
+/// The bundle's custom resource definitions, with the conversion webhooks of the bundle in them.
 ///
 /// # Errors
 /// When the conversion that the bundle describes is impossible.

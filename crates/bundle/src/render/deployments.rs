@@ -139,7 +139,7 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
 }
 
-/// Tells the operator the name of its OperatorCondition.
+/// The environment variable with the name of the operator's OperatorCondition.
 fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
     for container in containers_mut(pod, "containers") {
         let environment = container.entry("env").or_insert_with(|| json!([]));

@@ -43,7 +43,7 @@ pub(super) fn without_noise(mut object: Value) -> Value {
     object
 }
 
-/// The mapping in a field, made where there is none; `None` when `value` is no mapping.
+/// The object in a field, created when it is missing; `None` when `value` is no object.
 pub(super) fn child<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(field).or_insert(Value::Null);
     if !entry.is_object() {

@@ -35,11 +35,11 @@ pub enum Value {
     Duration(i64),
     /// A type.
     Type(&'static str),
-    /// A value that nobody has looked at yet. Only maps hold such values.
+    /// A value that has not been read yet. Only maps hold such values.
     Unread(Arc<Unread>),
 }
 
-/// The JSON text of a value, read when somebody looks at the value.
+/// The JSON text of a value, read on first use.
 #[derive(Debug)]
 pub struct Unread {
     text: Box<str>,

@@ -70,7 +70,7 @@ impl Icon {
         }
     }
 
-    /// Why nobody will see the picture: it has no data, is none, or is another one than its media type says. Data that
+    /// Why clients cannot show the picture: it has no data, is no image, or has another media type. Data that
     /// are not base64 are the matter of [`Icon::data`].
     pub fn fault(&self) -> Option<String> {
         let data = self.data().ok()?;

@@ -17,8 +17,6 @@ pub const TYPE_BUNDLE_OBJECT: &str = "olm.bundle.object";
 pub const TYPE_CSV_METADATA: &str = "olm.csv.metadata";
 /// The type of the property that carries a generic constraint.
 pub const TYPE_CONSTRAINT: &str = "olm.constraint";
-/// The type of the property that names a channel, used between tools only.
-pub const TYPE_CHANNEL: &str = "olm.channel";
 /// The type of the property that names the last minor version of OpenShift that a bundle supports.
 pub const TYPE_MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
 
@@ -83,7 +81,7 @@ impl Property {
     }
 
     /// The value as a [`PackageRequired`], whatever the property's type says.
-    pub fn package_required(&self) -> Result<PackageRequired, ShapeError> {
+    pub(crate) fn package_required(&self) -> Result<PackageRequired, ShapeError> {
         self.parse()
     }
 
@@ -99,7 +97,7 @@ impl Property {
     }
 
     /// The manifest in the value of a [`TYPE_BUNDLE_OBJECT`] property, as JSON or YAML text.
-    pub fn bundle_object(&self) -> Result<Vec<u8>, ShapeError> {
+    pub(crate) fn bundle_object(&self) -> Result<Vec<u8>, ShapeError> {
         let object: BundleObject = self.parse()?;
         crate::base64_text::decode(&object.data)
             .map_err(|error| ShapeError::new(format!("must be base64: {error}")).within("data"))

@@ -189,7 +189,7 @@ impl Rule {
     /// What to do about a fault against the rule, where that is not plain from the fault.
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
-            Self::Syntax => "files that are no part of the catalog are listed in .indexignore",
+            Self::Syntax => "list files that do not belong to the catalog in .indexignore",
             Self::CatalogEmpty => {
                 "name the directory that holds the catalog, and look into its .indexignore; a new catalog begins with `olm \
                  catalog init`, and needs an olm.channel and an olm.bundle beside the olm.package: `olm catalog template` \
@@ -203,19 +203,17 @@ impl Rule {
             }
             Self::EntryBundle => "add the olm.bundle blob, or remove the entry",
             Self::DefaultChannelUnknown => "add the channel, or name another one in defaultChannel",
-            Self::ChannelGraph => {
-                "every entry but one has to be replaced or skipped by another entry of the channel"
-            }
+            Self::ChannelGraph => "let another entry of the channel replace or skip every entry but one",
             Self::EntrySkipRange | Self::PackageRequired => {
-                "write a range such as `>=1.0.0 <2.0.0`: blanks between its parts, no commas, full versions"
+                "use a range such as `>=1.0.0 <2.0.0`: spaces between its parts, no commas, full versions"
             }
             Self::Constraint => {
-                "a constraint has exactly one of all, any, not, cel, package and gvk; no cluster installs a bundle with another one"
+                "use exactly one of all, any, not, cel, package and gvk; clusters refuse a bundle with any other constraint"
             }
             Self::PackageIcon => "`olm catalog init --icon FILE` writes an icon with its media type",
             Self::VersionDuplicate => "give each bundle of a package its own version",
             Self::PackageDuplicate | Self::BundleDuplicate | Self::ChannelDuplicate => {
-                "remove one of them; a directory copied into another one takes its blobs with it"
+                "remove one of them; a copy of a directory inside the catalog repeats its blobs"
             }
             _ => return None,
         })

@@ -188,7 +188,7 @@ fn draw_node(node: &Node, x: usize, y: usize, out: &mut String) {
     );
 }
 
-/// Version or name, and what is the matter with the bundle: no state is told by colour alone.
+/// Version or name, and the state of the bundle in words, so that no state is shown by colour alone.
 fn label(node: &Node) -> String {
     let name = if node.version.is_empty() {
         &node.name

@@ -1,4 +1,4 @@
-//! What loads and is valid, and yet is hardly what its author meant: nobody reads a field or a schema that is misspelled.
+//! Advisory findings: valid content that probably is a mistake, such as misspelled fields and schemas.
 
 use olm_fbc::check::Rule;
 use olm_fbc::decode::{elements, spelled};
@@ -6,7 +6,7 @@ use olm_fbc::similar::nearest;
 use olm_fbc::{Meta, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE};
 use olm_version::quoted;
 
-use crate::template::Kind;
+use crate::template::kind::Kind;
 
 /// The schemas that mean something in a catalog.
 const SCHEMAS: [&str; 4] = [SCHEMA_PACKAGE, SCHEMA_CHANNEL, SCHEMA_BUNDLE, SCHEMA_DEPRECATIONS];
@@ -63,10 +63,7 @@ const DEPRECATIONS: &[Field] = &[
 pub(super) fn advisories(meta: &Meta) -> Vec<(Rule, String)> {
     let mut found = Vec::new();
     if let Some(key) = &meta.repeated {
-        let message = format!(
-            "the key {} is there more than once: the last value counts",
-            quoted(key)
-        );
+        let message = format!("duplicate key {}: the last value counts", quoted(key));
         found.push((Rule::KeyRepeated, message));
     }
     let fields = match meta.schema.as_str() {
@@ -88,7 +85,7 @@ pub(super) fn advisories(meta: &Meta) -> Vec<(Rule, String)> {
 fn schema(schema: &str) -> Option<String> {
     if Kind::ALL.iter().any(|kind| kind.schema() == schema) {
         return Some(format!(
-            "{} is a template, which is rendered to become part of a catalog: `olm catalog template`",
+            "{} is a template, not part of a catalog; render it with `olm catalog template`",
             quoted(schema)
         ));
     }
@@ -96,11 +93,11 @@ fn schema(schema: &str) -> Option<String> {
     let advice = match meant {
         Some(meant) => format!("; did you mean {}?", quoted(meant)),
         None if schema.starts_with("olm.") => {
-            ": the prefix olm. is reserved, schemas of others have one of their own".to_owned()
+            ": the prefix olm. is reserved; use a prefix of your own".to_owned()
         }
         None => return None,
     };
-    Some(format!("nothing reads the schema {}{advice}", quoted(schema)))
+    Some(format!("unknown schema {}{advice}", quoted(schema)))
 }
 
 /// A message for each field of a blob that nothing reads.
@@ -121,7 +118,7 @@ fn unknown_fields(json: &str, fields: &'static [Field]) -> Vec<String> {
             let Some(Field(_, inner)) = fields.iter().find(|field| field.0.eq_ignore_ascii_case(&key)) else {
                 let meant = nearest(&key, fields.iter().map(|field| field.0))
                     .map_or_else(String::new, |meant| format!("; did you mean {}?", quoted(meant)));
-                messages.push(format!("nothing reads the field {}{meant}", quoted(&at)));
+                messages.push(format!("unknown field {}{meant}", quoted(&at)));
                 continue;
             };
             if inner.is_empty() {

@@ -15,7 +15,7 @@ const COUNTS: [&str; 2] = ["replicas", "minReadySeconds"];
 const PROGRESS_DEADLINE: i64 = 600;
 /// The longest name of a container.
 const MAX_NAME: usize = 63;
-/// So many are told.
+/// The largest number of findings about one Deployment.
 const MOST: usize = 50;
 
 /// What is refused so far.
