@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::names;
 
 crate::kind::kind! {
-    /// One package of a catalog, installed into a namespace under a service account (requirements 1.01 to 1.08).
+    /// One package of a catalog, installed into a namespace under a service account.
     ClusterExtension, "clusterextensions", ClusterExtensionSpec, ClusterExtensionStatus
 }
 
@@ -15,9 +15,9 @@ crate::kind::kind! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterExtensionSpec {
-    /// The namespace the bundle is installed in; it exists before and never changes (requirement 1.02).
+    /// The namespace the bundle is installed in; it exists before and never changes.
     pub namespace: String,
-    /// The account under which every object of the bundle is written (requirement 1.03).
+    /// The account under which every object of the bundle is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountReference>,
     /// Where the bundle comes from.
@@ -45,7 +45,7 @@ pub struct ServiceAccountReference {
 /// The kinds of source an extension can come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceType {
-    /// A package of the catalogs on the cluster (requirement 1.04).
+    /// A package of the catalogs on the cluster.
     #[default]
     Catalog,
 }
@@ -61,32 +61,32 @@ pub struct SourceConfig {
     pub catalog: Option<CatalogFilter>,
 }
 
-/// Which bundles of the catalogs come into question; all given filters hold together (requirement 1.11).
+/// Which bundles of the catalogs come into question; all given filters hold together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogFilter {
-    /// The package (requirement 1.05).
+    /// The package.
     pub package_name: String,
-    /// A version or version range (requirement 1.07); absent: any.
+    /// A version or version range; absent: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The channels that supply candidates and edges (requirements 1.06, 1.26); empty: all.
+    /// The channels that supply candidates and edges; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<String>,
     /// The catalogs to look in, by label; absent or empty: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
-    /// Whether updates must follow the catalog's edges (requirement 1.08).
+    /// Whether updates must follow the catalog's edges.
     pub upgrade_constraint_policy: UpgradeConstraintPolicy,
 }
 
 /// Whether updates must follow the catalog's edges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpgradeConstraintPolicy {
-    /// Only along `replaces`, `skips` and `skipRange` (requirement 1.23).
+    /// Only along `replaces`, `skips` and `skipRange`.
     #[default]
     CatalogProvided,
-    /// To any version the filters allow, also backwards (requirement 1.24).
+    /// To any version the filters allow, also backwards.
     SelfCertified,
 }
 

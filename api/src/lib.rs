@@ -1,9 +1,9 @@
-//! The API of OLM v1: what users write, what the managers answer, and the names that both rely on.
+//! The API of OLM v1: its kinds, conditions and names.
 //!
 //! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]. [`names`] holds every label, annotation,
-//! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the one rule by which a
-//! transition time moves; [`command`] commands that messages tell; [`serving`] the addresses at which catalogd serves; [`crd`]
-//! the `CustomResourceDefinitions`.
+//! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the rule for transition times;
+//! [`text`] the escapes for text from outside; [`command`] the commands in messages; [`serving`] the addresses at which
+//! catalogd serves; [`crd`] the `CustomResourceDefinitions`.
 //! Nothing here reads a file, a clock or the network.
 
 pub mod cluster_catalog;
@@ -14,6 +14,7 @@ pub mod conditions;
 pub mod crd;
 pub mod names;
 pub mod serving;
+pub mod text;
 
 mod kind;
 

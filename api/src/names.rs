@@ -1,5 +1,7 @@
-//! Every name that appears on objects, once.
+//! The names on objects, each once.
 
+/// The longest name of a ClusterExtension, in bytes: with the number of a revision it still fits a label.
+pub const MAX_EXTENSION_NAME: u32 = 52;
 /// The API group.
 pub const GROUP: &str = "olm.operatorframework.io";
 /// The API version in the group.
@@ -12,11 +14,11 @@ pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
 pub const CLUSTER_CATALOG: &str = "ClusterCatalog";
 /// Plural of ClusterCatalog.
 pub const CLUSTER_CATALOGS: &str = "clustercatalogs";
-/// The part of a ClusterCatalog that stands for what catalogd serves of it, in RBAC rules.
+/// The subresource in RBAC rules that stands for the served content of a ClusterCatalog.
 pub const CONTENT: &str = "content";
 /// Kind of ClusterObjectSet.
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
-/// The namespace of the managers when nothing else says which.
+/// The default namespace of the managers.
 pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
 /// The audience of tokens that are shown to catalogd: the API server and others refuse them.
 pub const CATALOGD_AUDIENCE: &str = "catalogd.olm.operatorframework.io";
@@ -24,13 +26,28 @@ pub const CATALOGD_AUDIENCE: &str = "catalogd.olm.operatorframework.io";
 pub const CATALOGD_SERVICE: &str = "catalogd-service";
 /// Type of the immutable Secrets that hold objects of a revision.
 pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data";
-/// The cluster-scoped object whose condition [`crate::conditions::UPGRADEABLE`] tells OpenShift whether to update.
+/// The `ClusterOperator` whose condition [`crate::conditions::UPGRADEABLE`] allows or blocks updates of OpenShift.
 pub const CLUSTER_OPERATOR: &str = "olm";
 
 /// Labels.
 pub mod label {
-    /// The longest value.
+    /// The longest value of a label, in bytes.
     pub const MAX_VALUE: usize = 63;
+
+    /// A selector for objects with this label; `None` when no object can carry the value, so that a list request for it
+    /// would fail.
+    pub fn selector(key: &str, value: &str) -> Option<String> {
+        let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = value.as_bytes();
+        let is_value = value.len() <= MAX_VALUE
+            && is_edge(bytes.first())
+            && is_edge(bytes.last())
+            && bytes
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b));
+        is_value.then(|| format!("{key}={value}"))
+    }
+
     /// Kind of the object that a managed object belongs to. On managed objects and revisions.
     pub const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
     /// Name of the object that a managed object belongs to. On managed objects, revisions and their Secrets.
@@ -41,7 +58,7 @@ pub mod label {
     pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
     /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
     pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
-    /// Name of the ClusterExtension whose account a role would mend. On the roles and bindings that conditions propose.
+    /// Name of the ClusterExtension that a proposed role is for. On the roles and bindings in conditions.
     pub const RIGHTS_OF: &str = "olm.operatorframework.io/rights-of";
     /// [`MANAGED_BY_OLM`] on managed objects.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -70,27 +87,27 @@ pub mod annotation {
     /// Who provides the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
     /// revisions whose bundle has any.
     pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
-    /// Name of the Secret for the certificate of this Service, which we make. On Services.
+    /// Name of the Secret with the self-signed certificate of this Service. On Services.
     pub const SERVING_CERTIFICATE: &str = "olm.operatorframework.io/serving-certificate";
-    /// Name of the Service that the certificate is for. On Secrets with certificates that we make.
+    /// Name of the Service of this certificate. On Secrets with self-signed certificates.
     pub const CERTIFICATE_FOR: &str = "olm.operatorframework.io/certificate-for";
-    /// `NAMESPACE/NAME` of the Secret whose authority is to be trusted by the API server when it calls what this object
-    /// registers; we write it into the object. On webhook configurations, CRDs and APIServices.
+    /// `NAMESPACE/NAME` of the Secret whose certificate authority operator-controller writes into this object, so that the
+    /// API server trusts the webhook. On webhook configurations, CRDs and APIServices.
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
-    /// Name of the OperatorCondition that the bundle's operator is told. On revisions.
+    /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
-    /// What was to be known of a revision when it was made. On revisions.
+    /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
-    /// `true` once the extension's deletion takes a revision down: as long as it does not say so, a revision that was deleted
-    /// before keeps what users have stored. On revisions.
+    /// `true` once the deletion of the extension tears the revision down. Without it, a deleted revision keeps the CRDs and
+    /// with them the stored objects of users. On revisions.
     pub const UNINSTALLING: &str = "olm.operatorframework.io/uninstalling";
-    /// How far the stored versions of a definition were migrated, as long as that is not at its end. On ClusterExtensions.
+    /// Progress of a migration of stored versions, while it runs. On ClusterExtensions.
     pub const STORAGE_MIGRATION: &str = "olm.operatorframework.io/storage-migration";
-    /// Which set of features a CRD was made for.
+    /// The feature set of a CRD.
     pub const GENERATOR: &str = "olm.operatorframework.io/generator";
-    /// Which set of features the managers were deployed with.
+    /// The feature set of the managers.
     pub const FEATURE_SET: &str = "olm.operatorframework.io/feature-set";
-    /// What kubectl remembers of an applied object; never part of a revision.
+    /// The last applied configuration that kubectl keeps; never part of a revision.
     pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 }
 
@@ -98,13 +115,13 @@ pub mod annotation {
 pub mod user {
     /// On ClusterExtension: what deletion leaves behind. `delete` (default), `orphan`, `keep-crds`.
     pub const UNINSTALL: &str = "olm.operatorframework.io/uninstall";
-    /// On ClusterExtension: what to do about objects of kinds that the cluster lacks. `wait` (default), `skip`.
+    /// On ClusterExtension: how to treat objects of kinds that the cluster lacks. `wait` (default), `skip`.
     pub const MISSING_KINDS: &str = "olm.operatorframework.io/missing-kinds";
     /// On ClusterExtension: the CRD checks one by one, `CHECK=Error|Warn|Off` separated by commas.
     pub const CRD_POLICY: &str = "olm.operatorframework.io/crd-policy";
     /// On ClusterExtension: which existing objects may be taken over. `never` (default), `unowned`, `all`.
     pub const ADOPT: &str = "olm.operatorframework.io/adopt";
-    /// On ClusterExtension: `true` upgrades although the operator says that it is not upgradeable. Default `false`.
+    /// On ClusterExtension: `true` upgrades although the operator reports Upgradeable=False. Default `false`.
     pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
     /// On ClusterExtension: `true` changes or removes what other extensions depend on. Default `false`.
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
@@ -112,21 +129,21 @@ pub mod user {
     pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";
     /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
     pub const PAUSED: &str = "olm.operatorframework.io/paused";
-    /// On ClusterCatalog: any text; when it changes, what the reference of the image means is looked up at once.
+    /// On ClusterCatalog: any text; a change makes catalogd resolve the image reference at once.
     pub const POLL: &str = "olm.operatorframework.io/poll";
-    /// On ClusterCatalog: an image reference in which Kubernetes version variables are replaced.
+    /// On ClusterCatalog: an image reference with variables for the Kubernetes version.
     pub const CATALOG_IMAGE_TEMPLATE: &str = "olm.catalogImageTemplate";
 }
 
 /// Finalizers.
 pub mod finalizer {
-    /// On ClusterExtension: the bundle's unpacked image is to be freed.
+    /// On ClusterExtension: operator-controller frees the unpacked bundle image first.
     pub const CLEANUP_UNPACK_CACHE: &str = "olm.operatorframework.io/cleanup-unpack-cache";
-    /// On ClusterExtension: the revisions are to be taken down.
+    /// On ClusterExtension: operator-controller tears the revisions down first.
     pub const CLEANUP_CONTENT_MANAGER_CACHE: &str = "olm.operatorframework.io/cleanup-contentmanager-cache";
-    /// On ClusterObjectSet: the objects are to be taken down.
+    /// On ClusterObjectSet: operator-controller tears the objects down first.
     pub const TEARDOWN: &str = "olm.operatorframework.io/teardown";
-    /// On ClusterCatalog: the served content is to be removed.
+    /// On ClusterCatalog: catalogd removes the served content first.
     pub const DELETE_SERVER_CACHE: &str = "olm.operatorframework.io/delete-server-cache";
 }
 
@@ -134,7 +151,7 @@ pub mod finalizer {
 pub mod field_manager {
     /// Of managed objects.
     pub const OBJECTS: &str = "olm.operatorframework.io";
-    /// Of Secrets with certificates that we make, and of the authorities that we write into objects.
+    /// Of Secrets with self-signed certificates, and of the certificate authorities in other objects.
     pub const CERTIFICATES: &str = "olm.operatorframework.io/certificates";
     /// Of revisions, forced.
     pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
@@ -146,7 +163,7 @@ pub mod field_manager {
     pub const CATALOGD: &str = "catalogd";
 }
 
-/// Leases, the same as the reference's, so that both never lead at once.
+/// Leases, named as in the reference, so that both never lead at once.
 pub mod lease {
     /// Of operator-controller.
     pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
@@ -154,35 +171,35 @@ pub mod lease {
     pub const CATALOGD: &str = "catalogd-operator-lock";
 }
 
-/// Objects in the managers' namespace that hold the certificates they make for themselves.
+/// Objects in the managers' namespace with their self-signed certificates.
 pub mod certificate {
     /// Secret with catalogd's authority, serving certificate and keys, shared by its replicas.
     pub const CATALOGD_SECRET: &str = "catalogd-self-signed";
-    /// ConfigMap with catalogd's authority under `ca.crt`, for those who fetch catalogs.
+    /// ConfigMap with catalogd's authority under `ca.crt`, for clients of catalogs.
     pub const CATALOGD_AUTHORITY: &str = "catalogd-ca";
     /// Secret with operator-controller's authority, serving certificate and keys.
     pub const OPERATOR_CONTROLLER_SECRET: &str = "operator-controller-self-signed";
-    /// ConfigMap with operator-controller's authority under `ca.crt`, for those who scrape its metrics.
+    /// ConfigMap with operator-controller's authority under `ca.crt`, for scrapers of its metrics.
     pub const OPERATOR_CONTROLLER_AUTHORITY: &str = "operator-controller-ca";
 }
 
-/// cert-manager, which makes certificates for webhooks where it is installed.
+/// cert-manager, an optional provider of webhook certificates.
 pub mod cert_manager {
     /// The API group.
     pub const GROUP: &str = "cert-manager.io";
     /// The group with the version that is written.
     pub const API_VERSION: &str = "cert-manager.io/v1";
-    /// The kind that asks for a certificate.
+    /// The kind that requests a certificate.
     pub const CERTIFICATE: &str = "Certificate";
-    /// The kind that says who signs certificates.
+    /// The kind that signs certificates.
     pub const ISSUER: &str = "Issuer";
-    /// Annotation of an object that is to trust the authority of a Certificate: the Certificate's namespace and name.
+    /// Annotation of an object into which cert-manager injects the authority of a Certificate: its namespace and name.
     pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
-    /// Annotation of a Secret that it made: the name of the Certificate that asked for it.
+    /// Annotation of a Secret of cert-manager: the name of its Certificate.
     pub const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 }
 
-/// OperatorConditions, by which operators say whether they may be upgraded (requirement 8.01).
+/// OperatorConditions, by which operators allow or block their upgrade.
 pub mod operator_condition {
     /// The API group.
     pub const GROUP: &str = "operators.coreos.com";
@@ -192,21 +209,21 @@ pub mod operator_condition {
     pub const KIND: &str = "OperatorCondition";
     /// The resource.
     pub const PLURAL: &str = "operatorconditions";
-    /// The environment variable that tells an operator the name of its OperatorCondition.
+    /// The environment variable with the name of the OperatorCondition of an operator.
     pub const ENVIRONMENT: &str = "OPERATOR_CONDITION_NAME";
-    /// The condition with which an operator holds its upgrade back while it is `False` (requirement 8.03).
+    /// The condition that blocks the upgrade of an operator while it is `False`.
     pub const UPGRADEABLE: &str = "Upgradeable";
 }
 
-/// What the reference's Helm runtime keeps of a release: Secrets in the managers' namespace.
+/// Releases of the Helm runtime of the reference: Secrets in the managers' namespace.
 pub mod release {
-    /// Type of the Secret that names the parts of a release and holds the first.
+    /// Type of the Secret that lists the chunks of a release and holds the first.
     pub const INDEX_SECRET_TYPE: &str = "operatorframework.io/index.v1";
-    /// Type of a Secret that holds a further part.
+    /// Type of a Secret with a further chunk.
     pub const CHUNK_SECRET_TYPE: &str = "operatorframework.io/chunk.v1";
-    /// Key of the data: the part.
+    /// Data key of the chunk.
     pub const CHUNK: &str = "chunk";
-    /// Key of the data: the names of the Secrets with further parts, a JSON list.
+    /// Data key of the names of Secrets with further chunks, a JSON list.
     pub const EXTRA_CHUNKS: &str = "extraChunks";
     /// Label: the release's name, which is the ClusterExtension's.
     pub const NAME: &str = "name";
@@ -214,9 +231,9 @@ pub mod release {
     pub const VERSION: &str = "version";
     /// Label: the release's state.
     pub const STATUS: &str = "status";
-    /// [`STATUS`] of a release that is there.
+    /// [`STATUS`] of an installed release.
     pub const DEPLOYED: &str = "deployed";
-    /// Selects the Secrets that releases begin with.
+    /// Selector of the first Secrets of all releases.
     pub const INDEX_SELECTOR: &str = "owner=operator-controller,type=index";
 }
 
@@ -226,4 +243,27 @@ pub mod property {
     pub const PACKAGE: &str = "olm.package";
     /// The latest OpenShift minor version that the bundle works on.
     pub const MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_exists_only_for_values_that_labels_can_have() {
+        let check = |value: &str, expected: bool| {
+            assert_eq!(label::selector("k", value).is_some(), expected, "{value}");
+        };
+        assert_eq!(label::selector("k", "a.b-1").as_deref(), Some("k=a.b-1"));
+        check(&"a".repeat(63), true);
+        check(&"a".repeat(64), false);
+        for value in ["", "-a", "a-", "a b", "a,b=c"] {
+            check(value, false);
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_revision_fits_a_label() {
+        assert!(MAX_EXTENSION_NAME as usize + "-".len() + i32::MAX.to_string().len() <= label::MAX_VALUE);
+    }
 }

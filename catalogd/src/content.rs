@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use olm_api::text::escape;
 use olm_fbc::{CatalogFinding, Checker};
 use olm_image::{
     Access, Credentials, CredentialsError, Images, Limits, Node, Pinned, PullError, Reference,
@@ -20,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 
 /// The label of an image that names the directory in which the catalog lies.
 const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
-/// How many findings are kept as text.
-const FINDINGS_KEPT: usize = 25;
-/// Catalogs that are parsed at once; pulling is not limited, so that a slow registry holds nobody up.
-const PARSED_AT_ONCE: usize = 2;
+/// The most findings with a text.
+const MAX_FINDINGS: usize = 25;
+/// Catalogs parsed at the same time; pulls have no limit, so that a slow registry delays no other catalog.
+const MAX_PARSING: usize = 2;
 
-/// What an image is in the place of a catalog.
+/// The kind of an image that is no catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Instead {
+pub(crate) enum ImageKind {
     Bundle,
     Database,
     Unknown,
 }
 
-impl Instead {
+impl ImageKind {
     fn of(labels: &BTreeMap<String, String>) -> Self {
         let has = |start: &str| labels.keys().any(|label| label.starts_with(start));
         if has("operators.operatorframework.io.bundle.") {
@@ -47,18 +48,16 @@ impl Instead {
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Bundle => {
-                ": it is the image of a bundle, which becomes part of a catalog by `olm catalog render`"
-            }
+            Self::Bundle => ": it is a bundle image; `olm catalog render` makes catalog entries of it",
             Self::Database => {
-                ": it holds a database, which is no longer supported; ask its publisher for a file-based catalog"
+                ": it is a database image, which is not supported; ask its publisher for a file-based catalog"
             }
             Self::Unknown => "; `olm catalog push` and `olm catalog build` set it",
         }
     }
 }
 
-/// Why there is no content.
+/// A failure to fetch or store content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContentError {
     /// The reference is no fully qualified image reference.
@@ -68,45 +67,45 @@ pub(crate) enum ContentError {
         #[source]
         source: ReferenceError,
     },
-    /// A tag and a digest contradict each other sooner or later.
+    /// A tag and a digest may contradict each other.
     #[error("error creating reference: {0:?} has both a tag and a digest")]
     TagAndDigest(String),
     /// A pull secret cannot be read.
     #[error(transparent)]
     Secret(#[from] ReadError),
-    /// A pull secret is none.
+    /// A pull secret is invalid.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// What says where images come from, and which may be used, cannot be read.
+    /// The configuration of registries or signatures cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The image cannot be pulled.
     #[error(transparent)]
     Pull(Box<PullError>),
-    /// The image does not say where its catalog lies.
+    /// The image lacks the label with the directory of its catalog.
     #[error("catalog image is missing the required label {CONFIGS_LABEL:?}{}", .0.as_str())]
-    Label(Instead),
+    Label(ImageKind),
     /// The image has no such directory.
     #[error("catalog image has no directory {0:?}, which its label {CONFIGS_LABEL:?} names")]
     Directory(String),
     /// The catalog cannot be loaded.
     #[error("error walking FBC root")]
     Load(#[source] IngestError),
-    /// The store cannot take it now.
+    /// The store refuses the content.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Nobody wants it any more.
-    #[error("given up, because something else is wanted now")]
+    /// A newer generation of the object cancelled the work.
+    #[error("cancelled by a newer generation of the object")]
     Stopped,
 }
 
 impl ContentError {
-    /// Whether the stage that failed is storing, not pulling.
+    /// Whether storing failed, not pulling.
     pub(crate) fn is_about_storing(&self) -> bool {
         matches!(self, Self::Load(_) | Self::Store(_))
     }
 
-    /// Whether the image itself is at fault: the same digest fails in the same way again.
+    /// Whether the image itself is at fault: the same digest always fails in the same way.
     pub(crate) fn is_about_content(&self) -> bool {
         match self {
             Self::Label(_) | Self::Directory(_) => true,
@@ -134,7 +133,7 @@ impl ContentError {
         }
     }
 
-    /// A word for metrics, of [`FAILURES`].
+    /// The label in metrics, one of [`FAILURES`].
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Reference { .. } | Self::TagAndDigest(_) => "reference",
@@ -153,7 +152,7 @@ impl ContentError {
     }
 }
 
-/// The words for metrics.
+/// The labels of failures in metrics.
 pub(crate) const FAILURES: [&str; 9] = [
     "reference",
     "secret",
@@ -166,11 +165,11 @@ pub(crate) const FAILURES: [&str; 9] = [
     "stopped",
 ];
 
-/// What getting an image cost.
+/// The cost of a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pull {
     pub(crate) took: Duration,
-    /// Of the layers, as they are transferred.
+    /// Transferred bytes of the layers.
     pub(crate) bytes: u64,
 }
 
@@ -180,7 +179,7 @@ impl From<PullError> for ContentError {
     }
 }
 
-/// A catalog image by tag or digest, checked.
+/// A valid catalog image reference, by tag or digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CatalogImage(Reference);
 
@@ -197,11 +196,11 @@ impl CatalogImage {
     }
 }
 
-/// What to do with content once it is here.
+/// Where the content goes.
 pub(crate) struct Destination {
     pub(crate) catalog: String,
     pub(crate) origin: Origin,
-    /// When this content appeared, when the leader says so already.
+    /// When this content appeared, if the leader reports it.
     pub(crate) modified: Option<Timestamp>,
 }
 
@@ -212,7 +211,7 @@ pub(crate) struct Contents {
     secrets: PullSecrets,
     settings: Settings,
     limits: Limits,
-    /// Where the files of an image wait to be parsed.
+    /// The directory for files that wait to be parsed.
     spool: PathBuf,
     parsing: Semaphore,
 }
@@ -233,11 +232,11 @@ impl Contents {
             settings,
             limits,
             spool,
-            parsing: Semaphore::new(PARSED_AT_ONCE),
+            parsing: Semaphore::new(MAX_PARSING),
         }
     }
 
-    /// With what rights images are fetched now.
+    /// The current credentials and settings for pulls.
     async fn access(&self) -> Result<Access, ContentError> {
         let secrets = self.secrets.read().await?;
         let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
@@ -253,7 +252,7 @@ impl Contents {
         })
     }
 
-    /// What a reference means now.
+    /// The digest of a reference now.
     pub(crate) async fn resolve(&self, image: &CatalogImage) -> Result<Pinned, ContentError> {
         if let Some(pinned) = image.0.pinned() {
             return Ok(pinned);
@@ -261,8 +260,8 @@ impl Contents {
         Ok(self.images.resolve(&image.0, &self.access().await?).await?)
     }
 
-    /// Pulls an image, checks its catalog and puts it in place of what is served. What was served stays when
-    /// anything fails, `stop` being cancelled among it.
+    /// Pulls an image, checks its catalog and replaces the served content. The old content stays when anything fails or
+    /// `stop` is cancelled.
     pub(crate) async fn fetch(
         &self,
         pinned: &Pinned,
@@ -283,7 +282,7 @@ impl Contents {
             () = stop.cancelled() => return Err(ContentError::Stopped),
         };
         let (store, stop) = (Arc::clone(&self.store), stop.clone());
-        // Not raced against `stop`: content must not appear after the catalog was given up.
+        // Not raced against `stop`: content must not appear after the work was cancelled.
         tokio::task::spawn_blocking(move || put(&store, &pulled, destination, &stop))
             .await
             .map_err(|_| ContentError::Stopped)?
@@ -296,7 +295,7 @@ impl Contents {
         let directory = image
             .labels()
             .get(CONFIGS_LABEL)
-            .ok_or_else(|| ContentError::Label(Instead::of(image.labels())))?
+            .ok_or_else(|| ContentError::Label(ImageKind::of(image.labels())))?
             .clone();
         let selection = match directory.trim_matches('/') {
             "" | "." => Selection::Everything,
@@ -318,11 +317,11 @@ impl Contents {
     }
 }
 
-/// The files of an image and where its catalog lies among them.
+/// The files of an image and the directory of its catalog.
 struct Pulled {
     tree: Tree,
     directory: String,
-    /// Of the layers, as they were transferred.
+    /// Transferred bytes of the layers.
     bytes: u64,
 }
 
@@ -342,13 +341,13 @@ impl Pulled {
             Resolved::Directory => Err(io::ErrorKind::IsADirectory.into()),
             Resolved::Missing => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "it is a link that leads out of the catalog, or nowhere",
+                "the link leads out of the catalog or to a missing file",
             )),
         }
     }
 }
 
-/// Parses, checks and stores a catalog. One blob at a time is in memory, and what the check remembers of each.
+/// Parses, checks and stores a catalog. Memory holds one blob at a time, and the state of the check.
 fn put(
     store: &Arc<Store>,
     pulled: &Pulled,
@@ -400,11 +399,11 @@ fn summary(checker: Checker) -> Findings {
             .unwrap_or_default();
         let object = finding.object.to_string();
         let separator = if object.is_empty() { "" } else { ": " };
-        format!("{object}{separator}{}{place}", finding.message)
+        escape(&format!("{object}{separator}{}{place}", finding.message)).into_owned()
     };
     Findings {
         total: (report.errors().count() + report.omitted) as u64,
-        first: report.errors().take(FINDINGS_KEPT).map(line).collect(),
+        first: report.errors().take(MAX_FINDINGS).map(line).collect(),
     }
 }
 
@@ -413,21 +412,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_without_a_catalog_is_called_what_it_is() {
+    fn the_error_names_the_kind_of_an_image_that_is_no_catalog() {
         let check = |label: &str, expected: &str| {
             let labels = BTreeMap::from([(label.to_owned(), String::new())]);
-            let error = ContentError::Label(Instead::of(&labels)).to_string();
+            let error = ContentError::Label(ImageKind::of(&labels)).to_string();
             let wire = "catalog image is missing the required label \
                         \"operators.operatorframework.io.index.configs.v1\"";
             assert!(error.starts_with(wire) && error.contains(expected), "{error}");
         };
         check(
             "operators.operatorframework.io.bundle.package.v1",
-            "the image of a bundle",
+            "a bundle image",
         );
         check(
             "operators.operatorframework.io.index.database.v1",
-            "holds a database",
+            "a database image",
         );
         check("maintainer", "`olm catalog push`");
     }

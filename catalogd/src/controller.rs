@@ -1,9 +1,10 @@
-//! One ClusterCatalog from what is wanted to what is reported.
+//! The ClusterCatalog controller.
 //!
 //! The pipeline is [`reconcile`]; its stages are the files below. `observe` gathers facts, `plan` and `report` are pure,
-//! `act` does what the plan says and has no choices left.
+//! `act` executes the plan and decides nothing.
 
 mod act;
+mod message;
 mod observe;
 mod plan;
 mod report;
@@ -12,7 +13,7 @@ mod verify;
 mod watch;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::reflector;
@@ -20,14 +21,15 @@ use olm_api::ClusterCatalog;
 use olm_platform::events::Events;
 use olm_platform::queue::{Outcome, Queue};
 use olm_serve::{Lookup, Store};
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::content::Contents;
 use crate::metrics::{CatalogMetrics, Ready};
 use observe::Memory;
-use plan::Content;
+use plan::ContentAction;
 
-pub(crate) use observe::Starting;
+pub(crate) use observe::StartupReadiness;
 pub(crate) use template::Versions;
 pub(crate) use verify::verify;
 pub(crate) use watch::{collect_garbage, follow_leadership, watch};
@@ -35,7 +37,7 @@ pub(crate) use watch::{collect_garbage, follow_leadership, watch};
 /// The controller's name in metrics, as the reference calls it.
 pub(crate) const CONTROLLER: &str = "catalogd-clustercatalog-controller";
 
-/// Everything that working on a catalog needs.
+/// The shared parts of the controller.
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) store: Arc<Store>,
@@ -43,24 +45,24 @@ pub(crate) struct Context {
     /// The ClusterCatalogs as the watch last saw them.
     pub(crate) catalogs: reflector::Store<ClusterCatalog>,
     pub(crate) queue: Queue<String>,
-    /// Whether this process is the one that writes to the API server.
+    /// Whether this process is the leader, which alone writes to the API server.
     pub(crate) leading: tokio::sync::watch::Receiver<bool>,
     /// Scheme and host under which catalogs are served.
     pub(crate) origin: String,
-    pub(crate) starting: Starting,
+    pub(crate) startup: StartupReadiness,
     pub(crate) counts: CatalogMetrics,
     pub(crate) stop: CancellationToken,
     pub(crate) memories: Memories,
     pub(crate) versions: Versions,
     pub(crate) events: Events,
-    /// Objects that the watch delivers and that cannot be read: what is served of them stays.
-    pub(crate) unreadable: Unreadable,
+    /// Objects from the watch that do not parse: their served content stays.
+    pub(crate) unreadable: UnreadableCatalogs,
 }
 
-/// Works on one catalog, once.
+/// Reconciles one catalog, once.
 pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
     if context.unreadable.contains(name) {
-        context.starting.tried(name);
+        context.startup.tried(name);
         return Outcome::Done;
     }
     let outcome = match observe::observe(context, name).await {
@@ -69,31 +71,31 @@ pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
             .await
             .unwrap_or_else(|error| act::explain(name, &error)),
     };
-    context.starting.tried(name);
+    context.startup.tried(name);
     outcome
 }
 
 async fn pass(context: &Context, observed: observe::Observed) -> Result<Outcome, act::WriteError> {
     let plan = plan::plan(&observed);
     let mut observed = act::prepare(context, observed, &plan).await?;
-    tell_readiness(context, observed.catalog.name(), &plan);
+    report_readiness(context, observed.catalog.name(), &plan);
     let done = act::content(context, &mut observed, &plan.content).await;
     let status = report::status(&observed, &plan, &done, &context.origin);
     let next = report::next(&plan, &observed, &done);
-    tell_readiness(context, observed.catalog.name(), &plan);
+    report_readiness(context, observed.catalog.name(), &plan);
     act::publish(context, observed, &plan, status).await?;
     Ok(next)
 }
 
-/// Tells in the metrics whether a catalog is served that is to be: also while its content is on its way.
-fn tell_readiness(context: &Context, name: &str, plan: &plan::Plan) {
+/// Sets the metric of whether a wanted catalog is served, also while catalogd fetches its content.
+fn report_readiness(context: &Context, name: &str, plan: &plan::Plan) {
     let ready = match context.store.get(name) {
         Lookup::Served(_) => Some(Ready::Yes),
         Lookup::Expected => Some(Ready::No),
         Lookup::Unknown => {
             let wanted = matches!(
                 plan.content,
-                Content::Follow { .. } | Content::Refuse(_) | Content::Wait(_)
+                ContentAction::Resolve { .. } | ContentAction::Block(_) | ContentAction::Retry(_)
             );
             wanted.then_some(Ready::No)
         }
@@ -103,20 +105,20 @@ fn tell_readiness(context: &Context, name: &str, plan: &plan::Plan) {
     }
 }
 
-/// Names of objects that cannot be read.
+/// Names of objects that do not parse.
 #[derive(Debug, Default)]
-pub(crate) struct Unreadable(Mutex<UnreadableNames>);
+pub(crate) struct UnreadableCatalogs(Mutex<UnreadableNames>);
 
 #[derive(Debug, Default)]
 struct UnreadableNames {
     all: BTreeSet<String>,
-    /// Those of the list that is coming in.
+    /// Those of the list that is arriving.
     listed: BTreeSet<String>,
 }
 
-impl Unreadable {
+impl UnreadableCatalogs {
     fn lock(&self) -> MutexGuard<'_, UnreadableNames> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn contains(&self, name: &str) -> bool {
@@ -135,25 +137,25 @@ impl Unreadable {
         names.all.remove(name);
     }
 
-    /// A whole list begins to come in.
+    /// A list begins to arrive.
     fn begin(&self) {
         self.lock().listed.clear();
     }
 
-    /// The list is here: what it did not hold is gone.
+    /// The list is complete: names that it lacks are gone.
     fn end(&self) {
         let mut names = self.lock();
         names.all = std::mem::take(&mut names.listed);
     }
 }
 
-/// What is remembered of each catalog from one pass to the next.
+/// The memory of each catalog between two passes.
 #[derive(Debug, Default)]
 pub(crate) struct Memories(Mutex<HashMap<String, Memory>>);
 
 impl Memories {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn of(&self, name: &str) -> Memory {

@@ -1,4 +1,4 @@
-//! How much of the disk the cache takes.
+//! The disk usage of the cache.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::CatalogMetrics;
 
-/// Time between two looks.
+/// Time between two measurements.
 const INTERVAL: Duration = Duration::from_mins(1);
 /// The cache has fewer levels of directories than this.
 const DEPTH: usize = 8;
 
-/// Looks at the cache directory from time to time, until told to stop.
+/// Measures the cache directory at intervals, until the process stops.
 pub(crate) async fn watch(directory: std::path::PathBuf, counts: CatalogMetrics, stop: CancellationToken) {
     loop {
         let looked_at = directory.clone();
@@ -26,7 +26,7 @@ pub(crate) async fn watch(directory: std::path::PathBuf, counts: CatalogMetrics,
     }
 }
 
-/// Bytes of the files below a directory. What goes away meanwhile counts nothing.
+/// Bytes of the files below a directory. Files that vanish meanwhile count nothing.
 fn used(directory: &Path, depth: usize) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries

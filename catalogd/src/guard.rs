@@ -1,4 +1,4 @@
-//! Who may read catalogs, when not everybody may.
+//! Authentication and authorisation of requests for catalogs, where enabled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use olm_api::names;
 use olm_platform::gate::{Asked, Gate};
 use olm_serve::{App, ResponseBody};
 
-/// Answers a request, once it is known that its sender may ask; without a gate everybody may.
+/// Answers an authorised request; without a gate every request is.
 pub(crate) async fn respond<B>(
     gate: Option<&Gate>,
     app: &Arc<App>,
@@ -24,7 +24,7 @@ where
         && let Err(refused) = gate.admit(request.headers(), asked(request.uri().path())).await
     {
         let status = refused.status();
-        let mut response = app.refuse(request, Some(peer), status, &refused.to_string());
+        let mut response = app.reject(request, Some(peer), status, &refused.to_string());
         if status == StatusCode::UNAUTHORIZED {
             let headers = response.headers_mut();
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -34,7 +34,7 @@ where
     app.respond(request, Some(peer)).await
 }
 
-/// One catalog by its address; whatever is about more than one is about all of them.
+/// The catalog of a path; a request for more than one needs access to all of them.
 fn asked(path: &str) -> Asked {
     let name = path
         .strip_prefix("/catalogs/")

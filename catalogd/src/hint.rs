@@ -1,21 +1,21 @@
-//! What somebody can do about a catalog that cannot be fetched, said once, at the end of the message.
+//! Hints for users when a catalog cannot be fetched: the last lines of the message.
 
 use olm_image::{Missing, Obstacle, PullError, RegistryError};
 
 use crate::content::ContentError;
 
-/// What follows what fails for the moment. A point in time would change, and be written, with every try.
-pub(crate) const AGAIN: &str = "it is tried again by itself, after 1 s at first and then at least every 6 min, and at once \
-                                when the spec or an annotation of the ClusterCatalog changes";
+/// The hint after a failure that catalogd retries. A point in time would change the status with every attempt.
+pub(crate) const RETRY: &str = "catalogd retries after 1 s at first and then at least every 6 min, and at once when the spec or \
+                                an annotation of the ClusterCatalog changes";
 
-/// The way out of an error, if one is known. `image` says which image it is about, with what names it.
+/// The hint for an error, if there is one. `image` is the field and the reference of the image.
 pub(crate) fn hint(error: &ContentError, image: &str) -> Option<String> {
     match error {
         ContentError::Pull(error) => of_pull(error, image),
         ContentError::Reference { .. } => Some(format!(
-            "{image} has to be REGISTRY/REPOSITORY:TAG, or with @DIGEST"
+            "set {image} to REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST"
         )),
-        ContentError::TagAndDigest(_) => Some(format!("leave the tag or the digest out of {image}")),
+        ContentError::TagAndDigest(_) => Some(format!("remove the tag or the digest from {image}")),
         _ => None,
     }
 }
@@ -27,44 +27,44 @@ fn of_pull(error: &PullError, image: &str) -> Option<String> {
     Some(match source {
         RegistryError::NotFound { missing, .. } => match missing {
             Missing::Repository => format!(
-                "check the repository in {image}; some registries also say this to those who may not see it: \
-                 --global-pull-secret holds catalogd's credentials"
+                "check the repository in {image}; some registries also answer so without access rights: \
+                 --global-pull-secret names the Secret with catalogd's credentials"
             ),
             Missing::Content => format!("check the tag or digest in {image}, or push the image"),
             Missing::Unsaid => format!(
-                "check the repository and the tag or digest in {image}; some registries also say this to those who may \
-                 not see them: --global-pull-secret holds catalogd's credentials"
+                "check the repository and the tag or digest in {image}; some registries also answer so without \
+                 access rights: --global-pull-secret names the Secret with catalogd's credentials"
             ),
         },
         RegistryError::Unauthorized { registry, .. } | RegistryError::Denied { registry, .. } => format!(
-            "put credentials for {registry} that may read the image into the Secret that catalogd's flag \
-             --global-pull-secret names, or into an imagePullSecret of its service account"
+            "add credentials for {registry} with read access to the Secret that catalogd's flag --global-pull-secret \
+             names, or to an imagePullSecret of its service account"
         ),
         RegistryError::Unreachable { source, .. } => match source.obstacle() {
             Obstacle::Name => {
-                format!("check the host in {image}, and that DNS knows it in catalogd's Pod")
+                format!("check the host in {image}, and that DNS in catalogd's Pod resolves it")
             }
-            Obstacle::Refused => format!("check host and port in {image}, and that the registry runs"),
+            Obstacle::Refused => format!("check the host and port in {image}, and that the registry is running"),
             Obstacle::NoTls => {
-                "a registry that speaks plain HTTP has to be named by catalogd's flag --plain-http-registries"
+                "if the registry serves plain HTTP, add it to catalogd's flag --plain-http-registries"
                     .to_owned()
             }
-            // The error itself says what would change it.
+            // The error itself names the remedy.
             Obstacle::Certificate | Obstacle::Redirect => return None,
             Obstacle::Other => format!(
-                "check the host in {image}, and that catalogd's Pod may reach it (NetworkPolicy, firewall, HTTPS_PROXY)"
+                "check the host in {image}, and that catalogd's Pod can reach it (NetworkPolicy, firewall, HTTPS_PROXY)"
             ),
         },
         RegistryError::TokenService { host, .. } => format!(
-            "if credentials may be sent to {host}, name it in catalogd's flag --registry-token-services"
+            "if credentials may go to {host}, add it to catalogd's flag --registry-token-services"
         ),
         RegistryError::Status { status: 429, .. } => {
-            "the registry limits how often it is asked: credentials may raise the limit, and a longer \
-             pollIntervalMinutes asks less"
+            "the registry limits the request rate: credentials may raise the limit, a longer pollIntervalMinutes \
+             makes fewer requests"
                 .to_owned()
         }
         RegistryError::Status { status: 500.., .. } => {
-            "the fault is the registry's: its log says more".to_owned()
+            "the registry failed: see its log".to_owned()
         }
         _ => return None,
     })
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_that_somebody_can_mend_has_a_way_out_that_names_what_to_change() {
+    fn every_error_that_users_can_fix_has_a_hint_that_names_the_setting() {
         let check = |source: RegistryError, expected: Option<&str>| {
             let error = PullError::Fetch {
                 what: "the digest",
@@ -116,7 +116,7 @@ mod tests {
             message: String::new(),
         };
         check(status(429), Some("pollIntervalMinutes"));
-        check(status(502), Some("the registry's"));
+        check(status(502), Some("see its log"));
         check(status(418), None);
         let elsewhere = RegistryError::TokenService {
             registry: registry(),

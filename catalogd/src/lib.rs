@@ -6,9 +6,9 @@
 //!                                      store
 //! ```
 //!
-//! Every replica unpacks and serves; the leader alone writes to the API server, and the others take what the leader
-//! reports. What cannot be loaded is not served, what was served stays until better content is here, and no catalog waits
-//! for another. Start reading at [`controller`].
+//! Every replica unpacks and serves. The leader alone writes to the API server; the others follow its status. Content that
+//! does not load is not served, the old content stays until the new is complete, and no catalog waits for another. Start
+//! reading at [`controller`].
 
 pub mod args;
 pub mod controller;
@@ -20,7 +20,7 @@ mod guard;
 mod hint;
 mod metrics;
 
-/// Prints what this binary is.
+/// Prints the version.
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]
 pub fn print_version() {
     println!("{}", olm_platform::version::line(env!("CARGO_PKG_VERSION")));

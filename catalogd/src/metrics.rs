@@ -1,11 +1,12 @@
-//! What catalogd counts.
+//! The metrics of catalogd.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use olm_platform::metrics::Metrics;
 use olm_serve::{Access, Record};
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -230,14 +231,14 @@ impl CatalogMetrics {
             digest: record.digest.clone(),
             image: record.origin.resolved.clone(),
         };
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         if let Some(before) = reported.insert(record.catalog.clone(), content.clone()) {
             self.content.remove(&before);
         }
         self.content.get_or_create(&content).set(1);
     }
 
-    /// Whether a catalog that is to be served is.
+    /// Whether a wanted catalog is served.
     pub(crate) fn ready(&self, catalog: &str, ready: Ready) {
         let catalog = Catalog {
             catalog: catalog.to_owned(),
@@ -277,12 +278,7 @@ impl CatalogMetrics {
         let catalog = Catalog {
             catalog: catalog.to_owned(),
         };
-        if let Some(content) = self
-            .reported
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&catalog.catalog)
-        {
+        if let Some(content) = self.reported.lock().remove(&catalog.catalog) {
             self.content.remove(&content);
         }
         for reason in FAILURES {

@@ -1,4 +1,4 @@
-//! Wiring: the parts, and who tells whom.
+//! Wiring of the parts.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    CONTROLLER, Context, Memories, Starting, Unreadable, Versions, collect_garbage, follow_leadership,
-    reconcile, verify, watch,
+    CONTROLLER, Context, Memories, StartupReadiness, UnreadableCatalogs, Versions, collect_garbage,
+    follow_leadership, reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
 use crate::{disk, guard};
@@ -110,8 +110,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             .await
             .context("cannot open the metrics port")?;
     }
-    let starting = Starting::default();
-    serve_health(&args, starting.clone(), &shutdown).await?;
+    let startup = StartupReadiness::default();
+    serve_health(&args, startup.clone(), &shutdown).await?;
 
     let (lead, leading) = watch::channel(!args.common.leader_elect);
     let election = args.common.leader_elect.then(|| {
@@ -129,13 +129,13 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         queue,
         leading,
         origin: format!("https://{}", args.external_address),
-        starting,
+        startup,
         counts,
         stop: shutdown.token(),
         memories: Memories::default(),
         versions: Versions::new(client.clone()),
         events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
-        unreadable: Unreadable::default(),
+        unreadable: UnreadableCatalogs::default(),
     });
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));
     shutdown.spawn("leadership", follow_leadership(Arc::clone(&context)));
@@ -216,18 +216,18 @@ async fn serve_content(
     Ok(())
 }
 
-async fn serve_health(args: &Args, starting: Starting, shutdown: &Shutdown) -> anyhow::Result<()> {
+async fn serve_health(args: &Args, startup: StartupReadiness, shutdown: &Shutdown) -> anyhow::Result<()> {
     let Some(address) = args.common.health_address() else {
         return Ok(());
     };
     let readiness = Readiness::default();
-    readiness.require("catalogs", move || starting.check());
+    readiness.require("catalogs", move || startup.check());
     admin::open_health(address, readiness, shutdown)
         .await
         .context("cannot open the health port")
 }
 
-/// The certificate that we make where no flag names one.
+/// The self-signed certificate for when no flag names one.
 fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned {
     let external = match args.external_address.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,

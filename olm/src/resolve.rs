@@ -211,7 +211,8 @@ fn package(
     })?;
     let package = Some(blobs)
         .filter(|blobs| !blobs.is_empty())
-        .map(|blobs| Package::new(blobs, ReleaseField::Counts));
+        .map(|blobs| Package::new(blobs, ReleaseField::Counts))
+        .transpose()?;
     Ok((package, names))
 }
 

@@ -59,6 +59,7 @@ fn spec() -> Schema {
         .property(
             "priority",
             integer("When several catalogs offer the best bundle of a package, the one with the highest number wins.", "int32")
+                .range(i32::MIN.into(), i32::MAX.into())
                 .default_value(json!(0)),
         )
         .required("source", image_union(source))

@@ -7,7 +7,7 @@ use super::{
     AGE, Column, Columns, DNS_LABEL, DNS_SUBDOMAIN, PROGRESSING, REASON, VersionPattern, conditions,
     definition as define, label_selector, root, version_pattern,
 };
-use crate::names::CLUSTER_EXTENSION;
+use crate::names::{CLUSTER_EXTENSION, MAX_EXTENSION_NAME};
 
 const SUBDOMAIN_RULES: &str = "It must contain only lowercase alphanumeric characters, hyphens (-) or periods (.), start and end with an alphanumeric character, and be no longer than 253 characters";
 
@@ -47,7 +47,11 @@ pub(super) fn definition() -> Value {
         ],
     };
     let description = "A ClusterExtension installs one package of the catalogs on the cluster and keeps it at the version that is asked for.";
-    define(CLUSTER_EXTENSION, &columns, root(description, spec(), status()))
+    // Unlike a rule of the root, this bound lets the API server update objects that exist with a longer name.
+    let name = string("").max_length(MAX_EXTENSION_NAME);
+    let metadata = Schema::bare_object().property("name", name);
+    let root = root(description, spec(), status()).property("metadata", metadata);
+    define(CLUSTER_EXTENSION, &columns, root)
 }
 
 fn spec() -> Schema {

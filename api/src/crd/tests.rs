@@ -56,6 +56,15 @@ where
 }
 
 #[test]
+fn names_and_priorities_are_bounded() {
+    let name = &schema_of("ClusterExtension")["properties"]["metadata"]["properties"]["name"];
+    assert_eq!(name, &json!({"type": "string", "maxLength": 52}));
+    let priority = &schema_of("ClusterCatalog")["properties"]["spec"]["properties"]["priority"];
+    assert_eq!(priority["minimum"], json!(i32::MIN));
+    assert_eq!(priority["maximum"], json!(i32::MAX));
+}
+
+#[test]
 fn types_and_schema_have_the_same_members() {
     check::<crate::ClusterExtension>(
         "ClusterExtension",

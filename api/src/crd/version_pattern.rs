@@ -1,7 +1,7 @@
 //! The regular expressions for `spec.source.catalog.version`.
 
 /// Two regular expressions (RE2) that together accept what the grammar of version ranges accepts and nothing else
-/// (requirements 1.30 to 1.36), so that a range which admission lets through never fails later. Classes such as `\s`
+///, so that a range which admission lets through never fails later. Classes such as `\s`
 /// mean ASCII, as they do in RE2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionPattern {

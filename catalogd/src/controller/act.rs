@@ -1,4 +1,4 @@
-//! Doing what the plan says.
+//! Executes the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use kube::{Api, Resource as _};
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ClusterCatalogStatus;
 use olm_api::names::{field_manager, finalizer, label, user};
+use olm_api::text::escape;
 use olm_image::{Pinned, Reference};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
@@ -17,13 +18,15 @@ use olm_serve::{Origin, Snapshot};
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::observe::{Blocked, Memory, Observed, Refused, Running, Stored, Written};
-use super::plan::{Claimed, Content, Plan};
-use super::report::{self, Done, Failure, Remedy};
+use super::observe::{
+    BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, Stored, WrittenObject,
+};
+use super::plan::{ContentAction, Plan, ReportedContent};
+use super::report::{self, ContentOutcome, Failure, Recovery};
 use crate::content::{CatalogImage, ContentError, Destination};
 use crate::hint::hint;
 
-/// Why something could not be written to the API server.
+/// A failed write to the API server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     /// Labels and finalizers.
@@ -34,7 +37,7 @@ pub(super) enum WriteError {
     Status(#[source] Box<kube::Error>),
 }
 
-/// What follows from a failed write: somebody else was faster, or the API server has a problem.
+/// The outcome after a failed write: a conflict retries soon, a deleted object is done.
 pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
     let (WriteError::Metadata(cause) | WriteError::Status(cause)) = error;
     match &**cause {
@@ -51,7 +54,7 @@ pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
     }
 }
 
-/// The object is gone: so is all that belongs to it.
+/// Removes everything that belongs to a deleted object.
 pub(super) async fn forget(context: &Context, name: &str) -> Outcome {
     context.memories.forget(name);
     context.counts.forget(name);
@@ -63,16 +66,16 @@ async fn remove(context: &Context, name: &str) {
     let (store, catalog) = (Arc::clone(&context.store), name.to_owned());
     let removed = tokio::task::spawn_blocking(move || store.remove(&catalog)).await;
     if let Ok(Err(error)) = removed {
-        // It is not served any more, and the next collection of garbage tries again.
+        // The catalog is no longer served, and the next garbage collection tries again.
         tracing::warn!(
             catalog = name,
             error = chain(&error),
-            "cannot free the catalog's space"
+            "cannot remove the catalog's files"
         );
     }
 }
 
-/// Writes labels and finalizers that have to be there before anything else.
+/// Writes the labels and finalizers that everything else needs.
 pub(super) async fn prepare(
     context: &Context,
     observed: Observed,
@@ -114,7 +117,7 @@ async fn write_metadata(
     Ok(remember(context, catalog, written))
 }
 
-/// Writes the status, then takes the finalizer away when all is done.
+/// Writes the status, then removes the finalizer when the plan says so.
 pub(super) async fn publish(
     context: &Context,
     observed: Observed,
@@ -123,7 +126,7 @@ pub(super) async fn publish(
 ) -> Result<(), WriteError> {
     let mut catalog = observed.catalog;
     if let Some(status) = status {
-        // What is absent has to be said: a merge leaves alone what it does not name.
+        // Null members are explicit: a merge patch keeps what it does not name.
         let patch = json!({
             "metadata": { "resourceVersion": catalog.metadata.resource_version },
             "status": {
@@ -164,18 +167,18 @@ fn parameters() -> PatchParams {
     }
 }
 
-/// Keeps what was written until the watch has seen it, so that no pass starts from an older state.
+/// Keeps the written object until the watch has seen it, so that no pass starts from an older state.
 fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog) -> Arc<ClusterCatalog> {
     let object = Arc::new(written);
     context.memories.change(before.name(), |memory| {
         let mut replaced: BTreeSet<String> = before.metadata.resource_version.iter().cloned().collect();
-        // One write on top of another: the watch may still be before the first.
+        // After two writes the watch may still deliver the state before the first.
         if let Some(earlier) = memory.written.take()
             && earlier.object.metadata.resource_version == before.metadata.resource_version
         {
             replaced.extend(earlier.replaced);
         }
-        memory.written = Some(Written {
+        memory.written = Some(WrittenObject {
             object: Arc::clone(&object),
             replaced,
         });
@@ -183,38 +186,42 @@ fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog)
     object
 }
 
-/// Does what is planned about content. What status said and was not here is part of the facts afterwards.
-pub(super) async fn content(context: &Context, observed: &mut Observed, planned: &Content) -> Done {
+/// Executes the action on content. Restored content becomes part of the observed facts.
+pub(super) async fn content(
+    context: &Context,
+    observed: &mut Observed,
+    planned: &ContentAction,
+) -> ContentOutcome {
     let catalog = Arc::clone(&observed.catalog);
     let name = catalog.name();
     let (done, error) = match planned {
-        Content::Keep => return Done::Nothing,
-        Content::Remove(why) => {
+        ContentAction::Keep => return ContentOutcome::Nothing,
+        ContentAction::Remove(why) => {
             context.memories.change(name, Memory::forget_content);
             context.counts.forget(name);
             remove(context, name).await;
-            return Done::Removed(*why);
+            return ContentOutcome::Removed(*why);
         }
-        Content::Refuse(message) => {
-            return Done::Failed(Failure {
+        ContentAction::Block(message) => {
+            return ContentOutcome::Failed(Failure {
                 message: message.clone(),
                 hint: None,
-                remedy: Remedy::Change,
+                recovery: Recovery::SpecChange,
             });
         }
-        Content::Wait(message) => {
-            return Done::Failed(Failure {
+        ContentAction::Retry(message) => {
+            return ContentOutcome::Failed(Failure {
                 message: message.clone(),
                 hint: None,
-                remedy: Remedy::Retry,
+                recovery: Recovery::Retry,
             });
         }
-        Content::Follow { reference, before } => {
+        ContentAction::Resolve { reference, before } => {
             if let Some(claimed) = before {
                 match copy(context, observed, claimed).await {
                     Ok(stored) => observed.stored = Some(stored),
-                    Err(ContentError::Stopped) => return Done::Superseded,
-                    Err(error) => not_here(context, name, &error),
+                    Err(ContentError::Stopped) => return ContentOutcome::Superseded,
+                    Err(error) => restore_failed(context, name, &error),
                 }
             }
             match follow(context, observed, reference).await {
@@ -222,29 +229,29 @@ pub(super) async fn content(context: &Context, observed: &mut Observed, planned:
                 Err(failed) => failed,
             }
         }
-        Content::Copy(claimed) => match copy(context, observed, claimed).await {
+        ContentAction::Restore(claimed) => match copy(context, observed, claimed).await {
             Ok(stored) => {
                 observed.stored = Some(stored.clone());
-                return Done::Restored(stored);
+                return ContentOutcome::Restored(stored);
             }
-            Err(ContentError::Stopped) => return Done::Superseded,
+            Err(ContentError::Stopped) => return ContentOutcome::Superseded,
             Err(error) => {
-                not_here(context, name, &error);
-                return Done::Lost(message(&error));
+                restore_failed(context, name, &error);
+                return ContentOutcome::Lost(message(&error));
             }
         },
     };
     if matches!(error, ContentError::Stopped) {
-        return Done::Superseded;
+        return ContentOutcome::Superseded;
     }
     context.counts.failed(name, error.label());
     tracing::warn!(
         catalog = name,
         error = done.message,
-        "what is wanted is not served"
+        "cannot serve the wanted content"
     );
-    if let (Remedy::Change, Content::Follow { reference, .. }) = (done.remedy, planned) {
-        let blocked = Blocked {
+    if let (Recovery::SpecChange, ContentAction::Resolve { reference, .. }) = (done.recovery, planned) {
+        let blocked = BlockedGeneration {
             generation: catalog.generation(),
             reference: reference.clone(),
         };
@@ -252,25 +259,25 @@ pub(super) async fn content(context: &Context, observed: &mut Observed, planned:
             .memories
             .change(name, |memory| memory.blocked = Some(blocked));
     }
-    Done::Failed(done)
+    ContentOutcome::Failed(done)
 }
 
-/// What status says is served could not be fetched.
-fn not_here(context: &Context, name: &str, error: &ContentError) {
+/// Counts and logs a failed restore.
+fn restore_failed(context: &Context, name: &str, error: &ContentError) {
     context.counts.failed(name, error.label());
     tracing::warn!(
         catalog = name,
         error = chain(error),
-        "what status says is served is not here"
+        "cannot restore the content that status reports"
     );
 }
 
-/// Finds out what the reference means, and fetches it if it is not here.
+/// Resolves the reference, and fetches the content if it is not stored.
 async fn follow(
     context: &Context,
     observed: &Observed,
     reference: &str,
-) -> Result<Done, (Failure, ContentError)> {
+) -> Result<ContentOutcome, (Failure, ContentError)> {
     let name = observed.catalog.name();
     let written = observed.catalog.spec.source.image.as_ref();
     let field = if written.is_some_and(|image| image.reference == reference) {
@@ -278,20 +285,20 @@ async fn follow(
     } else {
         format!("annotation {}", user::CATALOG_IMAGE_TEMPLATE)
     };
-    let failed = |error: ContentError, remedy| {
-        let hint = hint(&error, &format!("{field} ({reference})"));
+    let failed = |error: ContentError, recovery| {
+        let hint = hint(&error, &format!("{field} ({})", escape(reference)));
         let message = message(&error);
         (
             Failure {
                 message,
                 hint,
-                remedy,
+                recovery,
             },
             error,
         )
     };
-    let retry = |error| failed(error, Remedy::Retry);
-    let image = CatalogImage::parse(reference).map_err(|error| failed(error, Remedy::Change))?;
+    let retry = |error| failed(error, Recovery::Retry);
+    let image = CatalogImage::parse(reference).map_err(|error| failed(error, Recovery::SpecChange))?;
     let stop = running(context, observed);
     let resolved = tokio::select! {
         resolved = context.contents.resolve(&image) => resolved,
@@ -307,13 +314,13 @@ async fn follow(
         context
             .memories
             .change(name, |memory| memory.confirmed = Some(reference.to_owned()));
-        return Ok(Done::Served(stored.clone()));
+        return Ok(ContentOutcome::Served(stored.clone()));
     }
-    // A digest in the spec cannot come to mean something else; a tag can.
-    let remedy = if text == reference {
-        Remedy::Change
+    // A digest in the spec never changes its content; a tag can.
+    let recovery = if text == reference {
+        Recovery::SpecChange
     } else {
-        Remedy::Retry
+        Recovery::Retry
     };
     if let Some(refused) = observed
         .memory
@@ -321,10 +328,10 @@ async fn follow(
         .as_ref()
         .filter(|refused| refused.resolved == text)
     {
-        return Ok(Done::Failed(Failure {
+        return Ok(ContentOutcome::Failed(Failure {
             message: refused.message.clone(),
             hint: None,
-            remedy,
+            recovery,
         }));
     }
     let origin = Origin {
@@ -332,19 +339,23 @@ async fn follow(
         resolved: text,
     };
     match fetch(context, name, &pinned, origin, None, &stop).await {
-        Ok(stored) => Ok(Done::Served(stored)),
-        Err(error) if error.is_about_content() => Err(failed(error, remedy)),
+        Ok(stored) => Ok(ContentOutcome::Served(stored)),
+        Err(error) if error.is_about_content() => Err(failed(error, recovery)),
         Err(error) => Err(retry(error)),
     }
 }
 
-/// Fetches what status says is served.
-async fn copy(context: &Context, observed: &Observed, claimed: &Claimed) -> Result<Stored, ContentError> {
+/// Fetches the content that status reports.
+async fn copy(
+    context: &Context,
+    observed: &Observed,
+    claimed: &ReportedContent,
+) -> Result<Stored, ContentError> {
     let mut pinned = Pinned::parse(&claimed.resolved).map_err(|source| ContentError::Reference {
         reference: claimed.resolved.clone(),
         source,
     })?;
-    // Whatever came of the spec since: where it names a tag, mirrors for tags may have the content.
+    // Where the spec names a tag, mirrors for tags may have the content, too.
     let source = observed.catalog.spec.source.image.as_ref();
     let by_tag = |reference: &str| Reference::parse(reference).is_ok_and(|named| named.digest().is_none());
     if source.is_some_and(|image| by_tag(&image.reference)) {
@@ -359,7 +370,7 @@ async fn copy(context: &Context, observed: &Observed, claimed: &Claimed) -> Resu
     fetch(context, name, &pinned, origin, claimed.modified, &stop).await
 }
 
-/// Fetches and stores; what cannot be served is remembered, so that it is not fetched again.
+/// Fetches and stores content. Remembers unusable content, so that it is not fetched again.
 async fn fetch(
     context: &Context,
     name: &str,
@@ -401,7 +412,7 @@ async fn fetch(
             if error.is_about_content() {
                 let message = message(&error);
                 context.memories.change(name, |memory| {
-                    memory.refused = Some(Refused { resolved, message });
+                    memory.refused = Some(RefusedContent { resolved, message });
                 });
             }
             Err(error)
@@ -409,8 +420,8 @@ async fn fetch(
     }
 }
 
-/// Makes what follows the content, after the content is served. What fails is tried again for as long as this content
-/// is served: a disk that is full now may have room later.
+/// Makes the derived files in the background, after the content is served. Retries for as long as this content is served:
+/// a full disk may have space later.
 pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
     const LONGEST_PAUSE: Duration = Duration::from_mins(10);
     let (store, stop) = (Arc::clone(&context.store), context.stop.clone());
@@ -429,7 +440,7 @@ pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
             tracing::warn!(
                 catalog,
                 error = chain(&error),
-                "cannot store the compressed variant; serving plain"
+                "cannot store the compressed variant; serving uncompressed"
             );
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -444,10 +455,10 @@ pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
     });
 }
 
-/// A token that is cancelled when another generation of the object appears, or the process ends.
+/// A token that another generation of the object, or the end of the process, cancels.
 fn running(context: &Context, observed: &Observed) -> tokio_util::sync::CancellationToken {
     let stop = context.stop.child_token();
-    let running = Running {
+    let running = RunningFetch {
         generation: observed.catalog.generation(),
         stop: stop.clone(),
     };
@@ -457,12 +468,12 @@ fn running(context: &Context, observed: &Observed) -> tokio_util::sync::Cancella
     stop
 }
 
-/// What failed, with the stage as the reference names it.
+/// The message of a failure, beginning with the stage as in the reference.
 fn message(error: &ContentError) -> String {
     let stage = if error.is_about_storing() {
         "error storing fbc"
     } else {
         "source catalog content"
     };
-    format!("{stage}: {}", chain(error))
+    escape(&format!("{stage}: {}", chain(error))).into_owned()
 }

@@ -1,25 +1,26 @@
-//! What is known of a catalog: possibly stale, never guessed.
+//! The facts about a catalog: possibly stale, never guessed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
 use olm_serve::{Findings, Lookup, Record};
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use super::template::{self, KubernetesVersion};
 
-/// Everything that a plan follows from.
+/// The input of the plan.
 #[derive(Debug, Clone)]
 pub(super) struct Observed {
     pub(super) catalog: Arc<ClusterCatalog>,
     /// The content that this process serves.
     pub(super) stored: Option<Stored>,
-    /// Whether requests for it are answered with anything but 404.
+    /// Whether requests for it get anything but 404.
     pub(super) known: bool,
     pub(super) memory: Memory,
     pub(super) role: Role,
@@ -31,16 +32,16 @@ pub(super) struct Observed {
 /// Whether this process writes to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It does: it follows the spec and reports.
+    /// It follows the spec and writes status.
     Leader,
-    /// It does not: it follows what the leader reports.
+    /// It follows the status that the leader writes.
     Follower,
 }
 
 /// Content that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// The reference that was asked for; empty when only its digest was known.
+    /// The requested reference; empty when only its digest was known.
     pub(super) requested: String,
     /// The reference by digest.
     pub(super) resolved: String,
@@ -59,27 +60,27 @@ impl From<&Record> for Stored {
     }
 }
 
-/// What is remembered of earlier passes. Losing it costs a question to the registry, nothing else.
+/// The memory of earlier passes. Its loss costs one request to the registry.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
-    /// The reference that was last found to mean the stored content, when it is not the one it was stored for.
+    /// Another reference that last resolved to the stored content.
     pub(super) confirmed: Option<String>,
-    /// When the registry last said what the reference means.
+    /// The time of the last successful resolution of the reference.
     pub(super) polled: Option<Timestamp>,
-    /// The annotation that asked for that, as it was then.
+    /// The value of the poll annotation at that time.
     pub(super) asked: Option<String>,
-    /// What only another spec helps against.
-    pub(super) blocked: Option<Blocked>,
-    /// Content that cannot be served, and why.
-    pub(super) refused: Option<Refused>,
-    /// The object as we last wrote it, until the watch has seen it.
-    pub(super) written: Option<Written>,
-    /// The work on content that is under way.
-    pub(super) running: Option<Running>,
+    /// A generation that only a change of the spec can fix.
+    pub(super) blocked: Option<BlockedGeneration>,
+    /// Unusable content, and why.
+    pub(super) refused: Option<RefusedContent>,
+    /// The object as last written, until the watch has seen it.
+    pub(super) written: Option<WrittenObject>,
+    /// The running fetch.
+    pub(super) running: Option<RunningFetch>,
 }
 
 impl Memory {
-    /// What is remembered of content goes with it.
+    /// Forgets everything about content.
     pub(super) fn forget_content(&mut self) {
         *self = Self {
             written: self.written.take(),
@@ -88,35 +89,35 @@ impl Memory {
     }
 }
 
-/// A generation of the object, and the image it named then, that cannot succeed.
+/// A generation of the object and its image that cannot succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Blocked {
+pub(super) struct BlockedGeneration {
     pub(super) generation: i64,
     pub(super) reference: String,
 }
 
-/// Content that cannot be served: the same digest fails in the same way again.
+/// Unusable content: the same digest always fails in the same way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedContent {
     pub(super) resolved: String,
     pub(super) message: String,
 }
 
-/// An object that we wrote, and the versions it replaced.
+/// A written object, and the resource versions that it replaced.
 #[derive(Debug, Clone)]
-pub(super) struct Written {
+pub(super) struct WrittenObject {
     pub(super) object: Arc<ClusterCatalog>,
     pub(super) replaced: BTreeSet<String>,
 }
 
-/// Work that is given up when its generation is.
+/// A fetch that a newer generation cancels.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
+pub(super) struct RunningFetch {
     pub(super) generation: i64,
     pub(super) stop: CancellationToken,
 }
 
-/// Gathers the facts; nothing when the object is gone.
+/// Gathers the facts; `None` when the object is gone.
 pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
     let seen = context.catalogs.get(&ObjectRef::new(name))?;
     let memory = context.memories.of(name);
@@ -141,7 +142,7 @@ pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
         context.store.announce(name);
     }
     let known = !matches!(context.store.get(name), Lookup::Unknown);
-    // Only who leads resolves references.
+    // Only the leader resolves references.
     let kubernetes = if role == Role::Leader && template::is_templated(&catalog) {
         context.versions.read().await
     } else {
@@ -158,8 +159,8 @@ pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
     })
 }
 
-/// Whether the watch has not yet seen what we wrote.
-fn is_outdated(seen: &ClusterCatalog, written: &Written) -> bool {
+/// Whether the watch has not seen the written object yet.
+fn is_outdated(seen: &ClusterCatalog, written: &WrittenObject) -> bool {
     seen.metadata.uid == written.object.metadata.uid
         && seen
             .metadata
@@ -168,12 +169,12 @@ fn is_outdated(seen: &ClusterCatalog, written: &Written) -> bool {
             .is_some_and(|version| written.replaced.contains(version))
 }
 
-/// How long a catalog may keep this process from counting as ready: a registry that hangs must not stop a rollout.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// The longest time that missing catalogs delay readiness: a hanging registry must not stop a rollout.
+const MAX_STARTUP: Duration = Duration::from_secs(45);
 
-/// The catalogs that have to be here, or to have been tried, before this process counts as ready.
+/// The catalogs that this process must have fetched, or tried to fetch, before it is ready.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Starting(Arc<Mutex<Option<Awaited>>>);
+pub(crate) struct StartupReadiness(Arc<Mutex<Option<Awaited>>>);
 
 #[derive(Debug)]
 struct Awaited {
@@ -181,12 +182,12 @@ struct Awaited {
     since: Instant,
 }
 
-impl Starting {
+impl StartupReadiness {
     fn lock(&self) -> MutexGuard<'_, Option<Awaited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Names what has to be tried; called once, when the catalogs are known.
+    /// Sets the catalogs to wait for; called once, when the catalogs are known.
     pub(crate) fn begin(&self, names: impl IntoIterator<Item = String>) {
         *self.lock() = Some(Awaited {
             names: names.into_iter().collect(),
@@ -194,7 +195,7 @@ impl Starting {
         });
     }
 
-    /// One of them is here or was tried.
+    /// Marks a catalog as fetched or tried.
     pub(super) fn tried(&self, name: &str) {
         if let Some(awaited) = self.lock().as_mut() {
             awaited.names.remove(name);
@@ -206,17 +207,17 @@ impl Starting {
         self.lock().is_some()
     }
 
-    /// What is missing for readiness.
+    /// Whether the process is ready.
     ///
     /// # Errors
-    /// The text says what.
+    /// The text names the missing catalogs.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.lock().as_ref() {
-            None => Err("the ClusterCatalogs are not known yet".to_owned()),
-            Some(awaited) if awaited.names.is_empty() || awaited.since.elapsed() > PATIENCE => Ok(()),
+            None => Err("waiting for the list of ClusterCatalogs".to_owned()),
+            Some(awaited) if awaited.names.is_empty() || awaited.since.elapsed() > MAX_STARTUP => Ok(()),
             Some(awaited) => {
                 let names: Vec<&str> = awaited.names.iter().map(String::as_str).collect();
-                Err(format!("not here yet: {}", names.join(", ")))
+                Err(format!("waiting for catalogs: {}", names.join(", ")))
             }
         }
     }
@@ -227,27 +228,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readiness_waits_for_what_is_served_elsewhere() {
-        let starting = Starting::default();
-        assert!(starting.check().is_err());
-        starting.begin(["a".to_owned(), "b".to_owned()]);
-        assert_eq!(starting.check(), Err("not here yet: a, b".to_owned()));
-        starting.tried("a");
-        starting.tried("c");
-        assert_eq!(starting.check(), Err("not here yet: b".to_owned()));
-        starting.tried("b");
-        assert_eq!(starting.check(), Ok(()));
+    fn readiness_waits_for_catalogs_that_status_reports_as_served() {
+        let startup = StartupReadiness::default();
+        assert!(startup.check().is_err());
+        startup.begin(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(startup.check(), Err("waiting for catalogs: a, b".to_owned()));
+        startup.tried("a");
+        startup.tried("c");
+        assert_eq!(startup.check(), Err("waiting for catalogs: b".to_owned()));
+        startup.tried("b");
+        assert_eq!(startup.check(), Ok(()));
     }
 
     #[test]
-    fn what_the_watch_has_not_seen_yet_is_told_by_the_versions_that_were_replaced() {
+    fn a_replaced_resource_version_shows_that_the_watch_is_behind() {
         let at = |version: &str| {
             let mut catalog = ClusterCatalog::default();
             catalog.metadata.resource_version = Some(version.to_owned());
             catalog.metadata.uid = Some("one".to_owned());
             catalog
         };
-        let written = Written {
+        let written = WrittenObject {
             object: Arc::new(at("7")),
             replaced: ["5".to_owned(), "6".to_owned()].into(),
         };

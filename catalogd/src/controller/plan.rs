@@ -1,4 +1,4 @@
-//! What to do about a catalog: a pure function of what is known.
+//! The plan for a catalog: a pure function of the observed facts.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{self, reason};
 use olm_api::names::{finalizer, label, user};
 
+use super::message::succeeded;
 use super::observe::{Observed, Role};
-use super::report;
-use super::template::{self, Chosen, Unnamed};
+use super::template::{self, CatalogReference, NoImage};
 
-/// What to do, in this order: metadata, content, status, finalizer.
+/// The actions, in this order: metadata, content, status, finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Labels and finalizers to write before anything else; nothing when they are right.
+    /// Labels and finalizers to write first; `None` when they are right.
     pub(super) metadata: Option<Metadata>,
-    pub(super) content: Content,
-    /// Whether our finalizer goes once all is done.
+    pub(super) content: ContentAction,
+    /// Whether to remove our finalizer at the end.
     pub(super) release: bool,
-    /// The time until the next look at the tag, should this pass succeed.
+    /// The time until the next poll of the tag, if this pass succeeds.
     pub(super) poll: Option<Duration>,
-    /// The time until the next look at what the image's name depends on, however this pass ends.
+    /// The time until the next read of the cluster version, however this pass ends.
     pub(super) recheck: Option<Duration>,
-    /// What the object asks for and is not followed.
+    /// A note about an annotation that is not used.
     pub(super) note: Option<String>,
 }
 
@@ -36,62 +36,62 @@ pub(super) struct Metadata {
     pub(super) add_finalizer: bool,
 }
 
-/// What to do about content.
+/// The action on content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
-    /// What is here is right, or nothing can be done.
+pub(super) enum ContentAction {
+    /// None: the content is right, or nothing helps.
     Keep,
-    /// Find out what the reference means and fetch it if it is not here. What status says is served, and is not here,
-    /// is fetched before that.
-    Follow {
+    /// Resolve the reference, and fetch the content if it is not stored. Before that, restore content that status reports
+    /// and the store lacks.
+    Resolve {
         reference: String,
-        before: Option<Claimed>,
+        before: Option<ReportedContent>,
     },
-    /// Fetch exactly what status says is served.
-    Copy(Claimed),
+    /// Fetch exactly the content that status reports as served.
+    Restore(ReportedContent),
     /// Stop serving it.
-    Remove(Why),
-    /// The object asks for something that does not exist.
-    Refuse(String),
-    /// Something that is needed is not known yet.
-    Wait(String),
+    Remove(RemovalReason),
+    /// Set `Blocked`: the object must change.
+    Block(String),
+    /// Set `Retrying`: a fact is not known yet.
+    Retry(String),
 }
 
-/// Content that status says is served.
+/// Content that status reports as served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claimed {
+pub(super) struct ReportedContent {
     /// The reference by digest.
     pub(super) resolved: String,
-    /// The reference that it was resolved from; empty when nobody knows.
+    /// The reference that it was resolved from; empty when unknown.
     pub(super) requested: String,
     /// When this content appeared.
     pub(super) modified: Option<Timestamp>,
 }
 
-/// Why content is removed.
+/// The reason of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum RemovalReason {
     /// The object is being deleted.
     Deleted,
-    /// `availabilityMode` says so.
+    /// `availabilityMode` is `Unavailable`.
     Unavailable,
 }
 
-/// Plans. A plan made of its own result asks for nothing.
+/// Plans. The plan for its own result is empty.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let catalog = &*observed.catalog;
     let mut plan = Plan {
         metadata: None,
-        content: Content::Keep,
+        content: ContentAction::Keep,
         release: false,
         poll: None,
         recheck: None,
         note: None,
     };
     let removal = if catalog.is_deleting() {
-        Some(Why::Deleted)
+        Some(RemovalReason::Deleted)
     } else if catalog.spec.availability_mode == AvailabilityMode::Unavailable {
-        Some(Why::Unavailable)
+        Some(RemovalReason::Unavailable)
     } else {
         None
     };
@@ -99,31 +99,31 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         Role::Follower => {
             plan.content = match removal {
                 None => copy(missing(observed)),
-                Some(why) if observed.known => Content::Remove(why),
-                Some(_) => Content::Keep,
+                Some(why) if observed.known => ContentAction::Remove(why),
+                Some(_) => ContentAction::Keep,
             };
             return plan;
         }
         Role::Leader => {}
     }
     let finalized = has_finalizer(catalog);
-    if removal == Some(Why::Deleted) {
-        // With other finalizers left our part is done already, and nothing is left to say.
+    if removal == Some(RemovalReason::Deleted) {
+        // Without our finalizer our part is done already.
         if finalized {
-            plan.content = Content::Remove(Why::Deleted);
+            plan.content = ContentAction::Remove(RemovalReason::Deleted);
             plan.release = true;
         }
         return plan;
     }
     match paused(catalog) {
         Ok(false) => {}
-        // What is served stays so, also when the disk was lost.
+        // Served content stays served, also after the disk was lost.
         Ok(true) => {
             if removal.is_none() {
                 plan.content = match lost(observed) {
-                    Some(claimed) => Content::Copy(claimed),
-                    None => Content::Refuse(format!(
-                        "paused by the annotation {}: nothing is changed (to go on: `{}`)",
+                    Some(claimed) => ContentAction::Restore(claimed),
+                    None => ContentAction::Block(format!(
+                        "paused by annotation {}; to resume run `{}`",
                         user::PAUSED,
                         annotate(Annotated::Catalog(catalog.name()), user::PAUSED, None),
                     )),
@@ -132,7 +132,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             return plan;
         }
         Err(message) => {
-            plan.content = Content::Refuse(message);
+            plan.content = ContentAction::Block(message);
             return plan;
         }
     }
@@ -147,7 +147,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
                 && condition.observed_generation == Some(catalog.generation())
         });
         if observed.known || !said {
-            plan.content = Content::Remove(Why::Unavailable);
+            plan.content = ContentAction::Remove(RemovalReason::Unavailable);
         }
         plan.release = finalized;
         return plan;
@@ -156,23 +156,24 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// The leader's way: from the spec to the registry.
+/// The plan of the leader: from the spec to the registry.
 fn follow(observed: &Observed, plan: &mut Plan) {
     let catalog = &*observed.catalog;
     if template::is_templated(catalog) {
-        plan.recheck = Some(template::LOOK_AGAIN);
+        plan.recheck = Some(template::RECHECK_INTERVAL);
     }
-    let Chosen { reference, ignored } = match template::choose(catalog, observed.kubernetes.as_ref()) {
-        Ok(chosen) => chosen,
-        Err(Unnamed::Change(message)) => {
-            plan.content = Content::Refuse(message);
-            return;
-        }
-        Err(Unnamed::Wait(message)) => {
-            plan.content = Content::Wait(message);
-            return;
-        }
-    };
+    let CatalogReference { reference, ignored } =
+        match template::choose(catalog, observed.kubernetes.as_ref()) {
+            Ok(chosen) => chosen,
+            Err(NoImage::Blocked(message)) => {
+                plan.content = ContentAction::Block(message);
+                return;
+            }
+            Err(NoImage::Retry(message)) => {
+                plan.content = ContentAction::Retry(message);
+                return;
+            }
+        };
     plan.note = ignored;
     let interval = catalog
         .spec
@@ -197,7 +198,7 @@ fn follow(observed: &Observed, plan: &mut Plan) {
     let settled = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
         condition.reason == reason::SUCCEEDED
             && condition.observed_generation == Some(catalog.generation())
-            && condition.message == report::succeeded(plan.note.as_deref())
+            && condition.message == succeeded(plan.note.as_deref())
     });
     let due = interval.map(|interval| match observed.memory.polled {
         None => Duration::ZERO,
@@ -212,15 +213,15 @@ fn follow(observed: &Observed, plan: &mut Plan) {
     if here && settled && lost(observed).is_none() && !due_now {
         plan.poll = due;
     } else {
-        plan.content = Content::Follow {
+        plan.content = ContentAction::Resolve {
             reference,
             before: lost(observed),
         };
     }
 }
 
-/// What status says is served, and this process has nothing of, or only something older.
-fn lost(observed: &Observed) -> Option<Claimed> {
+/// Content that status reports and this process lacks, or has in an older version only.
+fn lost(observed: &Observed) -> Option<ReportedContent> {
     missing(observed).filter(|claimed| {
         observed
             .stored
@@ -229,12 +230,12 @@ fn lost(observed: &Observed) -> Option<Claimed> {
     })
 }
 
-fn copy(claimed: Option<Claimed>) -> Content {
-    claimed.map_or(Content::Keep, Content::Copy)
+fn copy(claimed: Option<ReportedContent>) -> ContentAction {
+    claimed.map_or(ContentAction::Keep, ContentAction::Restore)
 }
 
-/// What status says is served, when it is not here and not known to be unusable.
-fn missing(observed: &Observed) -> Option<Claimed> {
+/// Content that status reports, unless it is stored here or known to be unusable.
+fn missing(observed: &Observed) -> Option<ReportedContent> {
     let catalog = &*observed.catalog;
     let status = catalog.status.as_ref()?;
     let resolved = status.resolved_source.as_ref()?.image.as_ref()?.reference.clone();
@@ -250,12 +251,12 @@ fn missing(observed: &Observed) -> Option<Claimed> {
     if here || refused {
         return None;
     }
-    // The spec's reference belongs to this digest only if the leader has looked at this very spec and found it good.
+    // The reference of the spec belongs to this digest only if the leader succeeded with this very generation.
     let current = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
         condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
     });
     let requested = catalog.spec.source.image.as_ref().filter(|_| current);
-    Some(Claimed {
+    Some(ReportedContent {
         resolved,
         requested: requested.map(|image| image.reference.clone()).unwrap_or_default(),
         modified: status.last_unpacked.as_ref().map(|time| time.0),
@@ -272,14 +273,14 @@ fn paused(catalog: &ClusterCatalog) -> Result<bool, String> {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(other) => Err(format!(
-            "annotation {} must be \"true\" or \"false\", not {other:?}; it is not paused, but what is served stays until that is \
-             mended",
+            "annotation {} must be \"true\" or \"false\", not {other:?}; the served content stays unchanged until the value is \
+             corrected",
             user::PAUSED
         )),
     }
 }
 
-/// The time lengthened by up to a hundredth, so that catalogs made together are not polled together for ever.
+/// The time plus up to one percent, so that catalogs created together are not polled together for ever.
 fn spread(time: Duration, name: &str) -> Duration {
     let sum = name.bytes().fold(7_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(u32::from(byte))

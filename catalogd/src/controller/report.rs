@@ -1,4 +1,4 @@
-//! What is said about a catalog, and when it is looked at again: pure functions of what was done.
+//! Status, events and the next reconcile of a catalog: pure functions of the outcome.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,63 +9,64 @@ use olm_api::cluster_catalog::{
 };
 use olm_api::conditions::{self, Report, Status, reason, set_condition};
 use olm_api::serving::base_url;
+use olm_api::text::{escape, escape_lines};
 use olm_platform::events::Said;
 use olm_platform::queue::Outcome;
 
+use super::message::{succeeded, with_note};
 use super::observe::{Observed, Role, Stored};
-use super::plan::{Content, Plan, Why};
-use crate::hint::AGAIN;
+use super::plan::{ContentAction, Plan, RemovalReason};
+use crate::hint::RETRY;
 
-const UNPACKED: &str = "Successfully unpacked and stored content from resolved source";
 const SERVING: &str = "Serving desired content from resolved source";
 const UNAVAILABLE: &str = "Catalog availability mode is set to Unavailable";
-const MISSING: &str = "The content is not here and could not be fetched again";
+const MISSING: &str = "Cannot restore the content that was served";
 const DELETED: &str = "Catalog content was removed because the catalog is being deleted";
-/// The most bytes of the condition `ContentValid`.
+/// The longest message of the condition `ContentValid`, in bytes.
 const FINDINGS_BYTES: usize = 4096;
 
-/// What was done about content.
+/// The outcome of the action on content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Done {
-    /// Nothing had to be done.
+pub(super) enum ContentOutcome {
+    /// No action.
     Nothing,
-    /// What the reference means is served, be it new or not.
+    /// The content of the reference is served, new or not.
     Served(Stored),
-    /// What status said is served is here again.
+    /// The reported content is stored here again.
     Restored(Stored),
-    /// What status says is served is not here and cannot be fetched; this is why.
+    /// The reported content is not stored here, and the fetch failed with this message.
     Lost(String),
-    /// What is wanted could not be served; what was served still is.
+    /// The wanted content is not served; the old content still is.
     Failed(Failure),
-    /// Content is not served any more.
-    Removed(Why),
-    /// Something else is wanted by now.
+    /// The content is removed.
+    Removed(RemovalReason),
+    /// A newer generation of the object took over.
     Superseded,
 }
 
-/// Why what is wanted is not served.
+/// A failure to serve the wanted content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// What somebody can do about it, where that is known.
+    /// What the user can do, if known.
     pub(super) hint: Option<String>,
-    pub(super) remedy: Remedy,
+    pub(super) recovery: Recovery,
 }
 
-/// What helps against a failure.
+/// The way out of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
-    /// Trying again.
+pub(super) enum Recovery {
+    /// A retry.
     Retry,
-    /// A change of the object, and nothing else.
-    Change,
+    /// Only a change of the object.
+    SpecChange,
 }
 
-/// The status that follows; nothing when it is not ours to write or stays as it is.
+/// The new status; `None` on followers and when nothing changes.
 pub(super) fn status(
     observed: &Observed,
     plan: &Plan,
-    done: &Done,
+    done: &ContentOutcome,
     origin: &str,
 ) -> Option<ClusterCatalogStatus> {
     if observed.role == Role::Follower {
@@ -75,7 +76,8 @@ pub(super) fn status(
     let mut status = before.clone();
     let generation = observed.catalog.generation();
     let set = |status: &mut ClusterCatalogStatus, condition_type, value, reason, message: &str| {
-        let message = &conditions::bounded_message(message);
+        // Registries, catalogs and the spec may put anything into a message.
+        let message = &conditions::bounded_message(&escape_lines(message));
         let report = Report {
             condition_type,
             status: value,
@@ -86,14 +88,14 @@ pub(super) fn status(
         set_condition(&mut status.conditions, report, observed.now);
     };
     match done {
-        Done::Superseded => {}
-        Done::Nothing => {
-            // Said again in case somebody else changed it; how far we got with the spec is known only to who tried.
+        ContentOutcome::Superseded => {}
+        ContentOutcome::Nothing => {
+            // Corrects changes by others. The observed generation stays: only an attempt knows how far it got with the spec.
             if let (Some(stored), false) = (&observed.stored, observed.catalog.is_deleting()) {
                 serve(&mut status, observed, stored, origin, Generation::AsBefore);
             }
         }
-        Done::Served(stored) => {
+        ContentOutcome::Served(stored) => {
             set(
                 &mut status,
                 conditions::PROGRESSING,
@@ -103,33 +105,35 @@ pub(super) fn status(
             );
             serve(&mut status, observed, stored, origin, Generation::Current);
         }
-        Done::Failed(failure) => {
-            let (value, reason) = match failure.remedy {
-                Remedy::Retry => (Status::True, reason::RETRYING),
-                Remedy::Change => (Status::False, reason::BLOCKED),
+        ContentOutcome::Failed(failure) => {
+            let (value, reason) = match failure.recovery {
+                Recovery::Retry => (Status::True, reason::RETRYING),
+                Recovery::SpecChange => (Status::False, reason::BLOCKED),
             };
             let message = conditions::steady(&failure.message);
             let message = with_note(&message, plan.note.as_deref());
-            let again = (failure.remedy == Remedy::Retry).then_some(AGAIN);
+            let again = (failure.recovery == Recovery::Retry).then_some(RETRY);
             let message = with_hints(message, failure.hint.as_deref().into_iter().chain(again));
             set(&mut status, conditions::PROGRESSING, value, reason, &message);
-            stand(&mut status, observed, origin, MISSING);
+            correct_serving(&mut status, observed, origin, MISSING);
         }
-        Done::Restored(stored) => serve(&mut status, observed, stored, origin, Generation::AsBefore),
-        Done::Lost(why) => {
+        ContentOutcome::Restored(stored) => {
+            serve(&mut status, observed, stored, origin, Generation::AsBefore);
+        }
+        ContentOutcome::Lost(why) => {
             let why = conditions::steady(why);
-            stand(&mut status, observed, origin, &format!("{MISSING}: {why}"));
+            correct_serving(&mut status, observed, origin, &format!("{MISSING}: {why}"));
         }
-        Done::Removed(why) => {
+        ContentOutcome::Removed(why) => {
             status.resolved_source = None;
             status.urls = None;
             status.last_unpacked = None;
             conditions::remove_condition(&mut status.conditions, conditions::CONTENT_VALID);
             let (reason, message) = match why {
-                Why::Deleted => (reason::UNAVAILABLE, DELETED),
-                Why::Unavailable => (reason::USER_SPECIFIED_UNAVAILABLE, UNAVAILABLE),
+                RemovalReason::Deleted => (reason::UNAVAILABLE, DELETED),
+                RemovalReason::Unavailable => (reason::USER_SPECIFIED_UNAVAILABLE, UNAVAILABLE),
             };
-            if *why == Why::Unavailable {
+            if *why == RemovalReason::Unavailable {
                 set(
                     &mut status,
                     conditions::PROGRESSING,
@@ -144,23 +148,13 @@ pub(super) fn status(
     (status != before).then_some(status)
 }
 
-/// What is said of success.
-pub(super) fn succeeded(note: Option<&str>) -> String {
-    with_note(UNPACKED, note)
-}
-
-fn with_note(message: &str, note: Option<&str>) -> String {
-    note.map_or_else(|| message.to_owned(), |note| format!("{message}; {note}"))
-}
-
-/// What can be done, and what happens by itself, each on a line of its own.
+/// The message with hints, each on a line of its own.
 fn with_hints<'h>(message: String, hints: impl Iterator<Item = &'h str>) -> String {
     hints.fold(message, |message, hint| message + "\nhint: " + hint)
 }
 
-/// Corrects what is said of serving when it is not so. Before the first success nothing is said, as clients of the
-/// reference know it: there is no condition `Serving`, and its column is empty.
-fn stand(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
+/// Corrects a wrong condition `Serving`. Before the first success there is none, as in the reference.
+fn correct_serving(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
     let said = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
     match (&observed.stored, said) {
         (None, Some(true)) => {
@@ -168,7 +162,7 @@ fn stand(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, m
                 condition_type: conditions::SERVING,
                 status: Status::False,
                 reason: reason::UNAVAILABLE,
-                message: &conditions::bounded_message(missing),
+                message: &conditions::bounded_message(&escape_lines(missing)),
                 observed_generation: observed.catalog.generation(),
             };
             set_condition(&mut status.conditions, report, observed.now);
@@ -178,14 +172,14 @@ fn stand(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, m
     }
 }
 
-/// Which generation the content that is served belongs to.
+/// The generation that the served content belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Generation {
     Current,
     AsBefore,
 }
 
-/// Says that content is served.
+/// Sets the status of served content.
 fn serve(
     status: &mut ClusterCatalogStatus,
     observed: &Observed,
@@ -253,13 +247,14 @@ fn resolved(status: &ClusterCatalogStatus) -> Option<&str> {
 fn findings(stored: &Stored) -> String {
     let total = stored.findings.total;
     if total == 0 {
-        return "The whole-catalog check found nothing".to_owned();
+        return "The catalog check has no findings".to_owned();
     }
     let plural = if total == 1 { "finding" } else { "findings" };
-    let mut text = format!("{total} {plural} of the whole-catalog check, which does not stop serving:");
+    let mut text = format!("{total} {plural} of the catalog check; the catalog is served all the same:");
     let mut shown = 0_u64;
     for finding in &stored.findings.first {
-        let line = conditions::prefix(finding, 500);
+        let line = escape(finding);
+        let line = conditions::prefix(&line, 500);
         if text.len() + line.len() > FINDINGS_BYTES {
             break;
         }
@@ -273,33 +268,35 @@ fn findings(stored: &Stored) -> String {
     text
 }
 
-/// When the catalog is looked at again.
-pub(super) fn next(plan: &Plan, observed: &Observed, done: &Done) -> Outcome {
+/// The next reconcile of the catalog.
+pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> Outcome {
     let after = |times: [Option<Duration>; 2]| {
         let soonest = times.into_iter().flatten().min();
         soonest.map_or(Outcome::Done, Outcome::After)
     };
     match done {
-        Done::Failed(Failure {
-            remedy: Remedy::Retry,
+        ContentOutcome::Failed(Failure {
+            recovery: Recovery::Retry,
             ..
         })
-        | Done::Lost(_) => Outcome::Failed,
-        // What was served before can come back although what is wanted cannot.
-        Done::Failed(_)
+        | ContentOutcome::Lost(_) => Outcome::Failed,
+        // The old content may come back although the wanted content cannot.
+        ContentOutcome::Failed(_)
             if observed.stored.is_none()
-                && matches!(plan.content, Content::Follow { before: Some(_), .. }) =>
+                && matches!(plan.content, ContentAction::Resolve { before: Some(_), .. }) =>
         {
             Outcome::Failed
         }
-        Done::Superseded => Outcome::After(Duration::ZERO),
-        Done::Failed(_) => plan.recheck.map_or(Outcome::Refused, Outcome::After),
-        Done::Removed(_) => Outcome::Done,
-        Done::Nothing | Done::Served(_) | Done::Restored(_) => after([plan.poll, plan.recheck]),
+        ContentOutcome::Superseded => Outcome::After(Duration::ZERO),
+        ContentOutcome::Failed(_) => plan.recheck.map_or(Outcome::Refused, Outcome::After),
+        ContentOutcome::Removed(_) => Outcome::Done,
+        ContentOutcome::Nothing | ContentOutcome::Served(_) | ContentOutcome::Restored(_) => {
+            after([plan.poll, plan.recheck])
+        }
     }
 }
 
-/// What happened between two states of the object, in words for its events.
+/// The events for a change between two states of the object.
 pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Said> {
     let digest = |catalog: &ClusterCatalog| {
         let status = catalog.status.as_ref();
@@ -326,7 +323,7 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
             said.push(Said {
                 is_fault: false,
                 reason: reason::SUCCEEDED.to_owned(),
-                note: format!("Serving {reference}, which is what is wanted again"),
+                note: format!("Serving {reference} again"),
             });
         }
     }
@@ -343,7 +340,7 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
         };
         if fault && !same {
             said.push(Said {
-                // What goes because somebody wants it to go is no fault.
+                // A removal on request is no fault.
                 is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE && !after.is_deleting(),
                 reason: condition.reason.clone(),
                 note: condition.message.clone(),

@@ -1,36 +1,37 @@
 //! Which image a catalog names: `spec.source.image.ref`, or the annotation with Kubernetes version variables.
 //!
-//! An annotation that leads to a usable reference wins; one that does not gives way to the spec, and is reported;
-//! without either the catalog stops with an error (requirements 4.30 to 4.33).
+//! A usable annotation takes precedence. An unusable one gives way to the spec, and the condition reports it. Without either
+//! the catalog is blocked.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::SourceType;
 use olm_api::names::user;
+use olm_api::text::escape;
 use olm_image::{Reference, ReferenceError};
 use olm_platform::log::chain;
+use parking_lot::Mutex;
 
-/// A catalog with a template is looked at again after this time at the latest, so that a cluster's upgrade is noticed.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// For how long one answer of the API server counts; passes of many catalogs come together.
+/// The interval at which a catalog with a template follows the version of the cluster.
+pub(super) const RECHECK_INTERVAL: Duration = Duration::from_mins(10);
+/// The time for which an answer of the API server is current; many catalogs reconcile together.
 const ANSWER_AGE: Duration = Duration::from_secs(2);
-/// The most characters of an annotation that are repeated in messages.
-const SHOWN: usize = 200;
+/// The most characters of an annotation in a message.
+const MAX_SHOWN: usize = 200;
 
 /// The version of the cluster's API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KubernetesVersion {
     major: String,
     minor: String,
-    /// Missing when the server says nothing that can be read.
+    /// Absent when the server reports none.
     patch: Option<String>,
 }
 
 impl KubernetesVersion {
-    /// Reads `v1.25.4+k3s1`, or else the parts that the server gives apart (`1`, `25+`).
+    /// Parses `v1.25.4+k3s1`, or else the separate parts (`1`, `25+`).
     pub(super) fn parse(git_version: &str, major: &str, minor: &str) -> Option<Self> {
         let digits = |text: &str| {
             let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -56,16 +57,16 @@ impl KubernetesVersion {
     }
 }
 
-/// Why a template leads to no image.
+/// A template that yields no image reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TemplateError {
     #[error("it has an unknown variable {{{0}}}")]
     Variable(String),
     #[error("its braces do not match")]
     Braces,
-    #[error("the cluster does not say its patch version")]
+    #[error("the API server reports no patch version")]
     Patch,
-    #[error("{0:?} is no image reference: {1}")]
+    #[error("{0:?} is not an image reference: {1}")]
     Reference(String, ReferenceError),
     #[error("{0:?} has both a tag and a digest")]
     TagAndDigest(String),
@@ -82,7 +83,7 @@ pub(super) fn expand(template: &str, version: &KubernetesVersion) -> Result<Stri
             "kube_major_version" => &version.major,
             "kube_minor_version" => &version.minor,
             "kube_patch_version" => version.patch.as_ref().ok_or(TemplateError::Patch)?,
-            unknown => return Err(TemplateError::Variable(shorten(unknown))),
+            unknown => return Err(TemplateError::Variable(escape(&shorten(unknown)).into_owned())),
         });
         rest = tail;
     }
@@ -97,21 +98,21 @@ pub(super) fn expand(template: &str, version: &KubernetesVersion) -> Result<Stri
     }
 }
 
-/// The image that a catalog names.
+/// The image reference of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct CatalogReference {
     pub(super) reference: String,
-    /// Why the annotation is not followed.
+    /// A note about an annotation that is not used.
     pub(super) ignored: Option<String>,
 }
 
-/// Why no image is named.
+/// A catalog without an image reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unnamed {
-    /// The object has to change.
-    Change(String),
-    /// Nobody knows the cluster's version yet.
-    Wait(String),
+pub(super) enum NoImage {
+    /// The object must change.
+    Blocked(String),
+    /// The version of the cluster is not known yet.
+    Retry(String),
 }
 
 /// Whether the image depends on the cluster's version.
@@ -123,7 +124,7 @@ pub(super) fn is_templated(catalog: &ClusterCatalog) -> bool {
 pub(super) fn choose(
     catalog: &ClusterCatalog,
     version: Option<&KubernetesVersion>,
-) -> Result<Chosen, Unnamed> {
+) -> Result<CatalogReference, NoImage> {
     let image = catalog.spec.source.image.as_ref();
     let image = image
         .filter(|image| catalog.spec.source.source_type == SourceType::Image && !image.reference.is_empty());
@@ -131,36 +132,36 @@ pub(super) fn choose(
     let expanded = match (template, version) {
         (Some(template), Some(version)) => Some(expand(template, version)),
         (Some(_), None) => {
-            return Err(Unnamed::Wait(format!(
-                "the API server has not said its version yet, which annotation {} needs",
+            return Err(NoImage::Retry(format!(
+                "cannot read the Kubernetes version that annotation {} needs",
                 user::CATALOG_IMAGE_TEMPLATE
             )));
         }
         (None, _) => None,
     };
     match (expanded, image) {
-        (Some(Ok(reference)), _) => Ok(Chosen {
+        (Some(Ok(reference)), _) => Ok(CatalogReference {
             reference,
             ignored: None,
         }),
-        (Some(Err(error)), Some(image)) => Ok(Chosen {
+        (Some(Err(error)), Some(image)) => Ok(CatalogReference {
             reference: image.reference.clone(),
             ignored: Some(format!(
                 "annotation {} is not used: {error}",
                 user::CATALOG_IMAGE_TEMPLATE
             )),
         }),
-        (None, Some(image)) => Ok(Chosen {
+        (None, Some(image)) => Ok(CatalogReference {
             reference: image.reference.clone(),
             ignored: None,
         }),
-        (Some(Err(error)), None) => Err(Unnamed::Change(format!(
-            "no catalog image: annotation {} cannot be used ({error}), and spec.source.image.ref is not set",
+        (Some(Err(error)), None) => Err(NoImage::Blocked(format!(
+            "no catalog image: annotation {} is not usable ({error}), and spec.source.image.ref is not set",
             user::CATALOG_IMAGE_TEMPLATE
         ))),
         (None, None) => {
             let name = catalog.name();
-            Err(Unnamed::Change(format!(
+            Err(NoImage::Blocked(format!(
                 "error parsing ClusterCatalog {name:?}, image source is nil"
             )))
         }
@@ -168,17 +169,17 @@ pub(super) fn choose(
 }
 
 fn shorten(text: &str) -> String {
-    text.chars().take(SHOWN).collect()
+    text.chars().take(MAX_SHOWN).collect()
 }
 
-/// Asks the API server for its version.
+/// The version of the API server.
 pub(crate) struct Versions {
     client: Client,
     last: Mutex<Option<(Instant, KubernetesVersion)>>,
 }
 
 impl Versions {
-    /// Nothing is asked yet.
+    /// A reader without an answer yet.
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
@@ -186,9 +187,9 @@ impl Versions {
         }
     }
 
-    /// The version now; while the API server does not answer, the one it said last.
+    /// The current version; the last known one while the API server does not answer.
     pub(super) async fn read(&self) -> Option<KubernetesVersion> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self.last.lock().clone();
         if let Some((at, version)) = &last
             && at.elapsed() < ANSWER_AGE
         {
@@ -198,13 +199,13 @@ impl Versions {
             Ok(info) => {
                 let version = KubernetesVersion::parse(&info.git_version, &info.major, &info.minor);
                 if let Some(version) = &version {
-                    let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut last = self.last.lock();
                     *last = Some((Instant::now(), version.clone()));
                 }
                 version
             }
             Err(error) => {
-                tracing::warn!(error = chain(&error), "the API server does not say its version");
+                tracing::warn!(error = chain(&error), "cannot read the version of the API server");
                 last.map(|(_, version)| version)
             }
         }
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn t_4c_01_major_and_minor_version_are_replaced() {
+    fn major_and_minor_version_are_replaced() {
         let expected = Ok("quay.io/example-org/example-catalog:v1.25".to_owned());
         assert_eq!(expand(TWO, &version("v1.25.0")), expected);
         // Distributions add to the minor version.
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn t_4c_02_the_patch_version_is_replaced() {
+    fn the_patch_version_is_replaced() {
         let expected = Ok("quay.io/example-org/example-catalog:v1.25.4".to_owned());
         for text in ["v1.25.4", "v1.25.4+k3s1", "v1.25.4-eks-1234", "1.25.4"] {
             assert_eq!(expand(THREE, &version(text)), expected, "{text}");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn t_4c_03_an_unusable_annotation_gives_way_to_the_spec_or_stops_the_catalog() {
+    fn an_unusable_annotation_gives_way_to_the_spec_or_stops_the_catalog() {
         let now = version("v1.25.4");
         let spec = "registry.example/catalog:latest";
         let check = |template: &str, why: &str| {
@@ -276,7 +277,7 @@ mod tests {
                 chosen.ignored.as_deref(),
                 Some(format!("annotation olm.catalogImageTemplate is not used: {why}").as_str())
             );
-            let Err(Unnamed::Change(message)) = choose(&catalog(Some(template), None), Some(&now)) else {
+            let Err(NoImage::Blocked(message)) = choose(&catalog(Some(template), None), Some(&now)) else {
                 panic!("{template} must stop the catalog");
             };
             assert!(message.contains(why), "{message}");
@@ -290,11 +291,11 @@ mod tests {
         );
         check(
             "cat:v{kube_minor_version}",
-            "\"cat:v25\" is no image reference: repository name must be canonical",
+            "\"cat:v25\" is not an image reference: repository name must be canonical",
         );
         check(
             "",
-            "\"\" is no image reference: repository name must have at least one component",
+            "\"\" is not an image reference: repository name must have at least one component",
         );
     }
 
@@ -308,8 +309,8 @@ mod tests {
         assert_eq!(reference(Some(TWO), Some(spec)), expanded);
         assert_eq!(reference(Some(TWO), None), expanded);
         assert_eq!(reference(None, Some(spec)), Ok(spec.to_owned()));
-        assert!(matches!(reference(None, None), Err(Unnamed::Change(_))));
+        assert!(matches!(reference(None, None), Err(NoImage::Blocked(_))));
         let unknown = choose(&catalog(Some(TWO), Some(spec)), None);
-        assert!(matches!(unknown, Err(Unnamed::Wait(_))));
+        assert!(matches!(unknown, Err(NoImage::Retry(_))));
     }
 }

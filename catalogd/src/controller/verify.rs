@@ -1,4 +1,4 @@
-//! What an earlier process left on the disk: served at once, verified afterwards.
+//! Verification of content that an earlier process stored: served at once, verified afterwards.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use olm_platform::log::chain;
 
 use super::{Context, act};
 
-/// Reads what the store holds and compares it with its digests. What is damaged is not served any longer and fetched anew;
-/// what lacks its compressed variant gets it.
+/// Compares stored content with its digests. Stops serving damaged content and fetches it again; makes missing compressed
+/// variants.
 pub(crate) async fn verify(context: Arc<Context>) {
     for snapshot in context.store.snapshots() {
         context.counts.serves(snapshot.record());
         let (read, stop) = (Arc::clone(&snapshot), context.stop.clone());
-        let verdict = tokio::task::spawn_blocking(move || read.verify(|| !stop.is_cancelled())).await;
+        let verified = tokio::task::spawn_blocking(move || read.verify(|| !stop.is_cancelled())).await;
         let catalog = &snapshot.record().catalog;
-        match verdict {
+        match verified {
             Ok(Ok(())) => act::compress(&context, snapshot),
             Ok(Err(error)) => {
                 tracing::error!(
                     catalog,
                     error = chain(&error),
-                    "stored content is damaged and fetched anew"
+                    "stored content is damaged; fetching it again"
                 );
                 context.store.reject(&snapshot);
                 context.queue.add(catalog.clone());

@@ -1,4 +1,4 @@
-//! What sets the controller going: changes of ClusterCatalogs, leadership, and the clock.
+//! The triggers of the controller: changes of ClusterCatalogs, leadership, and the clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use kube::runtime::watcher::{self, Event, watcher};
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ResolvedCatalogSource;
 
-use super::{Context, Unreadable};
+use super::{Context, UnreadableCatalogs};
 
-/// Follows the ClusterCatalogs until told to stop. One that cannot be read stands in nobody's way, and what is served of
-/// it stays.
+/// Watches the ClusterCatalogs until the process stops. An object that does not parse blocks no other, and its served
+/// content stays.
 pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>) {
     let api = Api::<DeserializeGuard<ClusterCatalog>>::all(context.client.clone());
     let sorter = Arc::clone(&context);
@@ -27,12 +27,12 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
     let events = reflector::reflector(writer, events).take_until(context.stop.clone().cancelled_owned());
     let mut events = std::pin::pin!(events);
     let mut is_first = true;
-    let mut marks = Marks::default();
+    let mut triggers = Triggers::default();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Apply(catalog)) => changed(&context, &mut marks, &catalog),
+            Ok(Event::Apply(catalog)) => changed(&context, &mut triggers, &catalog),
             Ok(Event::Delete(catalog)) => {
-                marks.0.remove(catalog.name());
+                triggers.0.remove(catalog.name());
                 give_up(&context, &catalog);
                 context.queue.add(catalog.name().to_owned());
             }
@@ -42,30 +42,30 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
                     begin(&context, &catalogs);
                 }
                 for catalog in &catalogs {
-                    changed(&context, &mut marks, catalog);
+                    changed(&context, &mut triggers, catalog);
                 }
-                // What disappeared while nobody watched leaves no event behind.
+                // An object that was deleted while the watch was interrupted leaves no event.
                 let there: HashSet<&str> = catalogs.iter().map(|catalog| catalog.name()).collect();
                 let snapshots = context.store.snapshots();
                 let stored = snapshots.iter().map(|snapshot| &snapshot.record().catalog);
                 for name in stored.filter(|name| !there.contains(name.as_str())) {
                     context.queue.add(name.clone());
                 }
-                for name in marks.retain(&there) {
+                for name in triggers.retain(&there) {
                     context.queue.add(name);
                 }
             }
             Ok(Event::Init | Event::InitApply(_)) => {}
             Err(error) => {
-                tracing::warn!(%error, "the watch of ClusterCatalogs was interrupted; it goes on by itself");
+                tracing::warn!(%error, "the watch of ClusterCatalogs was interrupted; reconnecting");
             }
         }
     }
 }
 
-/// The event, unless its object cannot be read.
+/// The event, unless its object does not parse.
 fn readable(
-    unreadable: &Unreadable,
+    unreadable: &UnreadableCatalogs,
     event: Event<DeserializeGuard<ClusterCatalog>>,
 ) -> Option<Event<ClusterCatalog>> {
     let sort = |guard: DeserializeGuard<ClusterCatalog>| match guard.0 {
@@ -79,7 +79,7 @@ fn readable(
             tracing::error!(
                 catalog = name,
                 error = invalid.error,
-                "a ClusterCatalog cannot be read; it stays as it is"
+                "cannot parse a ClusterCatalog; leaving it as it is"
             );
             unreadable.add(name);
             None
@@ -89,7 +89,7 @@ fn readable(
         Event::Apply(guard) => Event::Apply(sort(guard)?),
         Event::InitApply(guard) => Event::InitApply(sort(guard)?),
         Event::Delete(DeserializeGuard(found)) => {
-            // What is gone need not be read.
+            // A deleted object need not parse.
             let catalog = found.unwrap_or_else(|invalid| ClusterCatalog {
                 metadata: invalid.metadata,
                 ..ClusterCatalog::default()
@@ -108,7 +108,7 @@ fn readable(
     })
 }
 
-/// Readiness waits for what is claimed to be served and is not here.
+/// Makes readiness wait for catalogs that status reports as served and the store lacks.
 fn begin(context: &Context, catalogs: &[Arc<ClusterCatalog>]) {
     let claimed = |catalog: &&Arc<ClusterCatalog>| {
         catalog
@@ -117,7 +117,7 @@ fn begin(context: &Context, catalogs: &[Arc<ClusterCatalog>]) {
             .is_some_and(|status| status.resolved_source.is_some())
             && context.store.snapshot(catalog.name()).is_none()
     };
-    context.starting.begin(
+    context.startup.begin(
         catalogs
             .iter()
             .filter(claimed)
@@ -125,19 +125,19 @@ fn begin(context: &Context, catalogs: &[Arc<ClusterCatalog>]) {
     );
 }
 
-/// What work on a catalog follows from. The rest of its status is ours: when we write why a pull failed, that is no reason
-/// to pull again at once.
+/// The parts of an object that trigger a reconcile. The rest of its status is ours: a message about a failed pull is no
+/// reason to pull again at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mark {
+struct Trigger {
     uid: Option<String>,
     generation: i64,
     is_deleting: bool,
     annotations: Option<BTreeMap<String, String>>,
-    /// What followers copy.
+    /// The content that followers copy.
     resolved: Option<ResolvedCatalogSource>,
 }
 
-impl Mark {
+impl Trigger {
     fn of(catalog: &ClusterCatalog) -> Self {
         let status = catalog.status.as_ref();
         Self {
@@ -150,30 +150,30 @@ impl Mark {
     }
 }
 
-/// The catalogs as they were last seen.
+/// The triggers of all catalogs as last seen.
 #[derive(Debug, Default)]
-struct Marks(HashMap<String, Mark>);
+struct Triggers(HashMap<String, Trigger>);
 
-impl Marks {
-    /// Whether there is news in it that work follows from.
+impl Triggers {
+    /// Whether the object differs in a trigger.
     fn is_news(&mut self, catalog: &ClusterCatalog) -> bool {
-        let mark = Mark::of(catalog);
-        let before = self.0.insert(catalog.name().to_owned(), mark.clone());
-        before != Some(mark)
+        let trigger = Trigger::of(catalog);
+        let before = self.0.insert(catalog.name().to_owned(), trigger.clone());
+        before != Some(trigger)
     }
 
-    /// Forgets the catalogs that are not there any more, and names them.
+    /// Forgets deleted catalogs, and returns their names.
     fn retain(&mut self, there: &HashSet<&str>) -> Vec<String> {
         let gone = self.0.extract_if(|name, _| !there.contains(name.as_str()));
         gone.map(|(name, _)| name).collect()
     }
 }
 
-/// Has a catalog worked on.
-fn changed(context: &Context, marks: &mut Marks, catalog: &ClusterCatalog) {
+/// Queues a catalog, if a trigger has changed.
+fn changed(context: &Context, triggers: &mut Triggers, catalog: &ClusterCatalog) {
     give_up(context, catalog);
     let name = catalog.name().to_owned();
-    if marks.is_news(catalog) {
+    if triggers.is_news(catalog) {
         context.queue.add(name);
     } else {
         context.queue.add_patiently(name);
@@ -211,7 +211,7 @@ pub(crate) async fn follow_leadership(context: Arc<Context>) {
 /// Frees space that belongs to no ClusterCatalog: once the catalogs are known, and then at each interval.
 pub(crate) async fn collect_garbage(context: Arc<Context>, interval: Duration) {
     loop {
-        if context.starting.is_known() {
+        if context.startup.is_known() {
             let (store, catalogs) = (Arc::clone(&context.store), context.catalogs.clone());
             let all = Arc::clone(&context);
             let known = move |name: &str| {
@@ -220,10 +220,10 @@ pub(crate) async fn collect_garbage(context: Arc<Context>, interval: Duration) {
             if let Ok(removed) = tokio::task::spawn_blocking(move || store.retain(known)).await
                 && !removed.is_empty()
             {
-                tracing::info!(?removed, "freed the space of catalogs that are gone");
+                tracing::info!(?removed, "removed the files of deleted catalogs");
             }
         }
-        let pause = if context.starting.is_known() {
+        let pause = if context.startup.is_known() {
             interval
         } else {
             Duration::from_secs(1)
@@ -252,8 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn what_we_say_of_a_failure_is_no_news() {
-        let mut marks = Marks::default();
+    fn our_own_status_triggers_nothing() {
+        let mut triggers = Triggers::default();
         let mut catalog: ClusterCatalog = serde_json::from_value(json!({
             "metadata": { "name": "cat", "uid": "one", "generation": 1 },
             "spec": { "source": { "type": "Image", "image": { "ref": "registry.example/catalog:latest" } } },
@@ -261,8 +261,8 @@ mod tests {
         .unwrap();
         let mut check = |change: fn(&mut ClusterCatalog), expected: bool| {
             change(&mut catalog);
-            assert_eq!(marks.is_news(&catalog), expected);
-            assert!(!marks.is_news(&catalog), "it is told once");
+            assert_eq!(triggers.is_news(&catalog), expected);
+            assert!(!triggers.is_news(&catalog), "it triggers once");
         };
         check(|_| {}, true);
         check(|c| c.metadata.finalizers = Some(vec!["ours".to_owned()]), false);
@@ -284,13 +284,13 @@ mod tests {
             true,
         );
         check(|c| c.metadata.uid = Some("two".to_owned()), true);
-        assert_eq!(marks.retain(&HashSet::from(["cat"])), [""; 0]);
-        assert_eq!(marks.retain(&HashSet::new()), ["cat"]);
+        assert_eq!(triggers.retain(&HashSet::from(["cat"])), [""; 0]);
+        assert_eq!(triggers.retain(&HashSet::new()), ["cat"]);
     }
 
     #[test]
-    fn one_unreadable_catalog_stands_in_nobodys_way() {
-        let unreadable = Unreadable::default();
+    fn one_unreadable_catalog_blocks_no_other() {
+        let unreadable = UnreadableCatalogs::default();
         let check = |event, expected: Option<&str>| {
             let seen = readable(&unreadable, event);
             let name = seen.as_ref().map(|event| match event {
@@ -306,10 +306,10 @@ mod tests {
         check(Event::InitDone, Some("(done)"));
         assert!(unreadable.contains("bad") && !unreadable.contains("good"));
         check(Event::Apply(guard("good", "Tape")), None);
-        assert!(unreadable.contains("good"), "what is served of it stays");
+        assert!(unreadable.contains("good"), "its served content stays");
         check(Event::Apply(guard("good", "Image")), Some("good"));
         check(Event::Init, Some("(init)"));
-        assert!(unreadable.contains("bad"), "a list that comes in forgets nothing");
+        assert!(unreadable.contains("bad"), "an arriving list forgets nothing");
         check(Event::InitApply(guard("bad", "Tape")), None);
         check(Event::InitDone, Some("(done)"));
         check(Event::Delete(guard("bad", "Tape")), Some("bad"));

@@ -1,4 +1,4 @@
-//! Whether a changed custom resource definition breaks what users have stored (requirements 5.30 to 5.33).
+//! Whether a changed custom resource definition breaks what users have stored.
 //!
 //! [`compare`] holds the definition on the cluster against the one that would replace it:
 //!

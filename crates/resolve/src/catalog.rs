@@ -80,7 +80,7 @@ pub fn is_asked(
 /// The selected catalogs that have the package.
 ///
 /// A selected catalog that does not answer is a reason to wait: without it the outcome could silently become
-/// another one (requirement 4.43).
+/// another one.
 pub(crate) fn select<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,

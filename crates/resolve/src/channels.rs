@@ -1,4 +1,4 @@
-//! The channels that supply bundles and edges (requirement 1.26).
+//! The channels that supply bundles and edges.
 
 use std::collections::HashSet;
 

@@ -6,7 +6,7 @@ use olm_version::masterminds::Constraint;
 
 use crate::catalog::Selected;
 use crate::channels;
-use crate::hindrance::Held;
+use crate::hindrance::Hindrance;
 use crate::judge::{Judge, Verdict};
 use crate::package::Candidate;
 use crate::range::{Fit, fit};
@@ -75,18 +75,21 @@ pub(crate) fn rank(left: &Candidate, right: &Candidate) -> Ordering {
     right
         .is_deprecated
         .cmp(&left.is_deprecated)
-        .then_with(|| compare_versions(left, right))
+        .then_with(|| left.compare_versions(right))
 }
 
-/// By version and release; what has no readable version is lowest.
-pub(crate) fn compare_versions(left: &Candidate, right: &Candidate) -> Ordering {
-    match (&left.version, &right.version) {
-        (Ok(left), Ok(right)) => left.compare(right),
-        (left, right) => left.is_ok().cmp(&right.is_ok()),
-    }
+/// A bundle that fits the request and that this cluster cannot run.
+#[derive(Clone, Debug)]
+pub struct Held<'a> {
+    /// The bundle.
+    pub bundle: &'a Candidate,
+    /// The catalog it comes from.
+    pub catalog: &'a str,
+    /// Why.
+    pub hindrances: Vec<Hindrance>,
 }
 
-/// How many bundles that are held are told of; all of them are passed over.
+/// The most held bundles that an explanation lists.
 const TOLD: usize = 5;
 
 /// The bundles of a catalog that pass every filter, in its order.
@@ -115,8 +118,7 @@ fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<I
     })
 }
 
-/// The bundles of a catalog that pass every filter, highest first; of equals in the order of the catalog (requirement
-/// 1.20).
+/// The bundles of a catalog that pass every filter, highest first; of equals in the order of the catalog .
 pub(crate) fn all_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Choice<'a>> {
     let mut choices: Vec<Choice<'a>> = fitting(catalog, context).collect();
     choices.sort_by(|left, right| rank(right.candidate, left.candidate));
@@ -181,7 +183,7 @@ pub(crate) fn best_of<'a: 'j, 'j>(
 }
 
 /// The one catalog whose bundle is taken: what fits the cluster wholly first, then what is not deprecated, then the
-/// highest priority (requirement 5.10). The error holds the contenders: none, or all that share the highest priority.
+/// highest priority. The error holds the contenders: none, or all that share the highest priority.
 pub(crate) fn between(mut choices: Vec<Choice<'_>>) -> Result<Choice<'_>, Vec<Choice<'_>>> {
     if choices.iter().any(|choice| choice.verdict == Verdict::Fits) {
         choices.retain(|choice| choice.verdict == Verdict::Fits);

@@ -1,8 +1,8 @@
-//! What of an installed extension is deprecated (requirement 2.55).
+//! What of an installed extension is deprecated.
 
 use olm_fbc::{Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
-/// The messages for users, those of package, channels and bundle apart (requirement 2.54).
+/// The messages for users, those of package, channels and bundle apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     /// About the package.

@@ -9,8 +9,8 @@ use olm_version::quoted;
 
 use crate::catalog::{Availability, Catalog, Content, Selected};
 use crate::channels;
-use crate::choose::{Choice, Context, compare_versions, rank};
-use crate::hindrance::{Held, Hindrance, listed};
+use crate::choose::{Choice, Context, Held, rank};
+use crate::hindrance::{Hindrance, listed};
 use crate::package::{Candidate, Package};
 use crate::range::{Fit, fit};
 use crate::refusal::{NoBundle, Reason, Refusal};
@@ -253,7 +253,8 @@ fn exclusions<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Excluded
 
 /// By version and release, equal ones by name.
 fn by_version(left: &Candidate, right: &Candidate) -> Ordering {
-    compare_versions(left, right).then_with(|| left.name.cmp(&right.name))
+    left.compare_versions(right)
+        .then_with(|| left.name.cmp(&right.name))
 }
 
 /// `2 bundles (a, b)`, `5 bundles (a, b, c and 2 more)`.

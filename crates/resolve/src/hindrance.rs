@@ -3,8 +3,6 @@
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
-use crate::package::Candidate;
-
 /// One reason against a bundle on this cluster; its text says what is missing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Hindrance {
@@ -30,7 +28,7 @@ pub enum Hindrance {
     /// An API of Kubernetes itself that the cluster does not serve.
     #[error("it needs the API {0} of the cluster, which does not serve it")]
     NativeApi(String),
-    /// What it requires is not sound (T-3G-08).
+    /// What it requires is not sound.
     #[error("what it requires by {property} is not sound: {fault}")]
     Unsound {
         /// The property's type.
@@ -46,7 +44,7 @@ pub enum Hindrance {
         /// What would help.
         wanted: Vec<Wanted>,
     },
-    /// What another extension requires would no longer hold (requirement 5.40).
+    /// What another extension requires would no longer hold.
     #[error("ClusterExtension {extension} would be broken: {text}")]
     Dependent {
         /// The other extension.
@@ -54,17 +52,6 @@ pub enum Hindrance {
         /// What it would lack.
         text: String,
     },
-}
-
-/// A bundle that fits a request and is passed over on this cluster.
-#[derive(Clone, Debug)]
-pub struct Held<'a> {
-    /// The bundle.
-    pub bundle: &'a Candidate,
-    /// The catalog it comes from.
-    pub catalog: &'a str,
-    /// Why.
-    pub hindrances: Vec<Hindrance>,
 }
 
 impl Hindrance {

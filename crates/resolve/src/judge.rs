@@ -1,4 +1,4 @@
-//! Whether a bundle can be there among the others (requirements 3.55, 5.01, 5.40).
+//! Whether a bundle can be there among the others.
 
 use std::collections::HashSet;
 
@@ -196,7 +196,7 @@ pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &Facts<'_>)
         .collect()
 }
 
-/// Whose requirements would no longer hold if the extension were removed (requirement 5.01).
+/// Whose requirements would no longer hold if the extension were removed.
 pub fn broken_by_removal(facts: &Facts<'_>) -> Vec<Hindrance> {
     let served = without_own(facts);
     Judge::new(*facts, &served).broken_by_removal()

@@ -41,10 +41,14 @@ mod successors;
 use olm_fbc::Deprecations;
 
 pub use catalog::{Availability, Catalog, Content};
+pub use choose::Held;
 pub use explain::refuse;
-pub use hindrance::{Held, Hindrance};
+pub use hindrance::Hindrance;
 pub use judge::{Dependents, Facts, Neighbour, broken_by_removal, recorded_version, unmet};
-pub use package::{Candidate, Declared, Package, ReleaseField, VersionFault};
+pub use package::{
+    Candidate, Declared, MAX_PACKAGE_BYTES, Package, PackageBuilder, PackageTooLarge, ReleaseField,
+    VersionFault,
+};
 pub use platform::{Ground, Platform};
 pub use refusal::{InstalledError, Reason, Refusal};
 pub use request::{Installed, Request, UpgradeConstraintPolicy};

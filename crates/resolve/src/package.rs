@@ -1,19 +1,19 @@
-//! What one catalog says about one package, prepared for any number of requests.
+//! The blobs of one package in one catalog, prepared for any number of requests.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use olm_constraint::{Gvk, Known, Requirement, RequirementError, Subject};
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{
-    TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
+    TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
     TYPE_PACKAGE_REQUIRED,
 };
 use olm_fbc::{Blob, Bundle, Channel, Deprecations, Property, SCHEMA_BUNDLE};
 use olm_version::blang::{Range, RangeError};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError, quoted};
 
-use crate::choose::compare_versions;
 use crate::platform::Platform;
 
 /// Whether the field `release` of a bundle's `olm.package` property counts.
@@ -58,7 +58,7 @@ pub struct Candidate {
     pub is_deprecated: bool,
     /// The package.
     pub package: String,
-    /// What it requires of other bundles (requirement 3.54).
+    /// What it requires of other bundles.
     pub requirements: Vec<Arc<Declared>>,
     /// What it asks of the cluster itself.
     pub platform: Option<Box<Platform>>,
@@ -117,28 +117,111 @@ pub struct Package {
     deprecations: Option<Deprecations>,
 }
 
-impl Package {
-    /// Prepares the blobs of one package. Versions and ranges are read here, once.
-    pub fn new(blobs: impl IntoIterator<Item = Blob>, releases: ReleaseField) -> Self {
-        let mut package = Self::default();
-        let mut declared = AllDeclared::default();
-        for blob in blobs {
-            match blob {
-                Blob::Bundle(bundle) => package
-                    .candidates
-                    .push(candidate(bundle, releases, &mut declared)),
-                Blob::Channel(channel) => package.channels.push(prepare(channel)),
-                Blob::Deprecations(deprecations) => match &mut package.deprecations {
-                    None => package.deprecations = Some(deprecations),
+/// The most memory that the prepared blobs of one package may take, in bytes.
+pub const MAX_PACKAGE_BYTES: usize = 32 << 20;
+/// The longest value of a property whose type resolution does not know, in bytes; a longer one is dropped.
+const MAX_OTHER_PROPERTY_BYTES: usize = 64 << 10;
+/// The memory of a blob, property, channel entry or name beside its text, in bytes.
+const ITEM_BYTES: usize = 128;
+
+/// The blobs of a package take more memory than [`MAX_PACKAGE_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the package takes more than {} MiB", MAX_PACKAGE_BYTES >> 20)]
+pub struct PackageTooLarge;
+
+/// A [`Package`] under construction, blob by blob. Of each blob it keeps only what resolution needs.
+#[derive(Debug)]
+pub struct PackageBuilder {
+    package: Package,
+    releases: ReleaseField,
+    declared: AllDeclared,
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl PackageBuilder {
+    /// A package without blobs.
+    pub fn new(releases: ReleaseField) -> Self {
+        Self {
+            package: Package::default(),
+            releases,
+            declared: AllDeclared::default(),
+            bytes: 0,
+            is_empty: true,
+        }
+    }
+
+    /// Adds a blob. Versions and ranges are parsed here, once.
+    ///
+    /// # Errors
+    /// When the package becomes too large; the blob is not added.
+    pub fn add(&mut self, blob: Blob) -> Result<(), PackageTooLarge> {
+        self.is_empty = false;
+        match blob {
+            Blob::Bundle(bundle) => {
+                let candidate = candidate(bundle, self.releases, &mut self.declared);
+                self.spend(candidate.bytes())?;
+                self.package.candidates.push(candidate);
+            }
+            Blob::Channel(channel) => {
+                let entries = channel.entries.iter().map(|entry| {
+                    let skips = entry.skips.iter().map(|name| ITEM_BYTES + name.len());
+                    let edges = [entry.replaces(), entry.skip_range()].map(|text| text.map_or(0, str::len));
+                    ITEM_BYTES + entry.name.len() + edges.iter().sum::<usize>() + skips.sum::<usize>()
+                });
+                self.spend(ITEM_BYTES + entries.sum::<usize>())?;
+                self.package.channels.push(prepare(channel));
+            }
+            Blob::Deprecations(deprecations) => {
+                let entries = deprecations.entries.iter();
+                let bytes =
+                    entries.map(|entry| ITEM_BYTES + entry.reference.name.len() + entry.message.len());
+                self.spend(ITEM_BYTES + bytes.sum::<usize>())?;
+                match &mut self.package.deprecations {
+                    None => self.package.deprecations = Some(deprecations),
                     Some(first) => {
                         let entries = std::mem::take(&mut first.entries).into_vec();
                         let more = deprecations.entries.into_vec();
                         first.entries = entries.into_iter().chain(more).collect::<Vec<_>>().into();
                     }
-                },
-                Blob::Package(_) | Blob::Other => {}
+                }
             }
+            Blob::Package(_) | Blob::Other => {}
         }
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), PackageTooLarge> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_PACKAGE_BYTES {
+            return Err(PackageTooLarge);
+        }
+        Ok(())
+    }
+
+    /// The package; `None` when it has no blobs.
+    pub fn finish(self) -> Option<Package> {
+        (!self.is_empty).then(|| self.package.with_deprecated_bundles())
+    }
+}
+
+impl Package {
+    /// Prepares the blobs of one package.
+    ///
+    /// # Errors
+    /// When they take too much memory.
+    pub fn new(
+        blobs: impl IntoIterator<Item = Blob>,
+        releases: ReleaseField,
+    ) -> Result<Self, PackageTooLarge> {
+        let mut builder = PackageBuilder::new(releases);
+        blobs.into_iter().try_for_each(|blob| builder.add(blob))?;
+        Ok(builder.finish().unwrap_or_default())
+    }
+
+    /// Marks the bundles that the catalog deprecates.
+    fn with_deprecated_bundles(mut self) -> Self {
+        let package = &mut self;
         if let Some(deprecations) = &package.deprecations {
             let entries = deprecations.entries.iter().map(|entry| &entry.reference);
             let names: HashSet<&str> = entries
@@ -149,7 +232,7 @@ impl Package {
                 candidate.is_deprecated = names.contains(candidate.name.as_str());
             }
         }
-        package
+        self
     }
 
     /// The bundles, in the order of the catalog.
@@ -160,7 +243,7 @@ impl Package {
     /// The bundles, highest version and release first; those without a readable version last.
     pub fn newest_first(&self) -> Vec<&Candidate> {
         let mut candidates: Vec<_> = self.candidates.iter().collect();
-        candidates.sort_by(|left, right| compare_versions(right, left));
+        candidates.sort_by(|left, right| right.compare_versions(left));
         candidates
     }
 
@@ -180,7 +263,31 @@ impl Package {
 }
 
 impl Candidate {
-    /// The bundle as what is required sees it.
+    /// Compares version and release; a bundle without a readable version is lowest.
+    pub(crate) fn compare_versions(&self, other: &Self) -> Ordering {
+        match (&self.version, &other.version) {
+            (Ok(left), Ok(right)) => left.compare(right),
+            (left, right) => left.is_ok().cmp(&right.is_ok()),
+        }
+    }
+
+    /// The memory that it takes, roughly, in bytes.
+    fn bytes(&self) -> usize {
+        let texts = [&self.name, &self.package, &self.image].map(String::len);
+        let properties = self.properties.iter();
+        let properties = properties.map(|one| ITEM_BYTES + one.kind.len() + one.value.len());
+        let requirements = self.requirements.iter().map(|one| ITEM_BYTES + one.text.len());
+        let platform = self.platform.as_ref().map_or(0, |platform| {
+            (platform.apis.len() + platform.architectures.len()) * ITEM_BYTES
+        });
+        ITEM_BYTES
+            + texts.iter().sum::<usize>()
+            + properties.sum::<usize>()
+            + requirements.sum::<usize>()
+            + platform
+    }
+
+    /// The bundle as requirements see it.
     pub fn subject(&self) -> &Subject {
         self.subject.get_or_init(|| {
             let version = self.version.as_ref().ok().map(|version| version.version.clone());
@@ -200,7 +307,7 @@ impl Candidate {
 }
 
 /// What bundles of a package have declared so far.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct AllDeclared {
     by_text: HashMap<(String, Box<str>), Arc<Declared>>,
     known: Arc<Known>,
@@ -219,7 +326,11 @@ fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> C
         .map(|property| &*property.value)
         .chain(carried.as_deref());
     let platform = metadata.find_map(Platform::of_metadata);
-    properties.retain(|property| !matches!(property.kind.as_str(), TYPE_BUNDLE_OBJECT | TYPE_CSV_METADATA));
+    properties.retain(|property| match property.kind.as_str() {
+        TYPE_BUNDLE_OBJECT | TYPE_CSV_METADATA => false,
+        TYPE_PACKAGE | TYPE_GVK | TYPE_PACKAGE_REQUIRED | TYPE_GVK_REQUIRED | TYPE_CONSTRAINT => true,
+        _ => property.value.len() <= MAX_OTHER_PROPERTY_BYTES,
+    });
     let declares = |property: &&Property| {
         matches!(
             property.kind.as_str(),
@@ -300,5 +411,49 @@ fn prepare(channel: Channel) -> PreparedChannel {
     PreparedChannel {
         name: channel.name,
         entries: entries.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(properties: &str) -> Blob {
+        let json = format!(
+            r#"{{"schema":"olm.bundle","package":"p","name":"b","image":"i","properties":[{properties}]}}"#
+        );
+        Blob::from_json(SCHEMA_BUNDLE, &json).unwrap()
+    }
+
+    #[test]
+    fn long_properties_of_unknown_types_are_dropped() {
+        let long = "x".repeat(MAX_OTHER_PROPERTY_BYTES);
+        let properties = format!(r#"{{"type":"mine","value":"{long}"}},{{"type":"mine","value":"short"}}"#);
+        let package = Package::new([bundle(&properties)], ReleaseField::Counts).unwrap();
+        let kept: Vec<&str> = package.candidates()[0]
+            .properties
+            .iter()
+            .map(|one| &*one.value)
+            .collect();
+        assert_eq!(kept, ["\"short\""]);
+    }
+
+    #[test]
+    fn a_package_has_a_bound_of_memory() {
+        let mut builder = PackageBuilder::new(ReleaseField::Counts);
+        let constraint = format!(
+            r#"{{"type":"olm.constraint","value":"{}"}}"#,
+            "x".repeat(10 << 20)
+        );
+        // The value counts as property and as requirement.
+        assert_eq!(builder.add(bundle(&constraint)), Ok(()));
+        assert_eq!(builder.add(bundle(&constraint)), Err(PackageTooLarge));
+        let entries = vec![r#"{"name":""}"#; MAX_PACKAGE_BYTES / ITEM_BYTES].join(",");
+        let channel = format!(r#"{{"schema":"olm.channel","package":"p","name":"c","entries":[{entries}]}}"#);
+        let channel = Blob::from_json("olm.channel", &channel).unwrap();
+        assert_eq!(
+            Package::new([channel], ReleaseField::Counts).err(),
+            Some(PackageTooLarge)
+        );
     }
 }

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
 
-use crate::choose::compare_versions;
 use crate::judge::Facts;
 use crate::package::{Candidate, Package, PreparedChannel};
 
@@ -41,8 +40,8 @@ pub struct Provider<'a> {
 }
 
 /// The best bundle of each package that provides what is wanted, best first: the dependent's own catalog before
-/// others, then by priority (requirement 5.10); the default channel before others, these by name (5.11); of a channel
-/// what is nearest to the head (5.12). What would take more steps than the budget has is not proposed.
+/// others, then by priority; the default channel before others, these by name; of a channel
+/// what is nearest to the head. What would take more steps than the budget has is not proposed.
 pub fn providers<'a>(
     wanted: &Wanted,
     offers: &[Offer<'a>],
@@ -79,7 +78,7 @@ pub fn providers<'a>(
                 let entries = from_head(channel, offer.package);
                 let newest = entries
                     .iter()
-                    .max_by(|left, right| compare_versions(left, right))
+                    .max_by(|left, right| left.compare_versions(right))
                     .copied();
                 let bundle = entries.iter().copied().find(|candidate| provides(candidate))?;
                 Some(Provider {
@@ -111,7 +110,7 @@ fn from_head<'a>(channel: &'a PreparedChannel, package: &'a Package) -> Vec<&'a 
         .collect();
     let newest_first = |mut names: Vec<&'a str>| {
         let order = |left: &&str, right: &&str| match (find(left), find(right)) {
-            (Some(left), Some(right)) => compare_versions(right, left),
+            (Some(left), Some(right)) => right.compare_versions(left),
             _ => Ordering::Equal,
         };
         names.sort_by(order);

@@ -1,4 +1,4 @@
-//! The version range of a request (requirements 1.14 to 1.16).
+//! The version range of a request.
 
 use olm_version::masterminds::{Constraint, Prereleases};
 

@@ -32,7 +32,7 @@ pub enum Reason {
     /// The request's catalog selector is invalid. Only the user can change that.
     #[error("desired catalog selector is invalid: {0}")]
     Selector(SelectorError),
-    /// The request's version range is invalid (requirement 1.37). Only the user can change that.
+    /// The request's version range is invalid. Only the user can change that.
     #[error("desired version range {} is invalid: {fault}", quoted(.range))]
     Range {
         /// The range.

@@ -4,7 +4,7 @@ use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};
 
 use crate::selector::Selector;
 
-/// Whether the catalog's update edges bind (requirements 1.23 and 1.24).
+/// Whether the catalog's update edges bind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpgradeConstraintPolicy {
     /// Only a bundle that an edge leads to may follow what is installed.
@@ -14,14 +14,14 @@ pub enum UpgradeConstraintPolicy {
     SelfCertified,
 }
 
-/// What an extension asks for (requirements 1.05 to 1.08). All given filters hold together (1.11).
+/// What an extension asks for. All given filters hold together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     /// The package.
     pub package: &'a str,
     /// A version or a range of versions; none means any.
     pub version: Option<&'a str>,
-    /// The channels that supply bundles and edges; none means all (1.26).
+    /// The channels that supply bundles and edges; none means all.
     pub channels: &'a [String],
     /// The catalogs to choose from; none means all.
     pub selector: Option<&'a Selector>,

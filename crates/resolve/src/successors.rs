@@ -1,4 +1,4 @@
-//! What may follow the installed bundle (requirements 1.19 to 1.27).
+//! What may follow the installed bundle.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl<'a> Current<'a> {
 /// The edges that lead from the installed bundle to bundles of one package.
 ///
 /// There is no chain: every entry of the considered channels is looked at, whether or not the installed bundle is
-/// listed (1.22) and whether or not another entry skips it (1.21). An unreadable `skipRange` leads nowhere (1.28).
+/// listed and whether or not another entry skips it. An unreadable `skipRange` leads nowhere.
 pub(crate) struct Successors<'a, 'c> {
     current: &'c Current<'c>,
     edges: HashMap<&'a str, Edge>,

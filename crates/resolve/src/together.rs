@@ -1,4 +1,4 @@
-//! Updates that only go together (requirement 5.41): two extensions that need each other's new version. First
+//! Updates that only go together: two extensions that need each other's new version. First
 //! installations of extensions that need each other are the same.
 //!
 //! Catalogs decide how hard the search is, so everything that it does is paid for from one [`Effort`].

@@ -1,9 +1,8 @@
 //! From request to response.
 //!
-//! Statuses, bodies and headers of `all`, `metas` and `graphql` are those that clients of the reference implementation know;
-//! entity tags, lengths, ranges, pages and problems in detail are added. The other endpoints are ours.
+//! Statuses, bodies and headers of `all`, `metas` and `graphql` are those of the reference implementation. Entity tags,
+//! lengths, ranges, pages and problem details (RFC 9457) are additions, and so are the other endpoints.
 
-mod body;
 mod catalogs;
 mod coding;
 mod conditional;
@@ -11,7 +10,6 @@ mod content;
 mod date;
 mod document;
 mod graphql;
-pub(crate) mod name;
 mod observe;
 mod pages;
 mod problem;
@@ -29,22 +27,20 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use olm_api::serving::{DIGEST_HEADER, Endpoint, IMAGE_HEADER};
 
-pub use body::Body;
-pub(crate) use body::Part;
 pub use observe::{Access, Observer};
-pub use query::Filter;
 pub(crate) use route::PACKAGE_PAGES;
-pub(crate) use search::{Finds, Found};
+pub(crate) use search::{SearchPage, SearchResult};
 
+use crate::body::Body;
 use crate::store::{Lookup, Snapshot, Store};
-use observe::Watched;
-use problem::{Refusal, not_here_yet, refusal, refuse};
+use observe::ObservedBody;
+use problem::{ErrorResponse, not_here_yet};
 use route::Route;
 
-/// The body of every response: it tells the [`Observer`] when it ends.
-pub type ResponseBody = Watched;
+/// The body of every response; it notifies the [`Observer`] at its end.
+pub type ResponseBody = ObservedBody;
 
-/// Which endpoints answer; one that is off looks as if it did not exist.
+/// The optional endpoints; a disabled one answers 404.
 #[derive(Debug, Clone, Copy)]
 pub struct Endpoints {
     /// `metas`.
@@ -62,27 +58,27 @@ impl Default for Endpoints {
     }
 }
 
-/// How long a client may take to send a question.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to send the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tells the priority of a catalog, where one is known.
+/// Returns the priority of a catalog, if it has one.
 type Priorities = Box<dyn Fn(&str) -> Option<i32> + Send + Sync>;
-/// Tells the names of the catalogs that there are to be.
+/// Returns the names of all catalogs that should be served.
 type Names = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// Answers requests out of a store.
+/// Answers requests from a store.
 pub struct App {
     store: Arc<Store>,
     endpoints: Endpoints,
     observer: Option<Box<dyn Observer>>,
     priorities: Priorities,
     names: Names,
-    patience: Duration,
-    turns: graphql::Turns,
+    body_timeout: Duration,
+    workers: graphql::Workers,
 }
 
 impl App {
-    /// Serves what is in the store.
+    /// Serves the catalogs of the store.
     pub fn new(store: Arc<Store>, endpoints: Endpoints) -> Self {
         Self {
             store,
@@ -90,40 +86,40 @@ impl App {
             observer: None,
             priorities: Box::new(|_| None),
             names: Box::new(Vec::new),
-            patience: PATIENCE,
-            turns: graphql::Turns::default(),
+            body_timeout: BODY_TIMEOUT,
+            workers: graphql::Workers::default(),
         }
     }
 
-    /// Has every request reported when its answer ends.
+    /// Calls the observer at the end of every response.
     #[must_use]
     pub fn observed_by(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Names the priority of each catalog; those that are not known have 0.
+    /// Sets the source of catalog priorities; without one a catalog has priority 0.
     #[must_use]
     pub fn with_priorities(mut self, of: impl Fn(&str) -> Option<i32> + Send + Sync + 'static) -> Self {
         self.priorities = Box::new(of);
         self
     }
 
-    /// Names the catalogs that there are to be: those whose content was never here are listed all the same.
+    /// Sets the source of catalog names: the list shows catalogs whose content is not here yet, too.
     #[must_use]
     pub fn with_names(mut self, names: impl Fn() -> Vec<String> + Send + Sync + 'static) -> Self {
         self.names = Box::new(names);
         self
     }
 
-    /// Gives clients this long to send the body of a request.
+    /// Limits the time that a client may take to send the body of a request.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_body_timeout(mut self, body_timeout: Duration) -> Self {
+        self.body_timeout = body_timeout;
         self
     }
 
-    /// Answers one request. Its body is read where there is a use for it, up to a limit in bytes and time.
+    /// Answers one request. Reads its body only for GraphQL, up to a limit in bytes and time.
     pub async fn respond<B>(
         self: &Arc<Self>,
         request: Request<B>,
@@ -139,8 +135,8 @@ impl App {
         self.finish(&parts, &route, access, answer.unwrap_or_else(Response::from))
     }
 
-    /// Answers a request that somebody else lets no further, in the form of all refusals, and reports it as any other.
-    pub fn refuse<B>(
+    /// Answers a request that the caller rejects, in the form of all errors, and reports it to the observer.
+    pub fn reject<B>(
         self: &Arc<Self>,
         request: Request<B>,
         peer: Option<SocketAddr>,
@@ -150,7 +146,7 @@ impl App {
         let (parts, _) = request.into_parts();
         let route = route::find(parts.uri.path(), self.endpoints);
         let access = Access::begin(&parts, route.label(), peer);
-        self.finish(&parts, &route, access, refusal(status, why).into())
+        self.finish(&parts, &route, access, ErrorResponse::new(status, why).into())
     }
 
     fn finish(
@@ -179,19 +175,24 @@ impl App {
         access.watch(response, Arc::clone(self))
     }
 
-    async fn answer<B>(&self, request: &Parts, body: B, route: &Route) -> Result<Response<Body>, Refusal>
+    async fn answer<B>(
+        &self,
+        request: &Parts,
+        body: B,
+        route: &Route,
+    ) -> Result<Response<Body>, ErrorResponse>
     where
         B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
         match route {
             Route::Unclean(clean) => return Ok(redirect(request, clean)),
-            Route::Unknown => return Err(refusal(StatusCode::NOT_FOUND, "404 page not found")),
+            Route::Unknown => return Err(ErrorResponse::new(StatusCode::NOT_FOUND, "404 page not found")),
             _ => {}
         }
         if !route.methods().contains(&request.method) {
             let methods: Vec<&str> = route.methods().iter().map(Method::as_str).collect();
-            let refusal = refusal(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-            return Err(refusal.with(ALLOW, &methods.join(", ")));
+            let refused = ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+            return Err(refused.with(ALLOW, &methods.join(", ")));
         }
         match route {
             Route::Catalog { catalog, endpoint } => {
@@ -218,11 +219,11 @@ impl App {
             Route::Style => Ok(document::fixed(&document::STYLE, &request.headers)),
             Route::OpenApi => Ok(document::fixed(&document::OPENAPI, &request.headers)),
             Route::FbcSchema => Ok(document::fixed(&document::FBC_SCHEMA, &request.headers)),
-            Route::Unclean(_) | Route::Unknown => Err(refuse(StatusCode::NOT_FOUND)),
+            Route::Unclean(_) | Route::Unknown => Err(ErrorResponse::of(StatusCode::NOT_FOUND)),
         }
     }
 
-    fn all(&self, request: &Parts, catalog: &str) -> Result<(Arc<Snapshot>, Response<Body>), Refusal> {
+    fn all(&self, request: &Parts, catalog: &str) -> Result<(Arc<Snapshot>, Response<Body>), ErrorResponse> {
         let snapshot = self.served(catalog)?;
         let response = content::all(&snapshot, &request.headers);
         Ok((snapshot, response))
@@ -232,10 +233,10 @@ impl App {
         &self,
         request: &Parts,
         catalog: &str,
-    ) -> Result<(Arc<Snapshot>, Response<Body>), Refusal> {
-        let question = query::parse(request.uri.query())?;
+    ) -> Result<(Arc<Snapshot>, Response<Body>), ErrorResponse> {
+        let metas = query::parse(request.uri.query())?;
         let snapshot = self.served(catalog)?;
-        let response = content::metas(&snapshot, &question, &request.headers)
+        let response = content::metas(&snapshot, &metas, &request.headers)
             .await
             .map_err(|error| failed(catalog, &error))?;
         Ok((snapshot, response))
@@ -246,47 +247,46 @@ impl App {
         request: &Parts,
         body: B,
         catalog: &str,
-    ) -> Result<(Arc<Snapshot>, Response<Body>), Refusal>
+    ) -> Result<(Arc<Snapshot>, Response<Body>), ErrorResponse>
     where
         B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        named(catalog)?;
-        let question = graphql::read(body, self.patience).await?;
+        check_name(catalog)?;
+        let graphql = graphql::read(body, self.body_timeout).await?;
         let snapshot = self.served(catalog)?;
         let headers = &request.headers;
         let response = self
-            .turns
-            .answer(question, Arc::clone(&snapshot), headers)
+            .workers
+            .answer(graphql, Arc::clone(&snapshot), headers)
             .await?
             .map_err(|error| failed(catalog, &error))?;
         Ok((snapshot, response))
     }
 
-    fn served(&self, catalog: &str) -> Result<Arc<Snapshot>, Refusal> {
-        named(catalog)?;
+    fn served(&self, catalog: &str) -> Result<Arc<Snapshot>, ErrorResponse> {
+        check_name(catalog)?;
         match self.store.get(catalog) {
             Lookup::Served(snapshot) => Ok(snapshot),
             Lookup::Expected => Err(not_here_yet()),
-            Lookup::Unknown => {
-                Err(refuse(StatusCode::NOT_FOUND).because(format!("no catalog is served as `{catalog}`")))
-            }
+            Lookup::Unknown => Err(ErrorResponse::of(StatusCode::NOT_FOUND)
+                .because(format!("no catalog is served as `{catalog}`"))),
         }
     }
 }
 
-fn named(catalog: &str) -> Result<(), Refusal> {
-    let faults = name::faults(catalog);
+fn check_name(catalog: &str) -> Result<(), ErrorResponse> {
+    let faults = crate::catalog_name::faults(catalog);
     if faults.is_empty() {
         return Ok(());
     }
     let text = format!("invalid catalog name: {}", faults.join("; "));
-    Err(refusal(StatusCode::BAD_REQUEST, text))
+    Err(ErrorResponse::new(StatusCode::BAD_REQUEST, text))
 }
 
-fn failed(what: &str, error: &dyn std::error::Error) -> Refusal {
-    tracing::error!(what, %error, "cannot answer");
-    refuse(StatusCode::INTERNAL_SERVER_ERROR)
-        .because("the server cannot read what it stored; its log says why")
+fn failed(what: &str, error: &dyn std::error::Error) -> ErrorResponse {
+    tracing::error!(what, %error, "cannot answer a request");
+    ErrorResponse::of(StatusCode::INTERNAL_SERVER_ERROR)
+        .because("the server cannot read its stored content; see its log")
 }
 
 fn redirect(request: &Parts, clean: &str) -> Response<Body> {

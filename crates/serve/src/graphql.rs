@@ -1,21 +1,19 @@
 //! GraphQL over a stored catalog.
 //!
 //! ```text
-//! blobs ──► shape ──► schema          query ──► syntax ──► limits ──► validation ──► resolve
-//!           once per content                    texts of the          apollo-      blob by blob,
-//!                                               reference             compiler     by offset
+//! blobs ──► shape ──► schema          query ──► parser ──► limits ──► validation ──► resolve
+//!           once per content                                                         blob by blob,
+//!                                                                                    by offset
 //! ```
 //!
-//! The schema follows the data, as in the reference implementation; filters and variables are added. No catalog is held
-//! in memory: an object is read when it is asked for, and what a query may read, answer and take in time is limited.
+//! The schema follows the data, as in the reference implementation; filters and variables are additions. apollo-compiler
+//! parses, validates and executes, and its own messages reach the client. No catalog is held in memory: the query reads an
+//! object when it needs it, within limits of depth, fields, bytes and time.
 
-mod lexer;
 mod limits;
 mod resolve;
 mod schema;
 mod shape;
-mod syntax;
-mod words;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -27,7 +25,7 @@ use apollo_compiler::parser::{LineColumn, Parser};
 use apollo_compiler::request::RequestError;
 use apollo_compiler::resolvers::Execution;
 use apollo_compiler::response::{GraphQLError, JsonMap, ResponseDataPathSegment};
-use apollo_compiler::validation::Valid;
+use apollo_compiler::validation::{DiagnosticList, Valid};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use schema::Graph;
@@ -37,17 +35,21 @@ use crate::store::Snapshot;
 use resolve::{Budget, Query};
 
 /// The longest body of a request, in bytes.
-pub(crate) const LONGEST_BODY: usize = 1 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// The longest query, in bytes.
-const LONGEST_QUERY: usize = 100_000;
+const MAX_QUERY_BYTES: usize = 100_000;
+/// Levels of braces, brackets and types that the parser follows.
+const MAX_NESTING: usize = 64;
+/// Errors of the parser or of validation in one answer.
+const MAX_ERRORS: usize = 20;
 /// Bytes that a query may read and answer.
-const BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 /// How long a query may take.
-pub(crate) const TIME: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A question as it stands in the body of a request.
+/// The body of a GraphQL request.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct GraphqlRequest {
     #[serde(default, deserialize_with = "or_default")]
     query: String,
     #[serde(default, deserialize_with = "or_default")]
@@ -56,16 +58,16 @@ pub(crate) struct Question {
     operation: Option<String>,
 }
 
-/// Null is as good as nothing.
+/// Reads null as the default.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Why a request is no question; the text is the answer's body.
+/// A request without a usable query; the text is the body of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadQuestion {
+pub(crate) enum BadRequest {
     #[error("Invalid request body")]
     Body,
     #[error("Query cannot be empty")]
@@ -74,19 +76,19 @@ pub(crate) enum BadQuestion {
     TooLarge,
 }
 
-impl Question {
-    /// Reads a question; what follows it in the body does not count.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, BadQuestion> {
+impl GraphqlRequest {
+    /// Reads the first JSON value of a body and ignores the rest.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, BadRequest> {
         let mut values = serde_json::Deserializer::from_slice(body).into_iter();
-        let question: Option<Self> = match values.next() {
-            Some(Ok(question)) => question,
-            Some(Err(_)) | None => return Err(BadQuestion::Body),
+        let request: Option<Self> = match values.next() {
+            Some(Ok(request)) => request,
+            Some(Err(_)) | None => return Err(BadRequest::Body),
         };
-        let question = question.ok_or(BadQuestion::Empty)?;
-        match question.query.len() {
-            0 => Err(BadQuestion::Empty),
-            1..=LONGEST_QUERY => Ok(question),
-            _ => Err(BadQuestion::TooLarge),
+        let request = request.ok_or(BadRequest::Empty)?;
+        match request.query.len() {
+            0 => Err(BadRequest::Empty),
+            1..=MAX_QUERY_BYTES => Ok(request),
+            _ => Err(BadRequest::TooLarge),
         }
     }
 
@@ -100,24 +102,22 @@ impl Question {
         text
     }
 
-    fn execute(&self, graph: &Graph, snapshot: &Snapshot) -> Result<Answer, Vec<Fault>> {
-        let end = Instant::now() + TIME;
-        let document = parse(&self.query).map_err(|text| vec![Fault::new(text)])?;
-        limits::check(&document).map_err(|text| vec![Fault::new(text)])?;
-        let document = document.to_executable_validate(&graph.schema).map_err(|broken| {
-            let errors = broken.errors.iter().map(|error| error.unstable_to_json_compat());
-            let told = words::told(errors.collect(), &document, &graph.schema);
-            told.into_iter().map(Fault::from).collect::<Vec<_>>()
-        })?;
-        let refused = |error: RequestError| vec![Fault::from(error.to_graphql_error(&document.sources))];
+    fn execute(&self, graph: &Graph, snapshot: &Snapshot) -> Result<Answer, Vec<ErrorEntry>> {
+        let end = Instant::now() + TIMEOUT;
+        let document = parse(&self.query)?;
+        limits::check(&document).map_err(|text| vec![ErrorEntry::new(text)])?;
+        let document = document
+            .to_executable_validate(&graph.schema)
+            .map_err(|invalid| entries(&invalid.errors))?;
+        let refused = |error: RequestError| vec![ErrorEntry::from(error.to_graphql_error(&document.sources))];
         let name = self.operation.as_deref().filter(|name| !name.is_empty());
         let operation = document
             .operations
             .get(name)
-            .map_err(|_| vec![Fault::new(no_operation(&document, name))])?;
+            .map_err(|_| vec![ErrorEntry::new(no_operation(&document, name))])?;
         check_max_depth(&document, operation).map_err(refused)?;
         let budget = Budget {
-            bytes: Cell::new(BYTES),
+            bytes: Cell::new(MAX_BYTES),
             end,
         };
         let query = Query {
@@ -133,16 +133,30 @@ impl Question {
             .map_err(refused)?;
         Ok(Answer {
             data: done.data,
-            errors: done.errors.into_iter().map(Fault::from).collect(),
+            errors: done.errors.into_iter().map(ErrorEntry::from).collect(),
         })
     }
 }
 
-fn parse(query: &str) -> Result<Document, String> {
-    syntax::check(query).map_err(|fault| format!("query parse error: {fault}"))?;
-    Parser::new()
-        .parse_ast(query, "query.graphql")
-        .map_err(|broken| format!("query parse error: {}", broken.errors))
+fn parse(query: &str) -> Result<Document, Vec<ErrorEntry>> {
+    let parsed = Parser::new()
+        .recursion_limit(MAX_NESTING)
+        .parse_ast(query, "query.graphql");
+    parsed.map_err(|invalid| {
+        let mut entries = entries(&invalid.errors);
+        for entry in &mut entries {
+            entry.message.insert_str(0, "query parse error: ");
+        }
+        entries
+    })
+}
+
+/// The first errors of a list.
+fn entries(errors: &DiagnosticList) -> Vec<ErrorEntry> {
+    let errors = errors.iter().take(MAX_ERRORS);
+    errors
+        .map(|error| error.unstable_to_json_compat().into())
+        .collect()
 }
 
 fn no_operation(document: &Valid<ExecutableDocument>, name: Option<&str>) -> String {
@@ -157,19 +171,19 @@ fn no_operation(document: &Valid<ExecutableDocument>, name: Option<&str>) -> Str
 struct Answer {
     data: Option<JsonMap>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Fault>,
+    errors: Vec<ErrorEntry>,
 }
 
-/// An error as it stands in an answer.
+/// An error of an answer.
 #[derive(Serialize)]
-struct Fault {
+struct ErrorEntry {
     message: String,
     locations: Vec<LineColumn>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     path: Vec<ResponseDataPathSegment>,
 }
 
-impl Fault {
+impl ErrorEntry {
     fn new(message: String) -> Self {
         Self {
             message,
@@ -179,9 +193,8 @@ impl Fault {
     }
 }
 
-impl From<GraphQLError> for Fault {
+impl From<GraphQLError> for ErrorEntry {
     fn from(error: GraphQLError) -> Self {
-        // Who noticed is of no use to the client.
         let message = error
             .message
             .strip_prefix("resolver error: ")

@@ -6,22 +6,26 @@
 //!           blob       into place    and index    to body
 //! ```
 //!
-//! [`store`] writes a catalog as a stream and keeps it as immutable files; an answer is a list of stretches of those
-//! files, plain or coded, which are read while the client takes them. Nothing here knows a cluster or an image: catalogd
-//! and the command line share it as it is. Start reading at [`App`].
+//! [`store`] writes a catalog as a stream and keeps it as immutable files. A response is a list of byte ranges of those
+//! files, plain or compressed, read while the client takes them. This crate knows no cluster and no image: catalogd and
+//! the command line share it. Start reading at [`App`].
 
 mod answer;
-mod coded;
-mod deflate;
-mod facts;
+mod body;
+mod catalog_name;
+mod compression;
 #[doc(hidden)]
 pub mod fuzz;
 mod graphql;
 mod ingest;
+mod package_summary;
 mod site;
 pub mod store;
 
-pub use answer::{Access, App, Body, Endpoints, Filter, Observer, ResponseBody};
-pub use facts::{Api, PackageFacts};
+pub use answer::{Access, App, Endpoints, Observer, ResponseBody};
+pub use body::Body;
 pub use ingest::{IngestError, ingest};
-pub use store::{Commit, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer};
+pub use package_summary::{Api, PackageSummary};
+pub use store::{
+    Commit, Filter, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer,
+};

@@ -1,24 +1,24 @@
-//! Pages for people: rendered here, without scripts and without anything from elsewhere.
+//! HTML pages, rendered here without scripts and external assets.
 //!
-//! Whatever a catalog says is hostile until it is escaped: the templates escape every value, descriptions lose their HTML
-//! and every address that is not of the web, and the browser is told to run nothing.
+//! Catalog content is hostile until escaped: the templates escape every value, descriptions lose their HTML and all links
+//! but those to the web, and the content security policy forbids scripts.
 
+mod error;
 mod home;
 mod layout;
 mod markdown;
 mod package;
-mod refusal;
 
+pub(crate) use error::error;
 pub(crate) use home::home;
 pub(crate) use package::{Package, package};
-pub(crate) use refusal::refusal;
 
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
 /// The media type of a page.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
-/// How pages look.
+/// The style sheet of the pages.
 pub(crate) const STYLE: &str = include_str!("site/style.css");
 
 /// A description as HTML.
@@ -26,7 +26,7 @@ pub(crate) fn description(text: &str) -> String {
     markdown::render(text).0
 }
 
-/// Tells browsers to run nothing, load nothing from elsewhere, and show this in no frame.
+/// Sets the headers by which browsers run no script, load nothing from elsewhere, and show the page in no frame.
 pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(
         CONTENT_SECURITY_POLICY,
@@ -39,7 +39,7 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
 
-/// Where the page of a package lies.
+/// The path of a package's page.
 fn package_path(catalog: &str, package: &str) -> String {
     format!(
         "{}{}/{}",

@@ -5,54 +5,60 @@
 //!   all.jsonl          the blobs, one a line, in the order `all` serves them
 //!   index              schema, package and name of each line, and where it lies
 //!   catalog.json       the Record: digest, times, counts, findings
-//!   all.jsonl.gz       the content, coded once (this and all below follow a little later)
-//!   all.jsonl.gz.json  its digest, and where its stretches lie
+//!   all.jsonl.gz       the content, compressed once (this and all below follow a little later)
+//!   all.jsonl.gz.json  its digest, and where its segments lie
 //!   all.jsonl.zst      the same for zstd, with a table of its own
 //!   shapes.json        the fields of each schema, for GraphQL
-//!   packages.jsonl     the facts of each package, for those who search
-//!   survey.json        SHA-256 of both
+//!   packages.jsonl     a summary of each package, for the search
+//!   derived.json       SHA-256 of both
 //! ```
 //!
-//! Content is written into a directory beside and renamed into place, so whatever has a final name is complete. What
-//! is served holds its files open: taking a directory away never disturbs a reader. All functions here block.
+//! The writer fills a temporary directory and renames it, so a directory with a final name is complete. A snapshot holds
+//! its files open: removing a directory never disturbs a reader. All functions here block.
 
 mod compress;
+mod content;
+mod derived;
 mod error;
+mod files;
+mod filter;
 mod record;
 mod snapshot;
-mod survey;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 pub(crate) use compress::{Covering, Variant};
 pub use error::StoreError;
+pub use filter::Filter;
 pub use record::{Findings, Origin, Record};
 pub use snapshot::Snapshot;
 pub use writer::{Commit, StoreLimits, Writer};
 
-use crate::answer::name;
+use parking_lot::RwLock;
+
+use crate::catalog_name::faults;
 use error::Context as _;
 
-/// Directories with this prefix are under construction, or what is left of one that was given up.
+/// The prefix of directories that a writer has not finished.
 const TEMPORARY: &str = ".new-";
 
-/// What is known of a catalog name.
+/// The state of a catalog name.
 #[derive(Debug, Clone)]
 pub enum Lookup {
-    /// Content is here.
+    /// This process serves the content.
     Served(Arc<Snapshot>),
-    /// The catalog is served elsewhere and its content is on its way here.
+    /// Another process serves the catalog; this one is still fetching it.
     Expected,
-    /// Nothing.
+    /// No such catalog.
     Unknown,
 }
 
-/// The catalogs on disk and which of them are served.
+/// The catalogs on disk, and the content that is served.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
@@ -61,11 +67,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store, made when it is not there, and serves what it holds at once. What is incomplete or damaged is
-    /// removed. Content itself is not read here; see [`Snapshot::verify`].
+    /// Opens or creates a store and serves its complete catalogs at once. Removes what is incomplete or damaged, without
+    /// reading the content itself; see [`Snapshot::verify`].
     ///
     /// # Errors
-    /// When the directory cannot be made or listed.
+    /// When the directory cannot be created or listed.
     pub fn open(root: &Path, limits: StoreLimits) -> Result<Self, StoreError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -76,7 +82,7 @@ impl Store {
             let known = entry
                 .file_name()
                 .to_str()
-                .filter(|n| name::faults(n).is_empty())
+                .filter(|n| faults(n).is_empty())
                 .map(ToOwned::to_owned);
             match known
                 .and_then(|catalog| newest(&entry.path(), &catalog).map(|snapshot| (catalog, snapshot)))
@@ -94,9 +100,13 @@ impl Store {
         })
     }
 
-    /// What is known of this name.
+    /// The state of this name.
     pub fn get(&self, catalog: &str) -> Lookup {
-        self.read().get(catalog).cloned().unwrap_or(Lookup::Unknown)
+        self.catalogs
+            .read()
+            .get(catalog)
+            .cloned()
+            .unwrap_or(Lookup::Unknown)
     }
 
     /// The content served under this name.
@@ -107,44 +117,49 @@ impl Store {
         }
     }
 
-    /// Everything that is served, by name.
+    /// All served content, by name.
     pub fn snapshots(&self) -> Vec<Arc<Snapshot>> {
         let served = |lookup: &Lookup| match lookup {
             Lookup::Served(snapshot) => Some(Arc::clone(snapshot)),
             Lookup::Expected | Lookup::Unknown => None,
         };
-        self.read().values().filter_map(served).collect()
+        self.catalogs.read().values().filter_map(served).collect()
     }
 
-    /// Every catalog that is known, by name, with what is known of it.
+    /// All catalogs and their states, by name.
     pub(crate) fn known(&self) -> Vec<(String, Lookup)> {
-        self.read()
+        self.catalogs
+            .read()
             .iter()
             .map(|(name, lookup)| (name.clone(), lookup.clone()))
             .collect()
     }
 
-    /// Says that the catalog is served elsewhere: until its content is here, requests are answered with 503, not 404.
+    /// Marks a catalog as served elsewhere: until its content is here, requests get 503, not 404.
     pub fn announce(&self, catalog: &str) {
-        self.write().entry(catalog.to_owned()).or_insert(Lookup::Expected);
+        self.catalogs
+            .write()
+            .entry(catalog.to_owned())
+            .or_insert(Lookup::Expected);
     }
 
-    /// Begins to write new content for a catalog. What is served stays until [`Writer::commit`].
+    /// Begins to write new content for a catalog. The old content stays served until [`Writer::commit`].
     ///
     /// # Errors
-    /// When the name is none or the directory cannot be made.
+    /// When the name is invalid or the directory cannot be created.
     pub fn begin(self: &Arc<Self>, catalog: &str) -> Result<Writer, StoreError> {
-        if !name::faults(catalog).is_empty() {
+        if !faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));
         }
         Writer::begin(Arc::clone(self), catalog)
     }
 
-    /// Serves new content and takes away what it replaces.
+    /// Serves new content and removes the old.
     fn publish(&self, snapshot: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(snapshot);
         let catalog = snapshot.record().catalog.clone();
-        self.write()
+        self.catalogs
+            .write()
             .insert(catalog.clone(), Lookup::Served(Arc::clone(&snapshot)));
         let siblings = fs::read_dir(self.root.join(&catalog))
             .into_iter()
@@ -163,12 +178,12 @@ impl Store {
     /// Stops serving a catalog and frees its space.
     ///
     /// # Errors
-    /// When its directory cannot be removed; it is not served any more all the same.
+    /// When its directory cannot be removed; the catalog is no longer served all the same.
     pub fn remove(&self, catalog: &str) -> Result<(), StoreError> {
-        if !name::faults(catalog).is_empty() {
+        if !faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));
         }
-        self.write().remove(catalog);
+        self.catalogs.write().remove(catalog);
         match fs::remove_dir_all(self.root.join(catalog)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).context("remove", catalog)
@@ -177,10 +192,10 @@ impl Store {
         }
     }
 
-    /// Stops serving this content, which has turned out to be damaged, unless newer content took its place.
+    /// Stops serving damaged content, unless newer content has replaced it.
     pub fn reject(&self, snapshot: &Arc<Snapshot>) {
         let catalog = &snapshot.record().catalog;
-        let mut catalogs = self.write();
+        let mut catalogs = self.catalogs.write();
         if matches!(catalogs.get(catalog), Some(Lookup::Served(current)) if Arc::ptr_eq(current, snapshot)) {
             catalogs.insert(catalog.clone(), Lookup::Expected);
             drop(catalogs);
@@ -188,14 +203,14 @@ impl Store {
         }
     }
 
-    /// Removes every catalog that `wanted` does not know, and returns their names.
+    /// Removes every catalog that `wanted` rejects, and returns their names.
     pub fn retain(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-        let known: Vec<String> = self.read().keys().cloned().collect();
+        let known: Vec<String> = self.catalogs.read().keys().cloned().collect();
         let on_disk = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let on_disk = on_disk.filter_map(|entry| entry.file_name().into_string().ok());
-        // What has no catalog's name was never one: it goes without a word, as when the store is opened.
+        // Names that no catalog can have are removed silently, as when the store is opened.
         let (on_disk, strange): (Vec<String>, Vec<String>) =
-            on_disk.partition(|name| name::faults(name).is_empty());
+            on_disk.partition(|name| faults(name).is_empty());
         for name in strange {
             discard(&self.root.join(name));
         }
@@ -208,7 +223,7 @@ impl Store {
         gone.dedup();
         for name in &gone {
             if let Err(error) = self.remove(name) {
-                tracing::warn!(catalog = name, %error, "cannot free the space of a catalog that is gone");
+                tracing::warn!(catalog = name, %error, "cannot free the space of a deleted catalog");
             }
         }
         gone
@@ -221,26 +236,18 @@ impl Store {
     fn limits(&self) -> &StoreLimits {
         &self.limits
     }
-
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Lookup>> {
-        self.catalogs.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Lookup>> {
-        self.catalogs.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn is_temporary(entry: &fs::DirEntry) -> bool {
     entry.file_name().to_string_lossy().starts_with(TEMPORARY)
 }
 
-/// The newest complete content in a catalog's directory; everything else in it is removed.
+/// The newest complete content in a catalog's directory; removes everything else in it.
 fn newest(directory: &Path, catalog: &str) -> Option<Snapshot> {
     let mut best: Option<Snapshot> = None;
     for entry in fs::read_dir(directory).ok()?.flatten() {
         let loaded = if is_temporary(&entry) {
-            Err(StoreError::Damaged("it was never finished".to_owned()))
+            Err(StoreError::Damaged("it is incomplete".to_owned()))
         } else {
             Snapshot::load(&entry.path(), catalog)
         };
@@ -256,7 +263,7 @@ fn newest(directory: &Path, catalog: &str) -> Option<Snapshot> {
             }
             Ok(older) => discard(older.directory()),
             Err(error) => {
-                tracing::warn!(catalog, %error, "stored content is not used");
+                tracing::warn!(catalog, %error, "ignoring stored content");
                 discard(&entry.path());
             }
         }
@@ -264,7 +271,7 @@ fn newest(directory: &Path, catalog: &str) -> Option<Snapshot> {
     best
 }
 
-/// Removes what is not needed any more. A failure costs space, not correctness.
+/// Removes a file or directory. A failure costs space, not correctness.
 fn discard(path: &Path) {
     let removed = if path.is_dir() {
         fs::remove_dir_all(path)
@@ -272,7 +279,7 @@ fn discard(path: &Path) {
         fs::remove_file(path)
     };
     if let Err(error) = removed {
-        tracing::warn!(path = %path.display(), %error, "cannot remove what is not needed any more");
+        tracing::warn!(path = %path.display(), %error, "cannot remove an old file or directory");
     }
 }
 

@@ -17,8 +17,8 @@ use super::trust::{Authorities, TrustError, Trusted};
 
 /// For how long an answer about unchanged content is taken for current without asking.
 const FRESH: Duration = Duration::from_mins(1);
-/// The most bytes of one line.
-const LINE_BYTES: usize = 64 << 20;
+/// The most bytes of one line: as much as a whole package may take.
+const LINE_BYTES: usize = olm_resolve::MAX_PACKAGE_BYTES;
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 2 << 30;
 
@@ -256,7 +256,10 @@ impl Catalogs {
         let tag = response.headers().get(ETAG).and_then(copy);
         let content = match (status, kept) {
             (StatusCode::NOT_MODIFIED, Some(answer)) => answer.content.clone(),
-            (StatusCode::OK, _) => read(package, response).await?.finish(self.releases).map(Arc::new),
+            (StatusCode::OK, _) => {
+                let reader = Reader::new(package, self.releases);
+                read(reader, response).await?.finish().map(Arc::new)
+            }
             _ => {
                 return Err(CatalogsError::Status {
                     status: status.as_u16(),
@@ -321,8 +324,7 @@ fn is_of_another_image(headers: &HeaderMap, reference: &str) -> bool {
     image.is_some() && wanted.is_some() && image != wanted
 }
 
-async fn read(package: &str, response: reqwest::Response) -> Result<Reader<'_>, CatalogsError> {
-    let mut reader = Reader::new(package);
+async fn read(mut reader: Reader<'_>, response: reqwest::Response) -> Result<Reader<'_>, CatalogsError> {
     lines(response, |line| reader.line(line)).await?;
     Ok(reader)
 }

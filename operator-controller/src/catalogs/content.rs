@@ -1,15 +1,32 @@
 //! Reads what a catalog says about a package.
 
-use olm_fbc::Blob;
-use olm_resolve::{Package, ReleaseField};
+use olm_fbc::{Blob, SCHEMA_BUNDLE};
+use olm_resolve::{Package, PackageBuilder, PackageTooLarge, ReleaseField};
 use serde::Deserialize;
 
-/// A line of an answer cannot be read.
+/// The longest blob that is not a bundle, in bytes: parsed, many small entries take twenty times their text.
+const MAX_OTHER_BLOB_BYTES: usize = 4 << 20;
+
+/// An answer that resolution cannot use. It affects this package of this catalog alone.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of the answer is not a blob of a catalog: {reason}")]
-pub struct ContentError {
-    line: usize,
-    reason: String,
+pub enum ContentError {
+    /// A line is not a blob.
+    #[error("line {line} of the answer is not a blob of a catalog: {reason}")]
+    Blob {
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A blob is too large.
+    #[error("line {line} of the answer is longer than {} MiB", MAX_OTHER_BLOB_BYTES >> 20)]
+    BlobTooLarge {
+        /// The number of the line, from 1.
+        line: usize,
+    },
+    /// The package is too large.
+    #[error(transparent)]
+    PackageTooLarge(#[from] PackageTooLarge),
 }
 
 /// Reads an answer line by line.
@@ -17,7 +34,7 @@ pub struct ContentError {
 pub struct Reader<'a> {
     package: &'a str,
     line: usize,
-    blobs: Vec<Blob>,
+    builder: PackageBuilder,
 }
 
 #[derive(Deserialize)]
@@ -30,11 +47,11 @@ struct Head<'a> {
 
 impl<'a> Reader<'a> {
     /// Keeps what belongs to `package`.
-    pub fn new(package: &'a str) -> Self {
+    pub fn new(package: &'a str, releases: ReleaseField) -> Self {
         Self {
             package,
             line: 0,
-            blobs: Vec::new(),
+            builder: PackageBuilder::new(releases),
         }
     }
 
@@ -45,20 +62,22 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let number = self.line;
-        let wrong = |reason: String| ContentError { line: number, reason };
+        let wrong = |reason: String| ContentError::Blob { line: number, reason };
         let text = std::str::from_utf8(line).map_err(|e| wrong(e.to_string()))?;
         let head: Head<'_> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
         if head.package != self.package {
             return Ok(());
         }
-        self.blobs
-            .push(Blob::from_json(&head.schema, text).map_err(|e| wrong(e.to_string()))?);
-        Ok(())
+        if head.schema != SCHEMA_BUNDLE && line.len() > MAX_OTHER_BLOB_BYTES {
+            return Err(ContentError::BlobTooLarge { line: number });
+        }
+        let blob = Blob::from_json(&head.schema, text).map_err(|e| wrong(e.to_string()))?;
+        Ok(self.builder.add(blob)?)
     }
 
-    /// What was read, prepared for resolution; nothing when the catalog does not have the package.
-    pub fn finish(self, releases: ReleaseField) -> Option<Package> {
-        (!self.blobs.is_empty()).then(|| Package::new(self.blobs, releases))
+    /// The package, prepared for resolution; `None` when the catalog does not have it.
+    pub fn finish(self) -> Option<Package> {
+        self.builder.finish()
     }
 }
 
@@ -67,9 +86,9 @@ mod tests {
     use super::*;
 
     fn read(lines: &[&str]) -> Result<Option<Package>, ContentError> {
-        let mut reader = Reader::new("p");
+        let mut reader = Reader::new("p", ReleaseField::Counts);
         lines.iter().try_for_each(|line| reader.line(line.as_bytes()))?;
-        Ok(reader.finish(ReleaseField::Counts))
+        Ok(reader.finish())
     }
 
     #[test]
@@ -93,6 +112,21 @@ mod tests {
             read(&[r#"{"schema":"olm.package","name":"p"}"#])
                 .unwrap()
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn a_channel_of_many_tiny_entries_is_refused_before_it_is_parsed() {
+        let entries = vec![r#"{"name":""}"#; MAX_OTHER_BLOB_BYTES / 12 + 1].join(",");
+        let line = format!(r#"{{"schema":"olm.channel","package":"p","name":"c","entries":[{entries}]}}"#);
+        assert!(matches!(
+            read(&[&line]),
+            Err(ContentError::BlobTooLarge { line: 1 })
+        ));
+        let elsewhere = line.replace("\"p\"", "\"q\"");
+        assert!(
+            read(&[&elsewhere]).unwrap().is_none(),
+            "other packages do not count"
         );
     }
 

@@ -338,7 +338,10 @@ async fn listed(
     conditions: &Api<DynamicObject>,
     extension: &ClusterExtension,
 ) -> Result<Vec<kube::core::PartialObjectMeta<DynamicObject>>, Error> {
-    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    let Some(labelled) = label::selector(label::OWNER_NAME, extension.name()) else {
+        return Ok(Vec::new());
+    };
+    let labelled = ListParams::default().labels(&labelled);
     let found = match conditions.list_metadata(&labelled).await {
         Ok(list) => list.items,
         Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),

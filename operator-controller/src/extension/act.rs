@@ -350,11 +350,10 @@ async fn or_account<T>(
 /// it, and one that an interrupted run left has no revision.
 async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
-    let ours = ListParams::default().labels(&format!(
-        "{}={extension},{}",
-        label::OWNER_NAME,
-        label::REVISION_NAME
-    ));
+    let Some(owner) = label::selector(label::OWNER_NAME, extension) else {
+        return Ok(());
+    };
+    let ours = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
     secrets
         .delete_collection(&DeleteParams::background(), &ours)
         .await

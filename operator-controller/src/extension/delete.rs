@@ -126,11 +126,19 @@ async fn nothing(
         .extend(uid.into_iter().flat_map(|uid| context.fates.take(uid)));
     // What the watch shows may be old; the last step reads the live list.
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
-    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    // No object carries a name that no label can have.
+    let listed = match label::selector(label::OWNER_NAME, extension.name()) {
+        Some(labelled) => {
+            sets.list_metadata(&ListParams::default().labels(&labelled))
+                .await?
+                .items
+        }
+        None => Vec::new(),
+    };
     let ours = |set: &PartialObjectMeta<ClusterObjectSet>| {
         uid.is_some() && controlling_extension(&set.metadata) == uid
     };
-    let is_listed = sets.list_metadata(&labelled).await?.items.iter().any(ours);
+    let is_listed = listed.iter().any(ours);
     let release = if is_listed || uninstall == Some(Uninstall::Delete) {
         Ok(false)
     } else {

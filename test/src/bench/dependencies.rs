@@ -34,7 +34,7 @@ fn package() -> Result<Package> {
             "properties": properties});
         blobs.push(Blob::from_json("olm.bundle", &bundle.to_string())?);
     }
-    Ok(Package::new(blobs, ReleaseField::Counts))
+    Ok(Package::new(blobs, ReleaseField::Counts)?)
 }
 
 /// Measures the first search, in which the constraints are read, and the best of the following.

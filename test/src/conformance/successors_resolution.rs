@@ -127,7 +127,11 @@ fn prepare(catalog: &Value, releases: ReleaseField) -> Result<Prepared<'_>, Stri
             "Unavailable" => Availability::Unavailable,
             _ => Availability::Available,
         },
-        package: (!blobs.is_empty()).then(|| Package::new(blobs, releases)),
+        package: if blobs.is_empty() {
+            None
+        } else {
+            Some(Package::new(blobs, releases).map_err(|error| error.to_string())?)
+        },
         fault: optional(catalog, "getPackageError"),
     })
 }
@@ -335,7 +339,7 @@ fn run_successors(case: &Value) -> Result<Outcome, String> {
         .iter()
         .map(|object| Ok(Blob::Bundle(bundle(object))));
     let blobs = channels.chain(bundles).collect::<Result<Vec<_>, String>>()?;
-    let package = Package::new(blobs, releases(case));
+    let package = Package::new(blobs, releases(case)).map_err(|error| error.to_string())?;
     let installed = installed(case).ok_or("nothing is installed")?;
     match successors(&package, &Request::default(), &installed) {
         Ok(found) => {
@@ -369,7 +373,7 @@ fn run_successors(case: &Value) -> Result<Outcome, String> {
 }
 
 fn run_bundle_version(case: &Value) -> Outcome {
-    let package = Package::new([Blob::Bundle(bundle(case))], releases(case));
+    let package = Package::new([Blob::Bundle(bundle(case))], releases(case)).unwrap_or_default();
     let Some(candidate) = package.candidates().first() else {
         return Outcome::Fail("no bundle".to_owned());
     };
@@ -395,7 +399,7 @@ fn run_order(case: &Value) -> Result<Outcome, String> {
     let blobs = list(case, "bundles")
         .iter()
         .map(|object| Blob::Bundle(bundle(object)));
-    let package = Package::new(blobs, releases(case));
+    let package = Package::new(blobs, releases(case)).map_err(|error| error.to_string())?;
     let found: Vec<&str> = package
         .newest_first()
         .iter()
@@ -407,7 +411,8 @@ fn run_order(case: &Value) -> Result<Outcome, String> {
 
 fn run_dependencies(case: &Value) -> Result<Outcome, String> {
     let object = case.get("bundle").ok_or("no bundle")?;
-    let package = Package::new([Blob::Bundle(bundle(object))], releases(case));
+    let package =
+        Package::new([Blob::Bundle(bundle(object))], releases(case)).map_err(|error| error.to_string())?;
     let candidate = package.candidates().first().ok_or("no bundle")?;
     // Ours evaluates what the reference refuses; both have to see that something is declared.
     Ok(Outcome::compare(

@@ -182,7 +182,8 @@ impl Facts {
 
 /// Asks the store for one package, resolves it without a wish, and compares with the facts.
 fn newest(snapshot: &Snapshot, name: &str, facts: &Facts) -> Result<String, String> {
-    let package = Package::new(blobs(snapshot, name)?, ReleaseField::Counts);
+    let package =
+        Package::new(blobs(snapshot, name)?, ReleaseField::Counts).map_err(|error| error.to_string())?;
     if package.candidates().len() != facts.bundles.len() {
         return Err(format!(
             "{} bundles are found, {} there are",

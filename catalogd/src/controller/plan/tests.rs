@@ -8,7 +8,7 @@ use olm_serve::Findings;
 use std::sync::Arc;
 
 use super::*;
-use crate::controller::observe::{Blocked, Memory, Refused, Stored};
+use crate::controller::observe::{BlockedGeneration, Memory, RefusedContent, Stored};
 use crate::controller::template::KubernetesVersion;
 
 const TAG: &str = "registry.example/catalog:latest";
@@ -79,7 +79,7 @@ fn progress(observed: &mut Observed, reason: &str, generation: i64) {
         condition_type: conditions::PROGRESSING,
         status: Status::True,
         reason,
-        message: &report::succeeded(None),
+        message: &succeeded(None),
         observed_generation: generation,
     };
     change(observed, |catalog| {
@@ -99,23 +99,23 @@ fn image(catalog: &mut ClusterCatalog) -> &mut ImageSource {
     catalog.spec.source.image.get_or_insert_default()
 }
 
-fn follow(reference: &str, before: Option<Claimed>) -> Content {
-    Content::Follow {
+fn follow(reference: &str, before: Option<ReportedContent>) -> ContentAction {
+    ContentAction::Resolve {
         reference: reference.to_owned(),
         before,
     }
 }
 
 /// What the status of [`settled`] says is served.
-fn claimed(requested: &str) -> Claimed {
-    Claimed {
+fn claimed(requested: &str) -> ReportedContent {
+    ReportedContent {
         resolved: ONE.to_owned(),
         requested: requested.to_owned(),
         modified: Some(at(500)),
     }
 }
 
-fn check(change: impl FnOnce(&mut Observed), expected: &Content) {
+fn check(change: impl FnOnce(&mut Observed), expected: &ContentAction) {
     let mut observed = settled();
     change(&mut observed);
     assert_eq!(plan(&observed).content, *expected);
@@ -125,7 +125,7 @@ fn check(change: impl FnOnce(&mut Observed), expected: &Content) {
 fn nothing_is_planned_for_a_catalog_that_is_settled() {
     let idle = Plan {
         metadata: None,
-        content: Content::Keep,
+        content: ContentAction::Keep,
         release: false,
         poll: None,
         recheck: None,
@@ -155,7 +155,7 @@ fn the_leader_follows_the_spec() {
             change(o, |c| image(c).reference = ONE.to_owned());
             o.memory.confirmed = Some(ONE.to_owned());
         },
-        &Content::Keep,
+        &ContentAction::Keep,
     );
 }
 
@@ -171,7 +171,7 @@ fn what_status_says_is_served_is_fetched_before_what_the_tag_means_now() {
     };
     check(stored(TWO, 400), &follow(TAG, Some(claimed(TAG))));
     // Content that was stored after the status was written is what the next status says.
-    check(stored(TWO, 600), &Content::Keep);
+    check(stored(TWO, 600), &ContentAction::Keep);
     // What the leader could not get to yet says nothing of this reference.
     check(
         |o| {
@@ -184,7 +184,7 @@ fn what_status_says_is_served_is_fetched_before_what_the_tag_means_now() {
     check(
         |o| {
             o.stored = None;
-            o.memory.refused = Some(Refused {
+            o.memory.refused = Some(RefusedContent {
                 resolved: ONE.to_owned(),
                 message: String::new(),
             });
@@ -195,12 +195,12 @@ fn what_status_says_is_served_is_fetched_before_what_the_tag_means_now() {
     check(
         |o| {
             o.stored = None;
-            o.memory.blocked = Some(Blocked {
+            o.memory.blocked = Some(BlockedGeneration {
                 generation: 3,
                 reference: TAG.to_owned(),
             });
         },
-        &Content::Copy(claimed(TAG)),
+        &ContentAction::Restore(claimed(TAG)),
     );
 }
 
@@ -218,7 +218,7 @@ fn t_4c_04_another_version_of_the_cluster_means_another_image() {
             });
         }
     };
-    check(templated(version("v1.25.9")), &Content::Keep);
+    check(templated(version("v1.25.9")), &ContentAction::Keep);
     check(
         templated(version("v1.26.0")),
         &follow("registry.example/catalog:v1.26", None),
@@ -228,7 +228,7 @@ fn t_4c_04_another_version_of_the_cluster_means_another_image() {
     let again = plan(&observed).recheck.unwrap();
     assert!(again <= Duration::from_mins(10), "the version is read again");
     templated(None)(&mut observed);
-    assert!(matches!(plan(&observed).content, Content::Wait(_)));
+    assert!(matches!(plan(&observed).content, ContentAction::Retry(_)));
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
             o.now = at(second);
         }
     };
-    check(polled(1000), &Content::Keep);
-    check(polled(1000 + 599), &Content::Keep);
+    check(polled(1000), &ContentAction::Keep);
+    check(polled(1000 + 599), &ContentAction::Keep);
     check(polled(1000 + 607), &follow(TAG, None));
     // After a restart nobody knows when it was looked at.
     check(
@@ -268,9 +268,9 @@ fn a_tag_is_looked_at_when_an_annotation_changes() {
         }
     };
     check(asked(Some("1"), None), &follow(TAG, None));
-    check(asked(Some("1"), Some("1")), &Content::Keep);
+    check(asked(Some("1"), Some("1")), &ContentAction::Keep);
     check(asked(Some("2"), Some("1")), &follow(TAG, None));
-    check(asked(None, Some("1")), &Content::Keep);
+    check(asked(None, Some("1")), &ContentAction::Keep);
 }
 
 #[test]
@@ -278,13 +278,13 @@ fn what_only_another_spec_helps_against_is_left_alone() {
     let blocked = |generation| {
         move |o: &mut Observed| {
             progress(o, reason::BLOCKED, 3);
-            o.memory.blocked = Some(Blocked {
+            o.memory.blocked = Some(BlockedGeneration {
                 generation,
                 reference: TAG.to_owned(),
             });
         }
     };
-    check(blocked(3), &Content::Keep);
+    check(blocked(3), &ContentAction::Keep);
     check(blocked(2), &follow(TAG, None));
 }
 
@@ -296,7 +296,7 @@ fn a_follower_copies_what_the_leader_serves() {
             then(o);
         }
     };
-    let copy = |requested: &str| Content::Copy(claimed(requested));
+    let copy = |requested: &str| ContentAction::Restore(claimed(requested));
     check(follow(|o| o.stored = None), &copy(TAG));
     check(
         follow(|o| o.stored.as_mut().unwrap().resolved = TWO.to_owned()),
@@ -314,17 +314,17 @@ fn a_follower_copies_what_the_leader_serves() {
     check(
         follow(|o| {
             o.stored = None;
-            o.memory.refused = Some(Refused {
+            o.memory.refused = Some(RefusedContent {
                 resolved: ONE.to_owned(),
                 message: String::new(),
             });
         }),
-        &Content::Keep,
+        &ContentAction::Keep,
     );
-    check(follow(|o| change(o, |c| c.status = None)), &Content::Keep);
+    check(follow(|o| change(o, |c| c.status = None)), &ContentAction::Keep);
     check(
         follow(|o| change(o, |c| c.metadata.labels = None)),
-        &Content::Keep,
+        &ContentAction::Keep,
     );
 }
 
@@ -366,14 +366,14 @@ fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
                 o.role = role;
                 change(o, unavailable);
             },
-            &Content::Remove(Why::Unavailable),
+            &ContentAction::Remove(RemovalReason::Unavailable),
         );
         check(
             |o| {
                 o.role = role;
                 change(o, deleted);
             },
-            &Content::Remove(Why::Deleted),
+            &ContentAction::Remove(RemovalReason::Deleted),
         );
     }
     let mut observed = settled();
@@ -387,7 +387,7 @@ fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
         plan(&observed),
         Plan {
             metadata: None,
-            content: Content::Keep,
+            content: ContentAction::Keep,
             release: false,
             poll: None,
             recheck: None,
@@ -407,28 +407,28 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
         }
     };
     // Paused is what is wanted, not what was lost.
-    check(pause("true"), &Content::Copy(claimed(TAG)));
+    check(pause("true"), &ContentAction::Restore(claimed(TAG)));
     check(
         |o| {
             pause("true")(o);
             o.stored = settled().stored;
             change(o, |c| image(c).reference = TWO.to_owned());
         },
-        &Content::Refuse(
-            "paused by the annotation olm.operatorframework.io/paused: nothing is changed (to go on: `kubectl annotate \
-             clustercatalog cat olm.operatorframework.io/paused-`)"
+        &ContentAction::Block(
+            "paused by annotation olm.operatorframework.io/paused; to resume run `kubectl annotate \
+             clustercatalog cat olm.operatorframework.io/paused-`"
                 .to_owned(),
         ),
     );
     check(pause("false"), &follow(TAG, Some(claimed(TAG))));
     let refused = "annotation olm.operatorframework.io/paused must be \"true\" or \"false\", not \"yes\"; \
-                   it is not paused, but what is served stays until that is mended";
-    check(pause("yes"), &Content::Refuse(refused.to_owned()));
+                   the served content stays unchanged until the value is corrected";
+    check(pause("yes"), &ContentAction::Block(refused.to_owned()));
     check(
         |o| {
             pause("true")(o);
             change(o, |c| c.metadata.deletion_timestamp = Some(Time(at(0))));
         },
-        &Content::Remove(Why::Deleted),
+        &ContentAction::Remove(RemovalReason::Deleted),
     );
 }

@@ -8,8 +8,9 @@ use olm_api::names::{finalizer, label, user};
 use olm_serve::Findings;
 
 use super::*;
+use crate::controller::message::UNPACKED;
 use crate::controller::observe::Memory;
-use crate::controller::plan::{Content, plan};
+use crate::controller::plan::{ContentAction, plan};
 use crate::controller::template::KubernetesVersion;
 
 const ORIGIN: &str = "https://catalogd-service.olmv1-system.svc";
@@ -65,20 +66,25 @@ fn observed(second: i64) -> Observed {
     }
 }
 
-fn status(observed: &Observed, done: &Done, origin: &str) -> Option<ClusterCatalogStatus> {
+fn status(observed: &Observed, done: &ContentOutcome, origin: &str) -> Option<ClusterCatalogStatus> {
     super::status(observed, &plan(observed), done, origin)
 }
 
 /// The state after a pass at that second that came to `done`.
-fn after(mut observed: Observed, second: i64, done: &Done) -> Observed {
+fn after(mut observed: Observed, second: i64, done: &ContentOutcome) -> Observed {
     observed.now = at(second);
     if let Some(status) = status(&observed, done, ORIGIN) {
         Arc::make_mut(&mut observed.catalog).status = Some(status);
     }
     match done {
-        Done::Served(stored) | Done::Restored(stored) => observed.stored = Some(stored.clone()),
-        Done::Removed(_) => observed.stored = None,
-        Done::Nothing | Done::Lost(_) | Done::Failed(_) | Done::Superseded => {}
+        ContentOutcome::Served(stored) | ContentOutcome::Restored(stored) => {
+            observed.stored = Some(stored.clone());
+        }
+        ContentOutcome::Removed(_) => observed.stored = None,
+        ContentOutcome::Nothing
+        | ContentOutcome::Lost(_)
+        | ContentOutcome::Failed(_)
+        | ContentOutcome::Superseded => {}
     }
     observed.known = observed.stored.is_some();
     observed
@@ -115,27 +121,27 @@ fn summary(observed: &Observed) -> Vec<String> {
     lines
 }
 
-fn failed(remedy: Remedy) -> Done {
+fn failed(recovery: Recovery) -> ContentOutcome {
     let message = "source catalog content: read tcp 10.0.0.1:41000->10.0.0.2:443: reset".to_owned();
-    let hint = (remedy == Remedy::Change).then(|| "mend it".to_owned());
-    Done::Failed(Failure {
+    let hint = (recovery == Recovery::SpecChange).then(|| "fix it".to_owned());
+    ContentOutcome::Failed(Failure {
         message,
         hint,
-        remedy,
+        recovery,
     })
 }
 
 #[test]
 fn a_catalog_from_first_sight_to_deletion() {
     const BASE: &str = "https://catalogd-service.olmv1-system.svc/catalogs/cat";
-    let state = after(observed(10), 10, &failed(Remedy::Retry));
+    let state = after(observed(10), 10, &failed(Recovery::Retry));
     assert_eq!(summary(&state), ["Progressing=True/Retrying@10"]);
     let message = &state.catalog.conditions()[0].message;
-    assert_eq!(message, &format!("source catalog content: reset\nhint: {AGAIN}"));
+    assert_eq!(message, &format!("source catalog content: reset\nhint: {RETRY}"));
     // However often it fails in the same way, nothing more is written.
-    assert_eq!(status(&state, &failed(Remedy::Retry), ORIGIN), None);
+    assert_eq!(status(&state, &failed(Recovery::Retry), ORIGIN), None);
 
-    let state = after(state, 20, &Done::Served(stored(ONE, 19)));
+    let state = after(state, 20, &ContentOutcome::Served(stored(ONE, 19)));
     let served = [
         "Progressing=True/Succeeded@10",
         "Serving=True/Available@20",
@@ -147,25 +153,31 @@ fn a_catalog_from_first_sight_to_deletion() {
     assert_eq!(summary(&state), served);
 
     // The next look finds the same: nothing is written.
-    assert_eq!(status(&state, &Done::Served(stored(ONE, 19)), ORIGIN), None);
-    assert_eq!(status(&state, &Done::Nothing, ORIGIN), None);
+    assert_eq!(
+        status(&state, &ContentOutcome::Served(stored(ONE, 19)), ORIGIN),
+        None
+    );
+    assert_eq!(status(&state, &ContentOutcome::Nothing, ORIGIN), None);
 
     // A replica that stored the same content at another time says the same.
-    assert_eq!(status(&state, &Done::Served(stored(ONE, 25)), ORIGIN), None);
+    assert_eq!(
+        status(&state, &ContentOutcome::Served(stored(ONE, 25)), ORIGIN),
+        None
+    );
 
-    let state = after(state, 30, &failed(Remedy::Change));
+    let state = after(state, 30, &failed(Recovery::SpecChange));
     let mut blocked = served.map(str::to_owned);
     blocked[0] = "Progressing=False/Blocked@30".to_owned();
     assert_eq!(summary(&state), blocked);
     let message = &state.catalog.conditions()[0].message;
-    assert_eq!(message, "source catalog content: reset\nhint: mend it");
+    assert_eq!(message, "source catalog content: reset\nhint: fix it");
 
     let mut new = stored(TWO, 40);
     new.findings = Findings {
         total: 2,
         first: vec!["package foo: no channel".to_owned()],
     };
-    let state = after(state, 41, &Done::Served(new));
+    let state = after(state, 41, &ContentOutcome::Served(new));
     assert_eq!(
         summary(&state),
         [
@@ -179,10 +191,10 @@ fn a_catalog_from_first_sight_to_deletion() {
     );
     assert_eq!(
         state.catalog.conditions()[2].message,
-        "2 findings of the whole-catalog check, which does not stop serving:\n- package foo: no channel\n… and 1 more"
+        "2 findings of the catalog check; the catalog is served all the same:\n- package foo: no channel\n… and 1 more"
     );
 
-    let state = after(state, 50, &Done::Removed(Why::Unavailable));
+    let state = after(state, 50, &ContentOutcome::Removed(RemovalReason::Unavailable));
     assert_eq!(
         summary(&state),
         [
@@ -190,8 +202,8 @@ fn a_catalog_from_first_sight_to_deletion() {
             "Serving=False/UserSpecifiedUnavailable@50"
         ]
     );
-    let state = after(state, 60, &Done::Served(stored(TWO, 60)));
-    let state = after(state, 70, &Done::Removed(Why::Deleted));
+    let state = after(state, 60, &ContentOutcome::Served(stored(TWO, 60)));
+    let state = after(state, 70, &ContentOutcome::Removed(RemovalReason::Deleted));
     assert_eq!(
         summary(&state),
         ["Progressing=True/Succeeded@41", "Serving=False/Unavailable@70"]
@@ -200,9 +212,12 @@ fn a_catalog_from_first_sight_to_deletion() {
 
 #[test]
 fn planning_on_the_result_asks_for_nothing() {
-    for done in [Done::Served(stored(ONE, 10)), Done::Removed(Why::Unavailable)] {
+    for done in [
+        ContentOutcome::Served(stored(ONE, 10)),
+        ContentOutcome::Removed(RemovalReason::Unavailable),
+    ] {
         let mut start = observed(10);
-        if matches!(done, Done::Removed(_)) {
+        if matches!(done, ContentOutcome::Removed(_)) {
             let catalog = Arc::make_mut(&mut start.catalog);
             catalog.spec.availability_mode = AvailabilityMode::Unavailable;
             catalog.metadata.finalizers = None;
@@ -211,20 +226,20 @@ fn planning_on_the_result_asks_for_nothing() {
         let again = plan(&end);
         assert_eq!(
             (again.metadata, &again.content, again.release),
-            (None, &Content::Keep, false)
+            (None, &ContentAction::Keep, false)
         );
-        assert_eq!(status(&end, &Done::Nothing, ORIGIN), None);
+        assert_eq!(status(&end, &ContentOutcome::Nothing, ORIGIN), None);
     }
 }
 
 #[test]
 fn what_somebody_else_changed_is_said_again() {
-    let end = after(observed(10), 10, &Done::Served(stored(ONE, 10)));
+    let end = after(observed(10), 10, &ContentOutcome::Served(stored(ONE, 10)));
     let mut tampered = end.clone();
     let changed = Arc::make_mut(&mut tampered.catalog).status.as_mut().unwrap();
     changed.urls = None;
     changed.conditions.retain(|c| c.type_ != conditions::SERVING);
-    let restored = status(&tampered, &Done::Nothing, ORIGIN).unwrap();
+    let restored = status(&tampered, &ContentOutcome::Nothing, ORIGIN).unwrap();
     assert_eq!(restored.urls, end.catalog.status.as_ref().unwrap().urls);
     assert!(conditions::is_true(&restored.conditions, conditions::SERVING));
 }
@@ -233,8 +248,11 @@ fn what_somebody_else_changed_is_said_again() {
 fn a_follower_says_nothing() {
     let mut follower = observed(10);
     follower.role = Role::Follower;
-    assert_eq!(status(&follower, &Done::Served(stored(ONE, 10)), ORIGIN), None);
-    assert_eq!(status(&follower, &failed(Remedy::Retry), ORIGIN), None);
+    assert_eq!(
+        status(&follower, &ContentOutcome::Served(stored(ONE, 10)), ORIGIN),
+        None
+    );
+    assert_eq!(status(&follower, &failed(Recovery::Retry), ORIGIN), None);
 }
 
 #[test]
@@ -253,25 +271,30 @@ fn findings_fit_into_a_condition() {
 fn only_a_transient_failure_is_retried_by_itself() {
     let plan = |poll| Plan {
         metadata: None,
-        content: Content::Keep,
+        content: ContentAction::Keep,
         release: false,
         poll,
         recheck: None,
         note: None,
     };
-    let here = after(observed(1), 1, &Done::Served(stored(ONE, 1)));
+    let here = after(observed(1), 1, &ContentOutcome::Served(stored(ONE, 1)));
     let minute = Duration::from_mins(1);
-    let check =
-        |poll, done: &Done, expected| assert_eq!(next(&plan(poll), &here, done), expected, "{done:?}");
-    check(Some(minute), &Done::Nothing, Outcome::After(minute));
-    check(None, &Done::Served(stored(ONE, 1)), Outcome::Done);
-    check(Some(minute), &failed(Remedy::Retry), Outcome::Failed);
-    check(Some(minute), &failed(Remedy::Change), Outcome::Refused);
-    check(None, &Done::Superseded, Outcome::After(Duration::ZERO));
-    check(Some(minute), &Done::Lost(String::new()), Outcome::Failed);
+    let check = |poll, done: &ContentOutcome, expected| {
+        assert_eq!(next(&plan(poll), &here, done), expected, "{done:?}");
+    };
+    check(Some(minute), &ContentOutcome::Nothing, Outcome::After(minute));
+    check(None, &ContentOutcome::Served(stored(ONE, 1)), Outcome::Done);
+    check(Some(minute), &failed(Recovery::Retry), Outcome::Failed);
+    check(Some(minute), &failed(Recovery::SpecChange), Outcome::Refused);
+    check(None, &ContentOutcome::Superseded, Outcome::After(Duration::ZERO));
     check(
         Some(minute),
-        &Done::Restored(stored(ONE, 1)),
+        &ContentOutcome::Lost(String::new()),
+        Outcome::Failed,
+    );
+    check(
+        Some(minute),
+        &ContentOutcome::Restored(stored(ONE, 1)),
         Outcome::After(minute),
     );
     // The cluster's version is looked at again however the pass ends.
@@ -279,31 +302,35 @@ fn only_a_transient_failure_is_retried_by_itself() {
         recheck: Some(minute),
         ..plan(Some(minute * 5))
     };
-    for done in [failed(Remedy::Change), Done::Nothing] {
+    for done in [failed(Recovery::SpecChange), ContentOutcome::Nothing] {
         assert_eq!(next(&templated, &here, &done), Outcome::After(minute), "{done:?}");
     }
     // Without any content, that of before is tried for although only another spec helps against the fault.
     let mut empty = here.clone();
     empty.stored = None;
     assert_eq!(
-        next(&super::super::plan::plan(&empty), &empty, &failed(Remedy::Change)),
+        next(
+            &super::super::plan::plan(&empty),
+            &empty,
+            &failed(Recovery::SpecChange)
+        ),
         Outcome::Failed
     );
 }
 
 #[test]
 fn serving_is_not_claimed_without_content() {
-    let mut state = after(observed(10), 10, &Done::Served(stored(ONE, 10)));
+    let mut state = after(observed(10), 10, &ContentOutcome::Served(stored(ONE, 10)));
     state.stored = None;
     let serving = |state: &Observed| {
         let condition = conditions::find(state.catalog.conditions(), conditions::SERVING).unwrap();
         (condition.status.clone(), condition.message.clone())
     };
-    let lost = after(state.clone(), 20, &failed(Remedy::Retry));
+    let lost = after(state.clone(), 20, &failed(Recovery::Retry));
     assert_eq!(serving(&lost), ("False".to_owned(), MISSING.to_owned()));
     // Which content it was stays known: other replicas serve it, and this one goes on asking for it.
     assert_eq!(resolved(lost.catalog.status.as_ref().unwrap()), Some(ONE));
-    let unreachable = after(state, 20, &Done::Lost("no route".to_owned()));
+    let unreachable = after(state, 20, &ContentOutcome::Lost("no route".to_owned()));
     assert_eq!(
         serving(&unreachable),
         ("False".to_owned(), format!("{MISSING}: no route"))
@@ -311,7 +338,7 @@ fn serving_is_not_claimed_without_content() {
 
     let mut back = unreachable;
     back.stored = Some(stored(ONE, 10));
-    let back = after(back, 30, &failed(Remedy::Retry));
+    let back = after(back, 30, &failed(Recovery::Retry));
     assert_eq!(serving(&back).0, "True");
     assert_eq!(summary(&back)[0], "Progressing=True/Retrying@10");
 }
@@ -323,13 +350,13 @@ fn an_annotation_that_is_not_followed_is_said() {
     let template = (user::CATALOG_IMAGE_TEMPLATE.to_owned(), "x/y:{foo}".to_owned());
     catalog.metadata.annotations = Some([template].into());
     state.kubernetes = KubernetesVersion::parse("v1.30.1", "", "");
-    let state = after(state, 10, &Done::Served(stored(ONE, 10)));
+    let state = after(state, 10, &ContentOutcome::Served(stored(ONE, 10)));
     let message = &state.catalog.conditions()[0].message;
     assert!(
         message.starts_with(UNPACKED) && message.ends_with("unknown variable {foo}"),
         "{message}"
     );
-    assert_eq!(plan(&state).content, Content::Keep, "it is said once");
+    assert_eq!(plan(&state).content, ContentAction::Keep, "it is said once");
 }
 
 #[test]
@@ -349,29 +376,27 @@ fn events_tell_what_changed_and_nothing_else() {
         assert_eq!(said, expected);
     };
     let first = observed(10);
-    let serving = after(first.clone(), 10, &Done::Served(stored(ONE, 10)));
+    let serving = after(first.clone(), 10, &ContentOutcome::Served(stored(ONE, 10)));
     let new = format!("Available: Serving {ONE}");
     check(&first, &serving, &[&new]);
-    let again = after(serving.clone(), 20, &Done::Nothing);
+    let again = after(serving.clone(), 20, &ContentOutcome::Nothing);
     check(&serving, &again, &[]);
-    let broken = after(again.clone(), 30, &failed(Remedy::Retry));
+    let broken = after(again.clone(), 30, &failed(Recovery::Retry));
     check(
         &again,
         &broken,
         &[&format!(
-            "!Retrying: source catalog content: reset\nhint: {AGAIN}"
+            "!Retrying: source catalog content: reset\nhint: {RETRY}"
         )],
     );
-    check(&broken, &after(broken.clone(), 40, &failed(Remedy::Retry)), &[]);
-    let recovered = after(broken.clone(), 45, &Done::Served(stored(ONE, 10)));
-    check(
-        &broken,
-        &recovered,
-        &[&format!(
-            "Succeeded: Serving {ONE}, which is what is wanted again"
-        )],
+    check(&broken, &after(broken.clone(), 40, &failed(Recovery::Retry)), &[]);
+    let recovered = after(broken.clone(), 45, &ContentOutcome::Served(stored(ONE, 10)));
+    check(&broken, &recovered, &[&format!("Succeeded: Serving {ONE} again")]);
+    let gone = after(
+        broken.clone(),
+        50,
+        &ContentOutcome::Removed(RemovalReason::Unavailable),
     );
-    let gone = after(broken.clone(), 50, &Done::Removed(Why::Unavailable));
     check(
         &broken,
         &gone,
@@ -379,6 +404,10 @@ fn events_tell_what_changed_and_nothing_else() {
     );
     let mut deleting = again;
     Arc::make_mut(&mut deleting.catalog).metadata.deletion_timestamp = Some(Time(at(60)));
-    let deleted = after(deleting.clone(), 60, &Done::Removed(Why::Deleted));
+    let deleted = after(
+        deleting.clone(),
+        60,
+        &ContentOutcome::Removed(RemovalReason::Deleted),
+    );
     check(&deleting, &deleted, &[&format!("Unavailable: {DELETED}")]);
 }

@@ -1,4 +1,4 @@
-//! Whether the objects that the cluster has fit the schemas of a new definition (requirement 5.30).
+//! Whether the objects that the cluster has fit the schemas of a new definition.
 //!
 //! [`questions`] says which objects are to be looked at; whoever has a cluster shows them to the [`Questions`] one by
 //! one; [`Questions::findings`] are what came of it. What an object has that the old schema refused already is not

@@ -1,4 +1,4 @@
-//! What has to happen before a version in which objects were stored may go (requirement 5.33).
+//! What has to happen before a version in which objects were stored may go.
 
 use std::collections::BTreeSet;
 

@@ -111,7 +111,7 @@ impl Shelf {
             let schema = blob["schema"].as_str().expect("schema");
             Blob::from_json(schema, &blob.to_string()).expect("blob")
         });
-        Package::new(blobs, releases)
+        Package::new(blobs, releases).unwrap()
     }
 }
 

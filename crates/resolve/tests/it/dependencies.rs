@@ -58,7 +58,7 @@ impl Book {
             .blobs
             .iter()
             .map(|blob| Blob::from_json(blob["schema"].as_str().unwrap(), &blob.to_string()).unwrap());
-        Package::new(blobs, ReleaseField::Counts)
+        Package::new(blobs, ReleaseField::Counts).unwrap()
     }
 }
 

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use olm_api::serving::CATALOGS_PATH;
 use serde::Serialize;
 
-use super::{App, Body, document};
+use super::{App, document};
+use crate::body::Body;
 use crate::store::{Lookup, Snapshot};
 
 #[derive(Serialize)]

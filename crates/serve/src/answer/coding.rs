@@ -3,12 +3,12 @@
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 
-use crate::coded::Format;
+use crate::compression::Encoding;
 
 /// Bodies below this many bytes are never compressed.
 pub(crate) const COMPRESS_FROM: u64 = 1024;
 
-impl Format {
+impl Encoding {
     /// What `Content-Encoding` calls it.
     pub(crate) fn token(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Format {
 
 /// The codings to answer with, best first: those that the client names and likes at least as much as the plain body. Among
 /// equals, zstd goes first.
-pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Format> + use<> {
+pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Encoding> + use<> {
     let (mut gzip, mut zstd, mut identity) = (None, None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {
         for item in value.to_str().unwrap_or_default().split(',') {
@@ -45,14 +45,14 @@ pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Format> + us
     let wanted = |weight: Option<f32>| weight.filter(|w| *w > 0.0 && identity.is_none_or(|i| i <= *w));
     let (gzip, zstd) = (wanted(gzip), wanted(zstd));
     let [gzip, zstd] = [
-        gzip.map(|weight| (Format::Gzip, weight)),
-        zstd.map(|weight| (Format::Zstd, weight)),
+        gzip.map(|weight| (Encoding::Gzip, weight)),
+        zstd.map(|weight| (Encoding::Zstd, weight)),
     ];
     let order = match (zstd, gzip) {
         (Some((_, zstd_weight)), Some((_, gzip_weight))) if gzip_weight > zstd_weight => [gzip, zstd],
         _ => [zstd, gzip],
     };
-    order.into_iter().flatten().map(|(format, _)| format)
+    order.into_iter().flatten().map(|(encoding, _)| encoding)
 }
 
 #[cfg(test)]
@@ -61,17 +61,17 @@ mod tests {
 
     #[test]
     fn a_coding_is_taken_where_it_is_named_with_weight() {
-        let check = |value: &'static str, expected: &[Format]| {
+        let check = |value: &'static str, expected: &[Encoding]| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(value));
             assert_eq!(accepted(&headers).collect::<Vec<_>>(), expected, "{value}");
         };
-        check("gzip", &[Format::Gzip]);
-        check("deflate, GZIP;q=0.5, br", &[Format::Gzip]);
-        check("gzip; q=1.0, identity;q=0.5", &[Format::Gzip]);
-        check("gzip, deflate, br, zstd", &[Format::Zstd, Format::Gzip]);
-        check("gzip, zstd;q=0.5", &[Format::Gzip, Format::Zstd]);
-        check("zstd;q=0, gzip", &[Format::Gzip]);
+        check("gzip", &[Encoding::Gzip]);
+        check("deflate, GZIP;q=0.5, br", &[Encoding::Gzip]);
+        check("gzip; q=1.0, identity;q=0.5", &[Encoding::Gzip]);
+        check("gzip, deflate, br, zstd", &[Encoding::Zstd, Encoding::Gzip]);
+        check("gzip, zstd;q=0.5", &[Encoding::Gzip, Encoding::Zstd]);
+        check("zstd;q=0, gzip", &[Encoding::Gzip]);
         check("gzip;q=0", &[]);
         check("gzip;q=nonsense", &[]);
         check("gzip;q=0.5, identity", &[]);

@@ -16,14 +16,14 @@ pub(crate) struct Validators {
 
 /// What the preconditions come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Precondition {
     Proceed,
     NotModified,
     Failed,
 }
 
 /// Weighs the preconditions of a `GET` or `HEAD`. Dates that cannot be read count as absent.
-pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict {
+pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Precondition {
     let date = |name| {
         headers
             .get(name)
@@ -32,34 +32,34 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     };
     if headers.contains_key(IF_MATCH) {
         if !any_tag(headers, IF_MATCH, |tag| tag == validators.etag) {
-            return Verdict::Failed;
+            return Precondition::Failed;
         }
     } else if date(IF_UNMODIFIED_SINCE).is_some_and(|limit| validators.modified > limit) {
-        return Verdict::Failed;
+        return Precondition::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
         if any_tag(headers, IF_NONE_MATCH, |tag| {
             tag.strip_prefix("W/").unwrap_or(tag) == validators.etag
         }) {
-            return Verdict::NotModified;
+            return Precondition::NotModified;
         }
     } else if date(IF_MODIFIED_SINCE).is_some_and(|limit| validators.modified <= limit) {
-        return Verdict::NotModified;
+        return Precondition::NotModified;
     }
-    Verdict::Proceed
+    Precondition::Proceed
 }
 
 /// Weighs the preconditions of a request for what has no date of its own.
-pub(crate) fn evaluate_tag(headers: &HeaderMap, etag: &str) -> Verdict {
+pub(crate) fn evaluate_tag(headers: &HeaderMap, etag: &str) -> Precondition {
     if headers.contains_key(IF_MATCH) && !any_tag(headers, IF_MATCH, |tag| tag == etag) {
-        return Verdict::Failed;
+        return Precondition::Failed;
     }
     if any_tag(headers, IF_NONE_MATCH, |tag| {
         tag.strip_prefix("W/").unwrap_or(tag) == etag
     }) {
-        return Verdict::NotModified;
+        return Precondition::NotModified;
     }
-    Verdict::Proceed
+    Precondition::Proceed
 }
 
 /// Whether a range may be answered in part: `If-Range` is absent or names exactly this representation.
@@ -99,26 +99,26 @@ mod tests {
                 .collect();
             assert_eq!(evaluate(&headers, &validators), expected, "{given:?}");
         };
-        check(&[], Verdict::Proceed);
-        check(&[(IF_MATCH, "\"abc\"")], Verdict::Proceed);
-        check(&[(IF_MATCH, "*")], Verdict::Proceed);
-        check(&[(IF_MATCH, "W/\"abc\"")], Verdict::Failed);
-        check(&[(IF_MATCH, "\"x\", \"y\"")], Verdict::Failed);
+        check(&[], Precondition::Proceed);
+        check(&[(IF_MATCH, "\"abc\"")], Precondition::Proceed);
+        check(&[(IF_MATCH, "*")], Precondition::Proceed);
+        check(&[(IF_MATCH, "W/\"abc\"")], Precondition::Failed);
+        check(&[(IF_MATCH, "\"x\", \"y\"")], Precondition::Failed);
         check(
             &[(IF_MATCH, "\"abc\""), (IF_UNMODIFIED_SINCE, before)],
-            Verdict::Proceed,
+            Precondition::Proceed,
         );
-        check(&[(IF_UNMODIFIED_SINCE, same)], Verdict::Proceed);
-        check(&[(IF_UNMODIFIED_SINCE, before)], Verdict::Failed);
-        check(&[(IF_UNMODIFIED_SINCE, "garbage")], Verdict::Proceed);
-        check(&[(IF_NONE_MATCH, "*")], Verdict::NotModified);
-        check(&[(IF_NONE_MATCH, "\"x\", W/\"abc\"")], Verdict::NotModified);
+        check(&[(IF_UNMODIFIED_SINCE, same)], Precondition::Proceed);
+        check(&[(IF_UNMODIFIED_SINCE, before)], Precondition::Failed);
+        check(&[(IF_UNMODIFIED_SINCE, "garbage")], Precondition::Proceed);
+        check(&[(IF_NONE_MATCH, "*")], Precondition::NotModified);
+        check(&[(IF_NONE_MATCH, "\"x\", W/\"abc\"")], Precondition::NotModified);
         check(
             &[(IF_NONE_MATCH, "\"x\""), (IF_MODIFIED_SINCE, same)],
-            Verdict::Proceed,
+            Precondition::Proceed,
         );
-        check(&[(IF_MODIFIED_SINCE, same)], Verdict::NotModified);
-        check(&[(IF_MODIFIED_SINCE, before)], Verdict::Proceed);
-        check(&[(IF_MODIFIED_SINCE, "garbage")], Verdict::Proceed);
+        check(&[(IF_MODIFIED_SINCE, same)], Precondition::NotModified);
+        check(&[(IF_MODIFIED_SINCE, before)], Precondition::Proceed);
+        check(&[(IF_MODIFIED_SINCE, "garbage")], Precondition::Proceed);
     }
 }

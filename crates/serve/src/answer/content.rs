@@ -1,4 +1,4 @@
-//! Answers out of a stored catalog: `all` and `metas`.
+//! The endpoints `all` and `metas`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -13,22 +13,22 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use olm_api::serving::JSON_LINES;
 
-use super::body::{Body, Part};
 use super::coding::{self, COMPRESS_FROM};
-use super::conditional::{self, Validators, Verdict};
+use super::conditional::{self, Precondition, Validators};
 use super::date;
-use super::problem::{refusal, refuse, set};
-use super::query::Question;
-use super::range::{self, Wanted};
-use crate::coded::Format;
+use super::problem::{ErrorResponse, set};
+use super::query::MetasRequest;
+use super::range::{self, Requested};
+use crate::body::{Body, Part};
+use crate::compression::Encoding;
 use crate::store::{Covering, Snapshot, Variant};
 
 /// The whole catalog.
 pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     let length = snapshot.record().bytes;
-    // An answer in parts is never compressed: its offsets are those of the plain file.
+    // Ranges are never compressed: their offsets are those of the plain file.
     let variant = (!headers.contains_key(RANGE) && length >= COMPRESS_FROM)
-        .then(|| coding::accepted(headers).find_map(|format| snapshot.variant(format)))
+        .then(|| coding::accepted(headers).find_map(|encoding| snapshot.variant(encoding)))
         .flatten();
     let validators = validators(snapshot, variant.as_deref());
     if let Some(response) = precondition(headers, &validators) {
@@ -36,24 +36,26 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     }
     if let Some(variant) = variant {
         let part = Part::File(Arc::clone(variant.file()), 0..variant.bytes());
-        return success(&validators, Some(variant.format()), Body::new([part]));
+        return success(&validators, Some(variant.encoding()), Body::new([part]));
     }
     let wanted = headers.get(RANGE).map(|value| value.to_str().unwrap_or_default());
     let wanted = if conditional::range_applies(headers, &validators) {
         range::parse(wanted, length)
     } else {
-        Wanted::Whole
+        Requested::Whole
     };
     let mut response = match wanted {
-        Wanted::Whole => success(&validators, None, Body::new([snapshot.part(0..length)])),
-        Wanted::Parts(parts) => partial(snapshot, &validators, &parts),
-        Wanted::Malformed => return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "invalid range").into(),
-        Wanted::Unsatisfiable => {
-            let refusal = refusal(
+        Requested::Whole => success(&validators, None, Body::new([snapshot.part(0..length)])),
+        Requested::Parts(parts) => partial(snapshot, &validators, &parts),
+        Requested::Malformed => {
+            return ErrorResponse::new(StatusCode::RANGE_NOT_SATISFIABLE, "invalid range").into();
+        }
+        Requested::Unsatisfiable => {
+            let error = ErrorResponse::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "invalid range: failed to overlap",
             );
-            return refusal.with(CONTENT_RANGE, &format!("bytes */{length}")).into();
+            return error.with(CONTENT_RANGE, &format!("bytes */{length}")).into();
         }
     };
     response
@@ -62,18 +64,18 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// The blobs that a question selects, in the catalog's order.
+/// The blobs that a request selects, in the catalog's order.
 pub(super) async fn metas(
     snapshot: &Arc<Snapshot>,
-    question: &Question,
+    request: &MetasRequest,
     headers: &HeaderMap,
 ) -> io::Result<Response<Body>> {
-    let (selected, next) = match &question.page {
-        None => (snapshot.select(&question.filter), None),
+    let (selected, next) = match &request.page {
+        None => (snapshot.select(&request.filter), None),
         Some(page) => match page.start(snapshot.record()) {
-            Some(start) => snapshot.page(&question.filter, start, page.limit()),
+            Some(start) => snapshot.page(&request.filter, start, page.limit()),
             None => {
-                return Ok(refusal(StatusCode::GONE, "410 Gone")
+                return Ok(ErrorResponse::new(StatusCode::GONE, "410 Gone")
                     .because("the catalog has changed since the first page; begin again without `cursor`")
                     .into());
             }
@@ -81,12 +83,14 @@ pub(super) async fn metas(
     };
     let length: u64 = selected.iter().map(|range| range.end - range.start).sum();
     let covering = (length >= COMPRESS_FROM)
-        .then(|| coding::accepted(headers).find_map(|format| snapshot.variant_covering(format, &selected)))
+        .then(|| {
+            coding::accepted(headers).find_map(|encoding| snapshot.variant_covering(encoding, &selected))
+        })
         .flatten();
     let variant = covering.as_ref().map(|covering| &*covering.variant);
-    let format = variant.map(Variant::format);
+    let encoding = variant.map(Variant::encoding);
     let validators = validators(snapshot, variant);
-    let link = next.map(|next| question.link(snapshot.record(), next));
+    let link = next.map(|next| request.link(snapshot.record(), next));
     if let Some(mut response) = precondition(headers, &validators) {
         if let Some(link) = &link {
             set(response.headers_mut(), LINK, link);
@@ -95,17 +99,17 @@ pub(super) async fn metas(
     }
     let body = match covering {
         None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
-        // Nothing is read or coded to put stored stretches together: another thread would only cost.
-        Some(Covering { variant, left: 0 }) => snapshot.coded(&variant, &selected)?,
+        // Joining stored segments reads and compresses nothing: another thread would only cost.
+        Some(Covering { variant, left: 0 }) => snapshot.compressed(&variant, &selected)?,
         Some(Covering { variant, .. }) => {
             let snapshot = Arc::clone(snapshot);
-            // Coding bytes on the way takes the processor for up to some milliseconds.
-            tokio::task::spawn_blocking(move || snapshot.coded(&variant, &selected))
+            // Compression takes the processor for up to some milliseconds.
+            tokio::task::spawn_blocking(move || snapshot.compressed(&variant, &selected))
                 .await
                 .map_err(io::Error::other)??
         }
     };
-    let mut response = success(&validators, format, body);
+    let mut response = success(&validators, encoding, body);
     if let Some(link) = &link {
         set(response.headers_mut(), LINK, link);
     }
@@ -117,7 +121,7 @@ fn validators(snapshot: &Snapshot, variant: Option<&Variant>) -> Validators {
     let record = snapshot.record();
     let etag = match variant {
         None => format!("\"{}\"", record.digest),
-        Some(variant) => format!("\"{}-{}\"", record.digest, variant.format().token()),
+        Some(variant) => format!("\"{}-{}\"", record.digest, variant.encoding().token()),
     };
     Validators {
         etag,
@@ -129,31 +133,31 @@ fn validators(snapshot: &Snapshot, variant: Option<&Variant>) -> Validators {
 fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response<Body>> {
     let mut response = Response::new(Body::default());
     match conditional::evaluate(headers, validators) {
-        Verdict::Proceed => return None,
-        Verdict::NotModified => *response.status_mut() = StatusCode::NOT_MODIFIED,
-        Verdict::Failed => {
+        Precondition::Proceed => return None,
+        Precondition::NotModified => *response.status_mut() = StatusCode::NOT_MODIFIED,
+        Precondition::Failed => {
             *response.status_mut() = StatusCode::PRECONDITION_FAILED;
             response
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
             // An empty answer, as clients of the reference implementation know it, unless a problem is asked for.
-            let refusal = refuse(StatusCode::PRECONDITION_FAILED)
+            let error = ErrorResponse::of(StatusCode::PRECONDITION_FAILED)
                 .because("the content is not the one that the precondition names");
-            response.extensions_mut().insert(refusal);
+            response.extensions_mut().insert(error);
         }
     }
     identify(response.headers_mut(), validators);
     Some(response)
 }
 
-fn success(validators: &Validators, format: Option<Format>, body: Body) -> Response<Body> {
+fn success(validators: &Validators, encoding: Option<Encoding>, body: Body) -> Response<Body> {
     let length = body.remaining();
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    if let Some(format) = format {
-        headers.insert(CONTENT_ENCODING, format.header());
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, encoding.header());
     }
     identify(headers, validators);
     response
@@ -196,7 +200,5 @@ fn partial(snapshot: &Snapshot, validators: &Validators, ranges: &[Range<u64>]) 
 
 fn identify(headers: &mut HeaderMap, validators: &Validators) {
     set(headers, ETAG, &validators.etag);
-    if let Ok(time) = jiff::Timestamp::from_second(validators.modified) {
-        set(headers, LAST_MODIFIED, &date::format(time));
-    }
+    set(headers, LAST_MODIFIED, &date::format(validators.modified));
 }

@@ -1,24 +1,21 @@
 //! Dates of HTTP headers, in whole seconds.
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use std::time::{Duration, UNIX_EPOCH};
 
-const PREFERRED: &str = "%a, %d %b %Y %H:%M:%S GMT";
-/// The preferred form and the two obsolete ones that a server still has to read.
-const ACCEPTED: [&str; 3] = [PREFERRED, "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+/// The last second that an HTTP date can name.
+const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The date as a header carries it.
-pub(crate) fn format(time: Timestamp) -> String {
-    time.strftime(PREFERRED).to_string()
+/// The HTTP date of a second since 1970, moved into the years 1970 to 9999 that HTTP dates have.
+pub(crate) fn format(second: i64) -> String {
+    let second = u64::try_from(second).unwrap_or(0).min(LAST_SECOND);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
-/// The second that a header names; nothing when it is no date.
+/// The second of a header; `None` when the text is no date.
 pub(crate) fn parse(text: &str) -> Option<i64> {
-    ACCEPTED.iter().find_map(|form| {
-        let civil = DateTime::strptime(form, text).ok()?;
-        Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
-    })
+    let time = httpdate::parse_http_date(text).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 #[cfg(test)]
@@ -26,23 +23,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_forms_of_a_date_name_the_same_second() {
-        let time: Timestamp = "1994-11-06T08:49:37.9Z".parse().unwrap();
-        assert_eq!(format(time), "Sun, 06 Nov 1994 08:49:37 GMT");
-        for text in [
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
-            assert_eq!(parse(text), Some(784_111_777), "{text}");
-        }
-        for text in [
-            "",
-            "garbage",
-            "Sun, 06 Nov 1994 08:49:37 CET",
-            "Sun, 31 Feb 1994 08:49:37 GMT",
-        ] {
-            assert_eq!(parse(text), None, "{text}");
-        }
+    fn times_outside_the_years_of_http_dates_are_moved_to_the_nearest() {
+        assert_eq!(format(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(format(i64::MIN), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(format(i64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(parse("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(parse("Sun, 31 Feb 1994 08:49:37 GMT"), None);
     }
 }

@@ -7,11 +7,11 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE
 use http::{HeaderMap, HeaderValue, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::body::Body;
 use super::coding::{self, COMPRESS_FROM};
-use super::conditional::{self, Verdict};
-use super::problem::{refuse, set};
-use crate::coded::{Format, code};
+use super::conditional::{self, Precondition};
+use super::problem::{ErrorResponse, set};
+use crate::body::Body;
+use crate::compression::{Encoding, compress};
 
 /// A document that never changes while the process runs.
 pub(super) struct Fixed {
@@ -44,34 +44,34 @@ pub(super) fn fixed(document: &Fixed, headers: &HeaderMap) -> Response<Body> {
 
 /// Answers with this text; the client has to ask whether it still holds.
 pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
-    let format = coding::accepted(headers).next();
+    let encoding = coding::accepted(headers).next();
     let digest = hex::encode(Sha256::digest(&text));
-    let (text, format) = match coded(text, format) {
-        Ok(coded) => coded,
+    let (text, encoding) = match compressed(text, encoding) {
+        Ok(compressed) => compressed,
         Err(error) => return super::failed("a document", &error).into(),
     };
-    let etag = match format {
+    let etag = match encoding {
         None => format!("\"{digest}\""),
-        Some(format) => format!("\"{digest}-{}\"", format.token()),
+        Some(encoding) => format!("\"{digest}-{}\"", encoding.token()),
     };
     let mut response = match conditional::evaluate_tag(headers, &etag) {
-        Verdict::Proceed => {
+        Precondition::Proceed => {
             let mut response = Response::new(Body::from(text));
             let length = HeaderValue::from(response.body().remaining());
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
             headers.insert(CONTENT_LENGTH, length);
-            if let Some(format) = format {
-                headers.insert(CONTENT_ENCODING, format.header());
+            if let Some(encoding) = encoding {
+                headers.insert(CONTENT_ENCODING, encoding.header());
             }
             response
         }
-        Verdict::NotModified => {
+        Precondition::NotModified => {
             let mut response = Response::new(Body::default());
             *response.status_mut() = http::StatusCode::NOT_MODIFIED;
             response
         }
-        Verdict::Failed => refuse(http::StatusCode::PRECONDITION_FAILED).into(),
+        Precondition::Failed => ErrorResponse::of(http::StatusCode::PRECONDITION_FAILED).into(),
     };
     set(response.headers_mut(), ETAG, &etag);
     set(response.headers_mut(), CACHE_CONTROL, "no-cache");
@@ -79,9 +79,9 @@ pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Res
 }
 
 /// The text in the coding that is wanted, unless it is too short for that.
-pub(super) fn coded(text: Vec<u8>, format: Option<Format>) -> io::Result<(Bytes, Option<Format>)> {
-    match format.filter(|_| text.len() as u64 >= COMPRESS_FROM) {
-        Some(format) => Ok((code(format, &text)?, Some(format))),
+pub(super) fn compressed(text: Vec<u8>, encoding: Option<Encoding>) -> io::Result<(Bytes, Option<Encoding>)> {
+    match encoding.filter(|_| text.len() as u64 >= COMPRESS_FROM) {
+        Some(encoding) => Ok((compress(encoding, &text)?, Some(encoding))),
         None => Ok((text.into(), None)),
     }
 }

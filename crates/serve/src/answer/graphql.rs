@@ -11,61 +11,62 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::body::Body;
-use super::problem::{self, Refusal, refusal};
+use super::problem::ErrorResponse;
 use super::{coding, document};
-use crate::graphql::{BadQuestion, LONGEST_BODY, Question, TIME};
+use crate::body::Body;
+use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, TIMEOUT};
 use crate::store::Snapshot;
 
-/// Why work failed.
+/// The failure of such work.
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Questions that are answered at once; each takes a thread and some memory.
-const AT_ONCE: usize = 4;
+/// Requests in work at the same time.
+const MAX_CONCURRENT: usize = 4;
 
-/// Reads the question out of a request, or says how to refuse it.
-pub(super) async fn read<B>(body: B, patience: Duration) -> Result<Question, Refusal>
+/// Reads the query from the body of a request.
+pub(super) async fn read<B>(body: B, body_timeout: Duration) -> Result<GraphqlRequest, ErrorResponse>
 where
     B: http_body::Body<Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    let body = std::pin::pin!(Limited::new(body, LONGEST_BODY));
-    let refuse = |question: BadQuestion| refusal(StatusCode::BAD_REQUEST, question.to_string());
-    match timeout(patience, body.collect()).await {
-        Ok(Ok(body)) => Question::read(&body.to_bytes()).map_err(refuse),
+    let body = std::pin::pin!(Limited::new(body, MAX_BODY_BYTES));
+    let refuse = |bad: BadRequest| ErrorResponse::new(StatusCode::BAD_REQUEST, bad.to_string());
+    match timeout(body_timeout, body.collect()).await {
+        Ok(Ok(body)) => GraphqlRequest::read(&body.to_bytes()).map_err(refuse),
         Ok(Err(error)) => {
             let too_long = error.is::<LengthLimitError>();
-            tracing::debug!(%error, "a request cannot be read");
-            let refusal = refuse(BadQuestion::Body);
+            tracing::debug!(%error, "cannot read the body of a request");
+            let refusal = refuse(BadRequest::Body);
             Err(if too_long {
-                refusal.because(format!("the body has more than {LONGEST_BODY} bytes"))
+                refusal.because(format!("the body has more than {MAX_BODY_BYTES} bytes"))
             } else {
                 refusal
             })
         }
-        Err(_) => Err(problem::refuse(StatusCode::REQUEST_TIMEOUT)
+        Err(_) => Err(ErrorResponse::of(StatusCode::REQUEST_TIMEOUT)
             .because("the body of the request did not arrive in time")),
     }
 }
 
-/// Lets a few questions be answered at a time.
-pub(super) struct Turns(Arc<Semaphore>);
+/// A bounded number of threads for work that takes processor time and memory.
+pub(super) struct Workers(Arc<Semaphore>);
 
-impl Default for Turns {
+impl Default for Workers {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self(Arc::new(Semaphore::new(MAX_CONCURRENT)))
     }
 }
 
-impl Turns {
-    /// Does this on a thread of its own when it is its turn, which ends with the work even if nobody waits for it any more.
+impl Workers {
+    /// Runs the work on a thread of its own, after waiting for a free place. The place stays taken until the work ends, even
+    /// when the client has gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<Result<T, io::Error>, Refusal> {
-        let Ok(Ok(turn)) = timeout(TIME, Arc::clone(&self.0).acquire_owned()).await else {
-            let refusal = problem::refuse(StatusCode::SERVICE_UNAVAILABLE);
-            return Err(refusal
-                .because("too many questions at once; ask again")
+    ) -> Result<Result<T, io::Error>, ErrorResponse> {
+        let Ok(Ok(turn)) = timeout(TIMEOUT, Arc::clone(&self.0).acquire_owned()).await else {
+            let error = ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE);
+            return Err(error
+                .because("too many requests at once; try again")
                 .with(RETRY_AFTER, "1"));
         };
         let work = move || {
@@ -78,24 +79,24 @@ impl Turns {
             .and_then(|done| done.map_err(io::Error::other)))
     }
 
-    /// Answers a question.
+    /// Answers a GraphQL request.
     pub(super) async fn answer(
         &self,
-        question: Question,
+        request: GraphqlRequest,
         snapshot: Arc<Snapshot>,
         headers: &HeaderMap,
-    ) -> Result<Result<Response<Body>, io::Error>, Refusal> {
-        let format = coding::accepted(headers).next();
+    ) -> Result<Result<Response<Body>, io::Error>, ErrorResponse> {
+        let encoding = coding::accepted(headers).next();
         let answered = self.run(move || {
-            let text = question.answer(snapshot.graph()?, &snapshot);
-            Ok(document::coded(text, format)?)
+            let text = request.answer(snapshot.graph()?, &snapshot);
+            Ok(document::compressed(text, encoding)?)
         });
-        Ok(answered.await?.map(|(text, format)| {
+        Ok(answered.await?.map(|(text, encoding)| {
             let mut response = Response::new(Body::from(text));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            if let Some(format) = format {
-                headers.insert(CONTENT_ENCODING, format.header());
+            if let Some(encoding) = encoding {
+                headers.insert(CONTENT_ENCODING, encoding.header());
             }
             response
         }))

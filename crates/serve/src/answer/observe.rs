@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri, Version};
 use http_body::{Frame, SizeHint};
 
-use super::{App, Body};
+use super::App;
+use crate::body::Body;
 
 /// One request and its answer.
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl Access {
         }
     }
 
-    pub(super) fn watch(mut self, response: Response<Body>, app: Arc<App>) -> Response<Watched> {
+    pub(super) fn watch(mut self, response: Response<Body>, app: Arc<App>) -> Response<ObservedBody> {
         self.status = response.status();
-        response.map(|body| Watched {
+        response.map(|body| ObservedBody {
             body,
             access: self,
             app,
@@ -77,13 +78,13 @@ impl Access {
 }
 
 /// A body that reports its end.
-pub struct Watched {
+pub struct ObservedBody {
     body: Body,
     access: Access,
     app: Arc<App>,
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for ObservedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -104,7 +105,7 @@ impl http_body::Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ObservedBody {
     fn drop(&mut self) {
         self.access.elapsed = self.access.began.elapsed();
         if let Some(observer) = &self.app.observer {

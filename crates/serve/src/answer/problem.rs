@@ -1,41 +1,42 @@
-//! Answers that say why there is nothing else: a line of text as clients of the reference implementation know it, or a
-//! problem in detail (RFC 9457) where that is asked for and where no such client can be.
+//! Error responses: a line of text as in the reference implementation, or problem details (RFC 9457) where the client asks
+//! for them and on endpoints that the reference does not have.
 
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use olm_api::text::escape_lines;
 use serde::Serialize;
 
-use super::body::Body;
+use crate::body::Body;
 use crate::site;
 
 const PROBLEM: &str = "application/problem+json";
 
-/// An answer in the making that says why there is nothing else.
+/// An error response.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal {
+pub(super) struct ErrorResponse {
     status: StatusCode,
     text: String,
     detail: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Refuses with this line of text.
-pub(super) fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
-    Refusal {
-        status,
-        text: text.into(),
-        detail: None,
-        headers: Vec::new(),
+impl ErrorResponse {
+    /// A response with this status and line of text.
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            text: text.into(),
+            detail: None,
+            headers: Vec::new(),
+        }
     }
-}
 
-/// Refuses with the status and its name as the line of text.
-pub(super) fn refuse(status: StatusCode) -> Refusal {
-    refusal(status, status.to_string())
-}
+    /// A response with this status, and its name as the line of text.
+    pub(super) fn of(status: StatusCode) -> Self {
+        Self::new(status, status.to_string())
+    }
 
-impl Refusal {
-    /// What the line of text does not say.
+    /// Sets the detail, which only problem details and pages show.
     pub(super) fn because(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -50,57 +51,57 @@ impl Refusal {
     }
 }
 
-/// The catalog exists and is on its way to this replica; another one may have it.
-pub(super) fn not_here_yet() -> Refusal {
-    refuse(StatusCode::SERVICE_UNAVAILABLE)
-        .because("the content of this catalog is on its way to this server; ask again")
+/// This replica still fetches the catalog; another one may serve it.
+pub(super) fn not_here_yet() -> ErrorResponse {
+    ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
+        .because("this server is still fetching the catalog; try again")
         .with(RETRY_AFTER, "1")
 }
 
-impl From<Refusal> for Response<Body> {
-    fn from(refusal: Refusal) -> Self {
-        let mut response = Self::new(Body::from(format!("{}\n", refusal.text)));
-        *response.status_mut() = refusal.status;
+impl From<ErrorResponse> for Response<Body> {
+    fn from(error: ErrorResponse) -> Self {
+        let mut response = Self::new(Body::from(format!("{}\n", error.text)));
+        *response.status_mut() = error.status;
         let headers = response.headers_mut();
-        headers.extend(refusal.headers.iter().cloned());
+        headers.extend(error.headers.iter().cloned());
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        response.extensions_mut().insert(refusal);
+        response.extensions_mut().insert(error);
         response
     }
 }
 
-/// Turns a refusal into a page for people, if that is what the client asks for.
+/// Turns an error into an HTML page, if the client asks for HTML.
 pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: Option<&str>) {
     if !accepts(request, "text/html") || accepts(request, PROBLEM) {
         return;
     }
-    let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+    let Some(error) = response.extensions_mut().remove::<ErrorResponse>() else {
         return;
     };
-    let why = match (&refusal.detail, refusal.status) {
+    let why = match (&error.detail, error.status) {
         (Some(detail), _) => detail.as_str(),
-        (None, StatusCode::NOT_FOUND) => "There is no such page.",
-        (None, _) => &refusal.text,
+        (None, StatusCode::NOT_FOUND) => "This page does not exist.",
+        (None, _) => &error.text,
     };
-    let page = site::refusal(refusal.status, why, package);
-    *response.body_mut() = Body::from(page.into_string());
+    let page = site::error(error.status, why, package);
+    *response.body_mut() = Body::from(escape_lines(&page.into_string()).into_owned());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(site::HTML));
-    // Only here: what others get has the headers that clients of the reference implementation know.
+    // Only here: other clients get exactly the headers of the reference implementation.
     headers.append(VARY, HeaderValue::from_static("Accept"));
     headers.remove(CONTENT_LENGTH);
     site::protect(headers);
 }
 
-/// Whether every refusal is a problem in detail.
+/// When an endpoint answers errors with problem details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     Always,
-    WhenAskedFor,
+    OnRequest,
 }
 
 #[derive(Serialize)]
@@ -111,31 +112,30 @@ struct Problem<'a> {
     detail: &'a str,
 }
 
-/// Turns a refusal into a problem in detail, if that is what the client gets.
+/// Turns an error into problem details, if the client or the endpoint asks for them.
 pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: Detail) {
-    if when == Detail::WhenAskedFor && !accepts(request, PROBLEM) {
+    if when == Detail::OnRequest && !accepts(request, PROBLEM) {
         return;
     }
-    let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+    let Some(error) = response.extensions_mut().remove::<ErrorResponse>() else {
         return;
     };
     let problem = Problem {
         r#type: "about:blank",
-        title: refusal.status.canonical_reason().unwrap_or_default(),
-        status: refusal.status.as_u16(),
-        detail: refusal.detail.as_deref().unwrap_or(&refusal.text),
+        title: error.status.canonical_reason().unwrap_or_default(),
+        status: error.status.as_u16(),
+        detail: error.detail.as_deref().unwrap_or(&error.text),
     };
     *response.body_mut() = Body::from(serde_json::to_string(&problem).unwrap_or_default());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
-    if when == Detail::WhenAskedFor {
-        // As with pages: what others get has the headers that they know.
+    if when == Detail::OnRequest {
         headers.append(VARY, HeaderValue::from_static("Accept"));
     }
     headers.remove(CONTENT_LENGTH);
 }
 
-/// Whether the client names this media type among what it accepts.
+/// Whether the `Accept` header names this media type.
 fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).iter();
     let mut items = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
@@ -149,7 +149,7 @@ fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     })
 }
 
-/// Sets a header, unless the value cannot be one.
+/// Sets a header, unless the value is invalid.
 pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

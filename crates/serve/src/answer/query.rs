@@ -5,37 +5,13 @@ use http::header::LINK;
 use olm_api::serving::{OPENAPI_PATH, percent_encode};
 use olm_fbc::similar::nearest;
 
-use super::problem::{Refusal, refuse};
+use super::problem::ErrorResponse;
 
-use crate::store::Record;
-
-/// What a `metas` request asks for; a field that is absent admits everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// The blob's `schema`, exactly.
-    pub schema: Option<String>,
-    /// The blob's `package` field, exactly. An `olm.package` blob has none.
-    pub package: Option<String>,
-    /// The blob's `name`, exactly.
-    pub name: Option<String>,
-}
-
-impl Filter {
-    pub(crate) fn as_index_filter(&self) -> olm_fbc::index::Filter<'_> {
-        fn text(field: Option<&String>) -> &str {
-            field.map(String::as_str).unwrap_or_default()
-        }
-        olm_fbc::index::Filter {
-            schema: text(self.schema.as_ref()),
-            package: text(self.package.as_ref()),
-            name: text(self.name.as_ref()),
-        }
-    }
-}
+use crate::store::{Filter, Record};
 
 /// A question to `metas`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct MetasRequest {
     pub(crate) filter: Filter,
     /// Not everything at once.
     pub(crate) page: Option<Page>,
@@ -56,7 +32,7 @@ struct Cursor {
 }
 
 /// Letters of the digest in a cursor.
-const CONTENT: usize = 16;
+const CONTENT_CHARS: usize = 16;
 
 impl Page {
     /// How many blobs it has at the most.
@@ -73,10 +49,10 @@ impl Page {
     }
 }
 
-impl Question {
+impl MetasRequest {
     /// The value of a `Link` header that leads to the next page.
     pub(crate) fn link(&self, record: &Record, next: u64) -> String {
-        let content = record.digest.get(..CONTENT).unwrap_or_default();
+        let content = record.digest.get(..CONTENT_CHARS).unwrap_or_default();
         let cursor = format!("{content}-{next:x}");
         let limit = self.page.as_ref().and_then(|page| page.limit);
         let limit = limit.map(|limit| limit.to_string());
@@ -131,30 +107,30 @@ fn unknown(given: &str, known: &[&'static str]) -> String {
     )
 }
 
-impl From<BadQuery> for Refusal {
+impl From<BadQuery> for ErrorResponse {
     /// The line of text is the one that clients of the reference implementation know; where the description lies stands in
     /// a header, too (RFC 8631).
     fn from(error: BadQuery) -> Self {
-        refuse(StatusCode::BAD_REQUEST)
+        Self::of(StatusCode::BAD_REQUEST)
             .because(error.to_string())
             .with(LINK, &format!("<{OPENAPI_PATH}>; rel=\"service-desc\""))
     }
 }
 
 /// The most blobs of a page.
-const MOST: usize = 10_000;
+const MAX_PAGE: usize = 10_000;
 
 /// Reads the query of a `metas` request. The first value of a parameter counts, an empty one is as good as none, and
 /// any other parameter is refused.
-pub(crate) fn parse(query: Option<&str>) -> Result<Question, BadQuery> {
+pub(crate) fn parse(query: Option<&str>) -> Result<MetasRequest, BadQuery> {
     let [schema, package, name, limit, cursor] =
         parameters(query, ["schema", "package", "name", "limit", "cursor"])?;
-    let limit = limit.map(|limit| parse_limit(&limit, MOST)).transpose()?;
+    let limit = limit.map(|limit| parse_limit(&limit, MAX_PAGE)).transpose()?;
     let cursor = cursor
         .map(|cursor| {
             let (content, start) = cursor.split_once('-').ok_or(BadQuery::Cursor)?;
             let start = u64::from_str_radix(start, 16).map_err(|_| BadQuery::Cursor)?;
-            let content = Some(content).filter(|content| content.len() == CONTENT);
+            let content = Some(content).filter(|content| content.len() == CONTENT_CHARS);
             Ok(Cursor {
                 content: content.ok_or(BadQuery::Cursor)?.to_owned(),
                 start,
@@ -162,7 +138,7 @@ pub(crate) fn parse(query: Option<&str>) -> Result<Question, BadQuery> {
         })
         .transpose()?;
     let page = (limit.is_some() || cursor.is_some()).then_some(Page { limit, cursor });
-    Ok(Question {
+    Ok(MetasRequest {
         filter: Filter {
             schema,
             package,
@@ -264,7 +240,7 @@ mod tests {
         let check = |query: &str, expected: Filter| {
             assert_eq!(parse(Some(query)).map(|q| q.filter), Ok(expected), "{query}");
         };
-        assert_eq!(parse(None), Ok(Question::default()));
+        assert_eq!(parse(None), Ok(MetasRequest::default()));
         check("", Filter::default());
         check("&&", Filter::default());
         check("schema=&package=&name=", Filter::default());
@@ -315,7 +291,7 @@ mod tests {
             "limit=10001",
             "limit=99999999999999999999",
         ] {
-            assert_eq!(parse(Some(query)), Err(BadQuery::Limit(MOST)), "{query}");
+            assert_eq!(parse(Some(query)), Err(BadQuery::Limit(MAX_PAGE)), "{query}");
         }
         for query in ["limit=", "cursor", "limit=1&limit=1", "name=a&limit=2&limit="] {
             assert!(matches!(parse(Some(query)), Err(BadQuery::Once(_))), "{query}");

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 /// More parts than this are not worth an answer in parts.
-const MOST: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// What a `Range` header asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Requested {
     /// Everything: there is no header, or one that a server may ignore.
     Whole,
     /// These parts, in the order asked for, none empty.
@@ -19,19 +19,19 @@ pub(crate) enum Wanted {
 }
 
 /// Reads a `Range` header for a body of `length` bytes.
-pub(crate) fn parse(header: Option<&str>, length: u64) -> Wanted {
+pub(crate) fn parse(header: Option<&str>, length: u64) -> Requested {
     let Some(header) = header else {
-        return Wanted::Whole;
+        return Requested::Whole;
     };
     let Some(list) = header.strip_prefix("bytes=") else {
-        return Wanted::Malformed;
+        return Requested::Malformed;
     };
     let mut parts = Vec::new();
     let mut asked = 0_usize;
     for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         asked += 1;
         let Some(range) = one(item, length) else {
-            return Wanted::Malformed;
+            return Requested::Malformed;
         };
         if !range.is_empty() {
             parts.push(range);
@@ -40,16 +40,16 @@ pub(crate) fn parse(header: Option<&str>, length: u64) -> Wanted {
     if parts.is_empty() {
         // A list without a single item asks for nothing in particular; on an empty body there is nothing to part.
         return if asked == 0 || length == 0 {
-            Wanted::Whole
+            Requested::Whole
         } else {
-            Wanted::Unsatisfiable
+            Requested::Unsatisfiable
         };
     }
     let total: u64 = parts.iter().map(|r| r.end - r.start).sum();
-    if parts.len() > MOST || total > length {
-        Wanted::Whole
+    if parts.len() > MAX_PARTS || total > length {
+        Requested::Whole
     } else {
-        Wanted::Parts(parts)
+        Requested::Parts(parts)
     }
 }
 
@@ -80,30 +80,30 @@ fn one(item: &str, length: u64) -> Option<Range<u64>> {
 mod tests {
     use super::*;
 
-    fn parts(edges: &[(u64, u64)]) -> Wanted {
-        Wanted::Parts(edges.iter().map(|&(start, end)| start..end).collect())
+    fn parts(edges: &[(u64, u64)]) -> Requested {
+        Requested::Parts(edges.iter().map(|&(start, end)| start..end).collect())
     }
 
     #[test]
     fn ranges_are_cut_to_the_body() {
         let check =
-            |header: &str, expected: Wanted| assert_eq!(parse(Some(header), 100), expected, "{header}");
-        assert_eq!(parse(None, 100), Wanted::Whole);
+            |header: &str, expected: Requested| assert_eq!(parse(Some(header), 100), expected, "{header}");
+        assert_eq!(parse(None, 100), Requested::Whole);
         check("bytes=0-9", parts(&[(0, 10)]));
         check("bytes=90-", parts(&[(90, 100)]));
         check("bytes=-5", parts(&[(95, 100)]));
         check("bytes=-500", parts(&[(0, 100)]));
         check("bytes=10-18446744073709551615", parts(&[(10, 100)]));
         check("bytes=0-0, 50-59 ,200-300", parts(&[(0, 1), (50, 60)]));
-        check("bytes=100-", Wanted::Unsatisfiable);
-        check("bytes=9-3", Wanted::Malformed);
-        check("bytes=a-b", Wanted::Malformed);
-        check("bytes=+1-3", Wanted::Malformed);
-        check("lines=1-3", Wanted::Malformed);
-        check("bytes=-0", Wanted::Unsatisfiable);
-        check("bytes=", Wanted::Whole);
-        check("bytes=0-99,0-99", Wanted::Whole);
-        check(&format!("bytes={}", vec!["1-1"; 17].join(",")), Wanted::Whole);
-        assert_eq!(parse(Some("bytes=0-9"), 0), Wanted::Whole);
+        check("bytes=100-", Requested::Unsatisfiable);
+        check("bytes=9-3", Requested::Malformed);
+        check("bytes=a-b", Requested::Malformed);
+        check("bytes=+1-3", Requested::Malformed);
+        check("lines=1-3", Requested::Malformed);
+        check("bytes=-0", Requested::Unsatisfiable);
+        check("bytes=", Requested::Whole);
+        check("bytes=0-99,0-99", Requested::Whole);
+        check(&format!("bytes={}", vec!["1-1"; 17].join(",")), Requested::Whole);
+        assert_eq!(parse(Some("bytes=0-9"), 0), Requested::Whole);
     }
 }

@@ -1,4 +1,4 @@
-//! Which resource a path means.
+//! From paths to resources.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use super::query::{Plus, percent_decode};
 /// The path below which the pages of packages lie.
 pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 
-/// What a path means.
+/// The resource of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// An endpoint of a catalog, whose name may still be none.
+    /// An endpoint of a catalog, whose name may be invalid.
     Catalog { catalog: String, endpoint: Endpoint },
     /// The list of all catalogs.
     Catalogs,
@@ -23,22 +23,22 @@ pub(crate) enum Route {
     Search,
     /// The first page for people.
     Home,
-    /// The page of a package, whose catalog's name may still be none.
+    /// The page of a package; the name of the catalog may be invalid.
     Package { catalog: String, package: String },
-    /// How the pages look.
+    /// The style sheet of the pages.
     Style,
-    /// The description of all this.
+    /// The OpenAPI description.
     OpenApi,
     /// The JSON Schema of file-based catalogs.
     FbcSchema,
-    /// The same path is spelled shorter.
+    /// A path with a shorter spelling.
     Unclean(String),
-    /// Nothing.
+    /// No resource.
     Unknown,
 }
 
 impl Route {
-    /// A word for logs and metrics.
+    /// The label in logs and metrics.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Catalog {
@@ -85,16 +85,16 @@ impl Route {
         }
     }
 
-    /// Whether its refusals are problems in detail.
+    /// When its errors are problem details.
     pub(crate) fn detail(&self) -> Detail {
         match self {
-            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => Detail::WhenAskedFor,
+            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => Detail::OnRequest,
             _ => Detail::Always,
         }
     }
 }
 
-/// Finds the route of a path as it stands in the request, escapes and all.
+/// SearchPage the route of a path as it stands in the request, escapes and all.
 pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {
@@ -135,7 +135,7 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     }
 }
 
-/// The path with escapes undone where the segment means the same without them, as it does in names of endpoints and catalogs.
+/// The path with those segments unescaped whose characters need no escapes.
 fn plain(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -172,7 +172,7 @@ fn clean(path: &str) -> String {
     clean
 }
 
-/// The text with what would end an attribute or start a tag replaced.
+/// The text with HTML escapes.
 pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

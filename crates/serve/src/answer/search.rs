@@ -11,27 +11,28 @@ use olm_fbc::SCHEMA_PACKAGE;
 use olm_fbc::similar::distance;
 use serde::Serialize;
 
-use super::problem::{Refusal, refuse};
+use super::problem::ErrorResponse;
 use super::query::{BadQuery, parameters, parse_limit};
-use super::{App, Body, document};
-use crate::facts::{Api, PackageFacts};
-use crate::graphql::TIME;
+use super::{App, document};
+use crate::body::Body;
+use crate::graphql::TIMEOUT;
+use crate::package_summary::{Api, PackageSummary};
 use crate::store::Snapshot;
 
 /// Packages on a page, unasked and at the most.
 const PAGE: usize = 50;
-const MOST: usize = 200;
+const MAX_PAGE: usize = 200;
 /// How far pages go.
-const FARTHEST: usize = 10_000;
+const MAX_OFFSET: usize = 10_000;
 /// Words that are looked for at once.
-const WORDS: usize = 16;
+const MAX_WORDS: usize = 16;
 /// Packages that are offered when nothing is found, and words that are compared with their names.
-const NEAR: usize = 5;
-const COMPARED: usize = 3;
+const MAX_SUGGESTIONS: usize = 5;
+const COMPARED_WORDS: usize = 3;
 
 /// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct SearchQuery {
     /// Words that each occur in the name, display name, summary, provider or a keyword.
     pub(super) words: Vec<String>,
     /// A part of the package's name.
@@ -48,7 +49,7 @@ pub(super) struct Wanted {
     limit: usize,
 }
 
-impl Wanted {
+impl SearchQuery {
     /// Reads what is looked for out of a query.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, BadQuery> {
         let [words, name, keyword, api, category, catalog, limit, cursor] = parameters(
@@ -60,10 +61,10 @@ impl Wanted {
         let lower = |text: Option<String>| text.unwrap_or_default().to_lowercase();
         let words = lower(words);
         let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
-        if words.len() > WORDS {
-            return Err(BadQuery::Words(WORDS));
+        if words.len() > MAX_WORDS {
+            return Err(BadQuery::Words(MAX_WORDS));
         }
-        let start = cursor.map(|cursor| parse_limit(&cursor, FARTHEST).map_err(|_| BadQuery::Cursor));
+        let start = cursor.map(|cursor| parse_limit(&cursor, MAX_OFFSET).map_err(|_| BadQuery::Cursor));
         Ok(Self {
             words,
             name: lower(name),
@@ -72,11 +73,11 @@ impl Wanted {
             category: lower(category),
             catalog,
             start: start.transpose()?.unwrap_or(0),
-            limit: limit.map_or(Ok(PAGE), |limit| parse_limit(&limit, MOST))?,
+            limit: limit.map_or(Ok(PAGE), |limit| parse_limit(&limit, MAX_PAGE))?,
         })
     }
 
-    fn fits(&self, facts: &PackageFacts) -> bool {
+    fn fits(&self, facts: &PackageSummary) -> bool {
         let is = |wanted: &str, texts: &[String]| {
             wanted.is_empty() || texts.iter().any(|text| text.to_lowercase() == wanted)
         };
@@ -87,7 +88,7 @@ impl Wanted {
             && self.holds_words(facts)
     }
 
-    fn holds_words(&self, facts: &PackageFacts) -> bool {
+    fn holds_words(&self, facts: &PackageSummary) -> bool {
         if self.words.is_empty() {
             return true;
         }
@@ -103,16 +104,16 @@ impl Wanted {
     }
 
     /// How much a name is like a word that is looked for, if it is; less is better.
-    fn distance(&self, facts: &PackageFacts) -> Option<usize> {
+    fn distance(&self, facts: &PackageSummary) -> Option<usize> {
         let names = || std::iter::once(facts.name.as_str()).chain(facts.name.split('-'));
-        let words = self.words.iter().take(COMPARED);
+        let words = self.words.iter().take(COMPARED_WORDS);
         words
             .flat_map(|word| names().filter_map(|name| distance(word, name)))
             .min()
     }
 
     /// How good a find is; less is better.
-    fn rank(&self, facts: &PackageFacts) -> u8 {
+    fn rank(&self, facts: &PackageSummary) -> u8 {
         let name = facts.name.to_lowercase();
         let asked = self
             .words
@@ -147,17 +148,17 @@ fn is_called(api: &Api, wanted: &str) -> bool {
 /// A package that was found.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub(crate) catalog: String,
     pub(crate) catalog_priority: i32,
     #[serde(flatten)]
-    pub(crate) facts: PackageFacts,
+    pub(crate) facts: PackageSummary,
 }
 
 /// A page of what was found.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Finds {
-    pub(crate) items: Vec<Found>,
+pub(crate) struct SearchPage {
+    pub(crate) items: Vec<SearchResult>,
     /// How many there are on all pages.
     pub(crate) total: usize,
     /// What leads to the next page, if there is one.
@@ -170,15 +171,15 @@ pub(crate) struct Finds {
 
 impl App {
     /// Answers with the packages of all catalogs that are looked for.
-    pub(super) async fn search(&self, request: &Parts) -> Result<Response<Body>, Refusal> {
-        let finds = self.find(request.uri.query()).await?;
-        let text = serde_json::to_vec(&finds).unwrap_or_default();
+    pub(super) async fn search(&self, request: &Parts) -> Result<Response<Body>, ErrorResponse> {
+        let page = self.find(request.uri.query()).await?;
+        let text = serde_json::to_vec(&page).unwrap_or_default();
         Ok(document::of("application/json", text, &request.headers))
     }
 
     /// Looks through all catalogs.
-    pub(super) async fn find(&self, query: Option<&str>) -> Result<Finds, Refusal> {
-        let wanted = Wanted::parse(query)?;
+    pub(super) async fn find(&self, query: Option<&str>) -> Result<SearchPage, ErrorResponse> {
+        let wanted = SearchQuery::parse(query)?;
         let catalogs: Vec<(i32, Arc<Snapshot>)> = self
             .store
             .snapshots()
@@ -192,11 +193,11 @@ impl App {
             .map(|snapshot| (self.priority(&snapshot.record().catalog), snapshot))
             .collect();
         let found = self
-            .turns
-            .run(move || Ok(look(&wanted, &catalogs, Instant::now() + TIME)));
+            .workers
+            .run(move || Ok(look(&wanted, &catalogs, Instant::now() + TIMEOUT)));
         let found = found.await?.map_err(|error| super::failed("a search", &error))?;
         found.ok_or_else(|| {
-            refuse(StatusCode::SERVICE_UNAVAILABLE)
+            ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
                 .because("the search takes too long; look for less, or in one catalog")
         })
     }
@@ -204,13 +205,13 @@ impl App {
 
 /// Looks through these catalogs; nothing when it is not done in time. No more is kept than the pages up to the one that
 /// is wanted hold. A catalog that cannot be read is as good as none: the others are no worse for it.
-fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> Option<Finds> {
+fn look(wanted: &SearchQuery, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> Option<SearchPage> {
     let end = wanted.start + wanted.limit;
     let mut total = 0;
-    let mut best: Vec<(u8, Found)> = Vec::new();
+    let mut best: Vec<(u8, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
-    let order = |best: &mut Vec<(u8, Found)>| {
-        let key = |(rank, found): &(u8, Found)| (*rank, Reverse(found.catalog_priority));
+    let order = |best: &mut Vec<(u8, SearchResult)>| {
+        let key = |(rank, found): &(u8, SearchResult)| (*rank, Reverse(found.catalog_priority));
         best.sort_by(|a, b| {
             let (first, second) = (&a.1, &b.1);
             key(a)
@@ -257,12 +258,12 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
                 {
                     near.push((distance, facts.name, catalog.clone()));
                     near.sort_unstable();
-                    near.truncate(NEAR);
+                    near.truncate(MAX_SUGGESTIONS);
                 }
                 continue;
             }
             total += 1;
-            let found = Found {
+            let found = SearchResult {
                 catalog: catalog.clone(),
                 catalog_priority: *priority,
                 facts,
@@ -274,7 +275,7 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
         }
     }
     order(&mut best);
-    Some(Finds {
+    Some(SearchPage {
         items: best
             .into_iter()
             .skip(wanted.start)
@@ -288,7 +289,7 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
             Vec::new()
         },
         total,
-        next: (total > end && end <= FARTHEST).then(|| end.to_string()),
+        next: (total > end && end <= MAX_OFFSET).then(|| end.to_string()),
     })
 }
 
@@ -296,8 +297,8 @@ fn look(wanted: &Wanted, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> O
 mod tests {
     use super::*;
 
-    fn facts() -> PackageFacts {
-        PackageFacts {
+    fn facts() -> PackageSummary {
+        PackageSummary {
             name: "cert-manager".to_owned(),
             display_name: "Cert Manager".to_owned(),
             summary: "Issues certificates.".to_owned(),
@@ -310,14 +311,14 @@ mod tests {
                 kind: "Issuer".to_owned(),
             }]
             .into(),
-            ..PackageFacts::default()
+            ..PackageSummary::default()
         }
     }
 
     #[test]
     fn everything_given_has_to_hold() {
         let check = |query: &str, expected: bool| {
-            let wanted = Wanted::parse(Some(query)).unwrap();
+            let wanted = SearchQuery::parse(Some(query)).unwrap();
             assert_eq!(wanted.fits(&facts()), expected, "{query}");
         };
         check("", true);
@@ -341,16 +342,17 @@ mod tests {
     #[test]
     fn what_is_unknown_or_malformed_is_refused() {
         for query in ["x=1", "limit=0", "limit=201", "cursor=x", "q=%zz"] {
-            assert!(Wanted::parse(Some(query)).is_err(), "{query}");
+            assert!(SearchQuery::parse(Some(query)).is_err(), "{query}");
         }
-        let words = |count: usize| Wanted::parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
-        assert_eq!(words(WORDS), None);
-        assert_eq!(words(WORDS + 1), Some(BadQuery::Words(WORDS)));
+        let words =
+            |count: usize| SearchQuery::parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
+        assert_eq!(words(MAX_WORDS), None);
+        assert_eq!(words(MAX_WORDS + 1), Some(BadQuery::Words(MAX_WORDS)));
     }
 
     #[test]
     fn names_go_before_other_finds() {
-        let rank = |query: &str| Wanted::parse(Some(query)).unwrap().rank(&facts());
+        let rank = |query: &str| SearchQuery::parse(Some(query)).unwrap().rank(&facts());
         let ranks = ["q=cert-manager", "q=cert", "q=manager", "q=tls"].map(rank);
         assert_eq!(ranks, [0, 1, 2, 3]);
     }
@@ -376,9 +378,9 @@ mod tests {
         catalogs.map(|catalog| (0, serve(catalog))).into()
     }
 
-    fn names(finds: Option<Finds>) -> Option<Vec<String>> {
-        let names = |found: Finds| found.items.into_iter().map(|found| found.facts.name);
-        finds.map(|finds| names(finds).collect())
+    fn names(page: Option<SearchPage>) -> Option<Vec<String>> {
+        let names = |found: SearchPage| found.items.into_iter().map(|found| found.facts.name);
+        page.map(|page| names(page).collect())
     }
 
     #[test]
@@ -387,8 +389,8 @@ mod tests {
         let catalogs = served(root.path(), ["bad", "good"]);
         // Nothing can be written beside its content any more, so its packages cannot be noted down.
         std::fs::remove_dir_all(root.path().join("bad")).unwrap();
-        let wanted = Wanted::parse(None).unwrap();
-        let found = look(&wanted, &catalogs, Instant::now() + TIME);
+        let wanted = SearchQuery::parse(None).unwrap();
+        let found = look(&wanted, &catalogs, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["good".to_owned()]));
     }
 
@@ -396,9 +398,9 @@ mod tests {
     fn a_search_ends_in_time() {
         let root = tempfile::tempdir().unwrap();
         let catalogs = served(root.path(), ["a", "b"]);
-        let wanted = Wanted::parse(None).unwrap();
+        let wanted = SearchQuery::parse(None).unwrap();
         assert_eq!(names(look(&wanted, &catalogs, Instant::now())), None);
-        let found = look(&wanted, &catalogs, Instant::now() + TIME);
+        let found = look(&wanted, &catalogs, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 }

@@ -1,17 +1,17 @@
-//! How much a query may ask for: the limits of the reference implementation, counted as it counts.
+//! Limits of a query: those of the reference implementation, counted in its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use apollo_compiler::ast::{Definition, Document, Selection};
 
-/// Levels of selections; a fragment is a level.
+/// Levels of selection sets; a fragment is a level.
 const DEPTH: usize = 10;
-/// Fields with another name.
+/// Fields with an alias.
 const ALIASES: usize = 50;
-/// Fields. One that stands in a fragment counts once.
+/// Fields; those of a fragment count once.
 const FIELDS: usize = 500;
 
-/// Says which limit a query exceeds, if it does.
+/// Checks a query; the error names the exceeded limit.
 pub(super) fn check(document: &Document) -> Result<(), String> {
     let mut walk = Walk::default();
     for definition in &document.definitions {
@@ -36,7 +36,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Goes no deeper than the limit.
+    /// Recurses no deeper than the limit.
     fn selections(&mut self, selections: &'a [Selection], depth: usize) -> Result<(), String> {
         if selections.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Answers to the fields of a query, blob by blob as they are asked for.
+//! Resolves the fields of a query, blob by blob.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -12,11 +12,11 @@ use super::schema::{Graph, PAGE, Root};
 use super::shape::{Field, Fields, Kind, Scalar, field_name};
 use crate::store::Snapshot;
 
-/// What one query may use up.
+/// The bytes and time of one query.
 pub(super) struct Budget {
-    /// Bytes that may still be read and answered.
+    /// Bytes left to read and answer.
     pub(super) bytes: Cell<u64>,
-    /// When it has to be done.
+    /// The deadline.
     pub(super) end: Instant,
 }
 
@@ -36,7 +36,7 @@ impl Budget {
         })
     }
 
-    /// The items until the budget is used up; then one error.
+    /// The items until the budget is spent; then one error.
     fn within<'a>(
         &'a self,
         items: impl Iterator<Item = Result<ResolvedValue<'a>, FieldError>> + 'a,
@@ -53,7 +53,7 @@ impl Budget {
     }
 }
 
-/// The query itself.
+/// The root object.
 pub(super) struct Query<'a> {
     pub(super) graph: &'a Graph,
     pub(super) snapshot: &'a Snapshot,
@@ -131,7 +131,7 @@ impl<'a> Query<'a> {
             Ok(object) => fits(&object).then_some(Ok(object)),
             Err(error) => Some(Err(error)),
         });
-        // An error ends the list, so it has to come through whatever is left out before it.
+        // An error ends the list, so the offset must not skip it.
         let mut left_out = 0;
         let found = found.filter(move |item| {
             let skip = item.is_ok() && left_out < offset;
@@ -256,7 +256,7 @@ impl Object<'_> {
     }
 }
 
-/// The value as the type of its field has it; null where it cannot be.
+/// The value converted to the type of its field; null where that is impossible.
 fn coerce(value: &Value, scalar: Scalar) -> JsonValue {
     match (scalar, value) {
         (_, Value::Null) => JsonValue::Null,
@@ -277,12 +277,12 @@ fn coerce(value: &Value, scalar: Scalar) -> JsonValue {
     }
 }
 
-/// Whether both are the same; 1 and 1.0 are.
+/// Equality in which 1 equals 1.0.
 fn equal(left: &JsonValue, right: &JsonValue) -> bool {
     left == right || left.as_f64().is_some_and(|left| right.as_f64() == Some(left))
 }
 
-/// What the catalog holds.
+/// The field `summary`.
 struct Summary<'a> {
     graph: &'a Graph,
     snapshot: &'a Snapshot,

@@ -1,4 +1,4 @@
-//! The GraphQL schema of a catalog, out of the shapes of its blobs.
+//! The GraphQL schema of a catalog, made from the shapes of its blobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use apollo_compiler::validation::Valid;
 
 use super::shape::{Fields, Kind, Scalar, Shapes, root_name, type_name};
 
-/// The most blobs that one field of the query returns, and how many it returns unasked.
+/// The maximum and the default of `limit`.
 pub(super) const PAGE: u32 = 100;
 
-/// Names that no schema of a catalog can take.
+/// Type names that are taken.
 const TAKEN: [&str; 9] = [
     "Query",
     "CatalogSummary",
@@ -24,7 +24,7 @@ const TAKEN: [&str; 9] = [
     "Subscription",
 ];
 
-/// What can be asked of a catalog.
+/// The GraphQL schema of a catalog and the blobs behind its root fields.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(super) schema: Valid<Schema>,
@@ -44,7 +44,7 @@ pub(super) struct Root {
 }
 
 impl Graph {
-    /// The graph of a catalog. Schemas whose names come to the same in GraphQL are told apart by a number.
+    /// Builds the schema. A number distinguishes catalog schemas with the same GraphQL name.
     ///
     /// # Errors
     /// When the names of the catalog break the rules of GraphQL all the same.
@@ -81,9 +81,11 @@ fn unique(name: &str, free: impl Fn(&str) -> bool) -> String {
     candidate
 }
 
-/// The schema in the language of schemas.
+/// The schema in the GraphQL schema language.
 fn describe(roots: &BTreeMap<String, Root>, mut taken: BTreeSet<String>) -> String {
-    let mut query = String::from("type Query {\n\"What the catalog holds.\"\nsummary: CatalogSummary\n");
+    let mut query = String::from(
+        "type Query {\n\"The schemas of the catalog and their sizes.\"\nsummary: CatalogSummary\n",
+    );
     let mut types = String::from(
         "type CatalogSummary { totalSchemas: Int schemas: [SchemaSummary] }\n\
          type SchemaSummary { name: String totalObjects: Int totalFields: Int }\n",
@@ -91,14 +93,14 @@ fn describe(roots: &BTreeMap<String, Root>, mut taken: BTreeSet<String>) -> Stri
     for (name, root) in roots {
         let _ = write!(
             query,
-            "{name}(\n\"At most this many, 100 at the most.\"\nlimit: Int = {PAGE}\n\"So many of the first ones are left out.\"\noffset: Int = 0\n"
+            "{name}(\n\"The number of objects, at most 100.\"\nlimit: Int = {PAGE}\n\"The number of objects to skip.\"\noffset: Int = 0\n"
         );
         let filter = format!("{}_Filter", root.of_type);
         let filters = filters(&root.fields);
         if !filters.is_empty() {
             let _ = writeln!(
                 query,
-                "\"Only those whose fields have these values.\"\nfilter: {filter}"
+                "\"Selects objects whose fields have these values.\"\nfilter: {filter}"
             );
             let _ = writeln!(types, "input {filter} {{ {filters}}}");
         }

@@ -1,22 +1,22 @@
-//! What the blobs of a catalog look like: the fields of each schema and their types, found by looking at every blob.
+//! The fields of each catalog schema and their types, inferred from every blob.
 //!
-//! Names and types are those of the reference implementation: the first value of a field decides about its type, a list
-//! of objects becomes a type of its own, and everything that nests deeper is text.
+//! Names and types are those of the reference implementation: the first value of a field decides its type, a list of
+//! objects becomes a type of its own, and everything that nests deeper is text.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Schemas, and fields of one type, that are told apart; a catalog with more is not one that people query.
-const MOST: usize = 500;
-/// Elements of a list whose fields are looked at.
-const ELEMENTS: usize = 10;
-/// The longest name of a schema or field that can be asked for, in bytes.
-const LONGEST: usize = 256;
-/// What the schemas and fields of a catalog may cost together: the bytes of their names and [`OVERHEAD`] for each.
+/// The most schemas, and the most fields of one type; the rest is left out.
+const MAX_NAMES: usize = 500;
+/// Elements of a list whose fields count.
+const SAMPLED_ELEMENTS: usize = 10;
+/// The longest name of a schema or field that a query can use, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+/// The cost bound of all schemas and fields of a catalog: the bytes of their names and [`OVERHEAD`] for each.
 const BUDGET: usize = 1 << 20;
-/// What a schema or field costs beside its names.
+/// The cost of a schema or field beside its names.
 const OVERHEAD: usize = 64;
 
 /// The fields of a type by their names in GraphQL.
@@ -44,9 +44,9 @@ pub(crate) struct Field {
 /// What a field holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Nothing was seen but null.
+    /// Only null so far.
     Null,
-    /// Nothing was seen but an empty list.
+    /// Only empty lists so far.
     Empty,
     /// A plain value.
     One(Scalar),
@@ -93,14 +93,14 @@ impl Scalar {
 }
 
 impl Shapes {
-    /// Takes note of a blob, as far as there is room.
+    /// Adds the fields of a blob, as far as the budget allows.
     pub(crate) fn add(&mut self, schema: &str, blob: &Map<String, Value>) {
-        if schema.is_empty() || schema.len() > LONGEST {
+        if schema.is_empty() || schema.len() > MAX_NAME_BYTES {
             return;
         }
         let mut left = BUDGET.saturating_sub(self.used);
         if !self.schemas.contains_key(schema) {
-            if self.schemas.len() >= MOST || !spend(&mut left, schema.len() + OVERHEAD) {
+            if self.schemas.len() >= MAX_NAMES || !spend(&mut left, schema.len() + OVERHEAD) {
                 return;
             }
             self.schemas.insert(schema.to_owned(), Fields::new());
@@ -111,9 +111,13 @@ impl Shapes {
         note(fields, blob, &mut left, |value| match value.as_array() {
             Some(elements) if elements.first().is_some_and(Value::is_object) => {
                 let mut nested = Fields::new();
-                // What is found in one blob costs when it is taken over.
+                // The fields of one blob cost when they are merged.
                 let mut unlimited = usize::MAX;
-                for element in elements.iter().take(ELEMENTS).filter_map(Value::as_object) {
+                for element in elements
+                    .iter()
+                    .take(SAMPLED_ELEMENTS)
+                    .filter_map(Value::as_object)
+                {
                     note(&mut nested, element, &mut unlimited, plain);
                 }
                 Kind::Objects(nested)
@@ -124,7 +128,7 @@ impl Shapes {
     }
 }
 
-/// Takes this much, if there is as much.
+/// Subtracts the cost, if enough is left.
 fn spend(left: &mut usize, cost: usize) -> bool {
     let enough = cost <= *left;
     if enough {
@@ -133,7 +137,7 @@ fn spend(left: &mut usize, cost: usize) -> bool {
     enough
 }
 
-/// What fields cost.
+/// The cost of fields.
 fn cost(fields: &Fields) -> usize {
     let each = fields.iter().map(|(name, field)| {
         let nested = match &field.kind {
@@ -158,18 +162,18 @@ fn plain(value: &Value) -> Kind {
 }
 
 fn note(fields: &mut Fields, object: &Map<String, Value>, left: &mut usize, kind: impl Fn(&Value) -> Kind) {
-    for (key, value) in object.iter().filter(|(key, _)| key.len() <= LONGEST) {
+    for (key, value) in object.iter().filter(|(key, _)| key.len() <= MAX_NAME_BYTES) {
         let kind = kind(value);
         let key = key.clone();
         put(fields, field_name(&key), Field { key, kind }, left);
     }
 }
 
-/// Adds a field, or adds to what is known of it.
+/// Adds a field, or refines the field of that name.
 fn put(fields: &mut Fields, name: String, field: Field, left: &mut usize) {
     if let Some(known) = fields.get_mut(&name) {
         known.kind.see(field.kind, left);
-    } else if fields.len() < MOST {
+    } else if fields.len() < MAX_NAMES {
         let one = Fields::from([(name, field)]);
         if spend(left, cost(&one)) {
             fields.extend(one);
@@ -178,7 +182,7 @@ fn put(fields: &mut Fields, name: String, field: Field, left: &mut usize) {
 }
 
 impl Kind {
-    /// Nothing gives way to something, and plain values to objects; otherwise the first sighting stays.
+    /// A null or empty list gives way to a value, and plain values to objects; otherwise the first kind stays.
     fn see(&mut self, seen: Self, left: &mut usize) {
         match (&mut *self, seen) {
             (Self::Objects(fields), Self::Objects(more)) => {
@@ -329,10 +333,10 @@ mod tests {
         for schema in 0..30 {
             let nested: Map<String, Value> = (0..60).map(|n| (format!("{n}{filler}"), Value::Null)).collect();
             let fields = (0..60).map(|n| (format!("{n}{filler}"), Value::from(vec![nested.clone()])));
-            let too_long = ("x".repeat(LONGEST + 1), Value::Null);
+            let too_long = ("x".repeat(MAX_NAME_BYTES + 1), Value::Null);
             shapes.add(&format!("{schema}{filler}"), &fields.chain([too_long]).collect());
         }
-        shapes.add(&"x".repeat(LONGEST + 1), &Map::new());
+        shapes.add(&"x".repeat(MAX_NAME_BYTES + 1), &Map::new());
         let names = shapes.schemas.keys().map(String::len).sum::<usize>();
         let total = shapes.schemas.values().map(cost).sum::<usize>() + names;
         assert!(total > BUDGET / 2 && total <= BUDGET, "{total}");
@@ -347,6 +351,6 @@ mod tests {
             .flat_map(Fields::keys)
             .map(String::len)
             .max();
-        assert!(longest <= Some(LONGEST + "field_".len()), "{longest:?}");
+        assert!(longest <= Some(MAX_NAME_BYTES + "field_".len()), "{longest:?}");
     }
 }

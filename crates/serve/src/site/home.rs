@@ -4,21 +4,21 @@ use maud::{Markup, html};
 
 use super::layout::page;
 use super::package_path;
-use crate::answer::{Finds, Found};
+use crate::answer::{SearchPage, SearchResult};
 
 /// The page with what was found, and how to go on.
-pub(crate) fn home(words: &str, query: &str, finds: &Finds, catalogs: usize) -> Markup {
+pub(crate) fn home(words: &str, query: &str, found: &SearchPage, catalogs: usize) -> Markup {
     let content = html! {
         h1 { "Packages" }
         p {
-            (finds.total) @if finds.total == 1 { " package" } @else { " packages" }
+            (found.total) @if found.total == 1 { " package" } @else { " packages" }
             " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" } "."
         }
-        @if finds.items.is_empty() { (nothing(words, finds, catalogs)) }
+        @if found.items.is_empty() { (nothing(words, found, catalogs)) }
         ul class="packages" {
-            @for found in &finds.items { li { (entry(found)) } }
+            @for found in &found.items { li { (entry(found)) } }
         }
-        @if let Some(next) = &finds.next {
+        @if let Some(next) = &found.next {
             p { a rel="next" href={ "/?" (query) "&cursor=" (next) } { "More" } }
         }
     };
@@ -26,7 +26,7 @@ pub(crate) fn home(words: &str, query: &str, finds: &Finds, catalogs: usize) -> 
 }
 
 /// Why there is nothing, and where to go from there.
-fn nothing(words: &str, finds: &Finds, catalogs: usize) -> Markup {
+fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
     html! {
         @if catalogs == 0 {
             p { "No catalog is served yet: this page fills as soon as the first one is unpacked." }
@@ -35,10 +35,10 @@ fn nothing(words: &str, finds: &Finds, catalogs: usize) -> Markup {
                 @if words.is_empty() { "No package is like that." }
                 @else { "No package has all of these words in its name, summary, provider or keywords: " (words) "." }
             }
-            @if !finds.near.is_empty() {
+            @if !found.near.is_empty() {
                 p { "Did you mean" }
                 ul {
-                    @for (catalog, package) in &finds.near {
+                    @for (catalog, package) in &found.near {
                         li { a href=(package_path(catalog, package)) { (package) } ", in catalog " (catalog) }
                     }
                 }
@@ -48,7 +48,7 @@ fn nothing(words: &str, finds: &Finds, catalogs: usize) -> Markup {
     }
 }
 
-fn entry(found: &Found) -> Markup {
+fn entry(found: &SearchResult) -> Markup {
     let facts = &found.facts;
     html! {
         h2 {

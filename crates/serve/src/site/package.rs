@@ -14,9 +14,8 @@ use serde_json::Value;
 
 use super::layout::page;
 use super::markdown;
-use crate::answer::Filter;
-use crate::facts::CsvMetadata;
-use crate::store::Snapshot;
+use crate::package_summary::CsvMetadata;
+use crate::store::{Filter, Snapshot};
 
 /// Bundles that are shown, and bytes that are read for it.
 const BUNDLES: usize = 1_000;

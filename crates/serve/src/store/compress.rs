@@ -1,54 +1,58 @@
-//! The coded variants of stored content: made once, served without work.
+//! The compressed variants of stored content: made once, served without work.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use olm_fbc::index::Index;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
+use super::content::Content;
 use super::error::{Context as _, StoreError};
-use super::snapshot::{Snapshot, digest};
-use super::writer::{create, sync};
-use crate::answer::{Body, Part};
-use crate::coded::{Coder, Format, Splice, Stretch};
+use super::files::{chunks, create, digest, replace, sync};
+use crate::body::{Body, Part};
+use crate::compression::{Encoding, Segment, SegmentWriter, Splice};
+
+/// The encodings that content is kept in, the one that most clients take first.
+const ENCODINGS: [Encoding; 2] = [Encoding::Gzip, Encoding::Zstd];
 
 /// The file that holds a variant.
-fn file_name(format: Format) -> &'static str {
-    match format {
-        Format::Gzip => "all.jsonl.gz",
-        Format::Zstd => "all.jsonl.zst",
+fn file_name(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Gzip => "all.jsonl.gz",
+        Encoding::Zstd => "all.jsonl.zst",
     }
 }
 
-/// The file that says where its stretches lie.
-fn table_name(format: Format) -> String {
-    format!("{}.json", file_name(format))
+/// The file that says where its segments lie.
+fn table_name(encoding: Encoding) -> String {
+    format!("{}.json", file_name(encoding))
 }
 
-/// Smaller runs of blobs share a stretch: each costs some bytes and a place in the table.
-const SMALLEST: u64 = 2 << 10;
-/// Room for this part of the content is left on the disk.
-const LEFT: u64 = 4;
-/// The plain bytes after which the disk is looked at again.
-const LOOK: u64 = 1 << 20;
-/// At most this many plain bytes are coded for one request; beyond, the answer is not compressed.
-const ON_THE_WAY: u64 = 1 << 20;
+/// Smaller runs of blobs share a segment: each costs some bytes and a place in the table.
+const MIN_SEGMENT_BYTES: u64 = 2 << 10;
+/// The disk keeps this fraction of the content's size free: one quarter.
+const FREE_FRACTION: u64 = 4;
+/// Plain bytes between two looks at the free space.
+const FREE_CHECK_BYTES: u64 = 1 << 20;
+/// At most this many plain bytes are compressed for one request; beyond, the answer is plain.
+const MAX_BYTES_ON_REQUEST: u64 = 1 << 20;
 
-/// What is kept beside a coded file.
+/// The table that is kept beside a compressed file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Table {
     /// SHA-256 of the whole file.
     digest: String,
-    stretches: Vec<Stretch>,
+    segments: Vec<Segment>,
 }
 
-/// A coded file and where its stretches lie.
+/// A compressed file and where its segments lie.
 #[derive(Debug)]
 pub(crate) struct Variant {
-    format: Format,
+    encoding: Encoding,
     file: Arc<File>,
     bytes: u64,
     table: Table,
@@ -59,8 +63,8 @@ impl Variant {
         &self.file
     }
 
-    pub(crate) fn format(&self) -> Format {
-        self.format
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -68,192 +72,48 @@ impl Variant {
     }
 
     /// The variant that an earlier process made, when it is complete.
-    pub(super) fn load(snapshot: &Snapshot, format: Format) -> Option<Self> {
-        let table = std::fs::read(snapshot.directory().join(table_name(format))).ok()?;
+    pub(super) fn load(content: &Content, encoding: Encoding) -> Option<Self> {
+        let table = std::fs::read(content.directory.join(table_name(encoding))).ok()?;
         let table: Table = serde_json::from_slice(&table).ok()?;
-        let stretches = &table.stretches;
-        let file = File::open(snapshot.directory().join(file_name(format))).ok()?;
+        let segments = &table.segments;
+        let file = File::open(content.directory.join(file_name(encoding))).ok()?;
         let bytes = file.metadata().ok()?.len();
         let adjoining =
-            |a: &Stretch, b: &Stretch| a.plain.end == b.plain.start && a.coded.end == b.coded.start;
-        let ordered = stretches
+            |a: &Segment, b: &Segment| a.plain.end == b.plain.start && a.compressed.end == b.compressed.start;
+        let ordered = segments
             .iter()
-            .all(|s| s.plain.start <= s.plain.end && s.coded.start <= s.coded.end)
-            && stretches
+            .all(|s| s.plain.start <= s.plain.end && s.compressed.start <= s.compressed.end)
+            && segments
                 .iter()
-                .zip(stretches.iter().skip(1))
+                .zip(segments.iter().skip(1))
                 .all(|(a, b)| adjoining(a, b));
-        let ends = stretches
+        let ends = segments
             .last()
-            .is_none_or(|s| s.plain.end == snapshot.record().bytes && s.coded.end <= bytes);
+            .is_none_or(|s| s.plain.end == content.record.bytes && s.compressed.end <= bytes);
         (ordered && ends).then(|| Self {
-            format,
+            encoding,
             file: Arc::new(file),
             bytes,
             table,
         })
     }
-}
 
-/// A variant that some ranges can be sent from.
-#[derive(Debug, Clone)]
-pub(crate) struct Covering {
-    pub(crate) variant: Arc<Variant>,
-    /// Plain bytes that are left to code on the way.
-    pub(crate) left: u64,
-}
-
-/// A piece of an answer, in terms of the coded file.
-enum Piece<'a> {
-    Stored(&'a Stretch),
-    /// Plain bytes that are only a part of a stretch.
-    Plain(Range<u64>),
-}
-
-impl Snapshot {
-    /// Makes the coded variant, unless there is one. `free` tells how many bytes the disk of a directory has room for: of
-    /// those, a part is left to content that comes, which matters more.
-    pub(super) fn compress(
-        &self,
-        format: Format,
-        go_on: &impl Fn() -> bool,
-        free: &impl Fn(&Path) -> io::Result<u64>,
-    ) -> Result<(), StoreError> {
-        if self.variant(format).is_some() {
-            return Ok(());
-        }
-        let made = self.make(format, go_on, free);
-        if self.variant(format).is_none() {
-            self.discard_variant(format);
-        }
-        made
-    }
-
-    fn make(
-        &self,
-        format: Format,
-        go_on: &impl Fn() -> bool,
-        free: &impl Fn(&Path) -> io::Result<u64>,
-    ) -> Result<(), StoreError> {
-        // The table comes last: with it, the variant is complete.
-        let name = file_name(format);
-        let left = self.record().bytes / LEFT;
-        let mut looked = None;
-        let file = create(self.directory(), name)?;
-        let mut coder =
-            Coder::new(format, BufWriter::with_capacity(256 << 10, file)).context("write", name)?;
-        for run in runs(self.index(), self.record().bytes) {
-            if !go_on() {
-                return Ok(());
-            }
-            if looked.is_none_or(|at| run.start - at >= LOOK) {
-                looked = Some(run.start);
-                if free(self.directory()).context("look at the disk of", name)? < left {
-                    return Err(StoreError::NoRoom {
-                        what: name.to_owned(),
-                        left,
-                    });
-                }
-            }
-            let length = run.end - run.start;
-            coder.stretch(length, self.chunks(run)).context("write", name)?;
-        }
-        let (out, stretches) = coder.finish().context("write", name)?;
-        let file = out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)
-            .context("write", name)?;
-        file.sync_data().context("write", name)?;
-        let file = File::open(self.directory().join(name)).context("open", name)?;
-        let bytes = file.metadata().context("open", name)?.len();
-        let Some(digest) = digest(&file, bytes, go_on).context("read", name)? else {
-            return Ok(());
-        };
-        let table = Table { digest, stretches };
-        self.put(&table_name(format), |out| {
-            serde_json::to_writer(out, &table).map_err(Into::into)
-        })?;
-        sync(self.directory())?;
-        self.load_variant(format);
-        Ok(())
-    }
-
-    /// Serves the variant that lies on the disk from now on, if there is one.
-    pub(super) fn load_variant(&self, format: Format) {
-        if let Some(variant) = Variant::load(self, format) {
-            self.serve_variant(format, Some(Arc::new(variant)));
-        }
-    }
-
-    /// Serves the variant no longer, and takes it away, when its bytes are not those that were written.
-    pub(super) fn verify_variant(&self, format: Format, go_on: &impl Fn() -> bool) {
-        let Some(variant) = self.variant(format) else {
-            return;
-        };
-        let is_whole = match digest(&variant.file, variant.bytes, go_on) {
-            Ok(digest) => digest.is_none_or(|digest| digest == variant.table.digest),
-            Err(_) => false,
-        };
-        if !is_whole {
-            let (catalog, file) = (&self.record().catalog, file_name(format));
-            tracing::warn!(catalog, file, "a compressed variant is damaged and made anew");
-            self.serve_variant(format, None);
-            self.discard_variant(format);
-        }
-    }
-
-    /// Removes what there is of a variant that is not served, so that it takes no room. Nothing may be there.
-    fn discard_variant(&self, format: Format) {
-        for name in [table_name(format), file_name(format).to_owned()] {
-            let _ = std::fs::remove_file(self.directory().join(name));
-        }
-    }
-
-    fn serve_variant(&self, format: Format, variant: Option<Arc<Variant>>) {
-        *self.slot(format).write().unwrap_or_else(PoisonError::into_inner) = variant;
-    }
-
-    /// The coded variant, once there is one.
-    pub(crate) fn variant(&self, format: Format) -> Option<Arc<Variant>> {
-        let slot = self.slot(format).read().unwrap_or_else(PoisonError::into_inner);
-        slot.clone()
-    }
-
-    fn slot(&self, format: Format) -> &RwLock<Option<Arc<Variant>>> {
-        match format {
-            Format::Gzip => &self.gzip,
-            Format::Zstd => &self.zstd,
-        }
-    }
-
-    /// The variant to send these ranges from, when nearly all of them lie in whole stretches.
-    pub(crate) fn variant_covering(&self, format: Format, selected: &[Range<u64>]) -> Option<Covering> {
-        let variant = self.variant(format)?;
-        let left: u64 = pieces(&variant.table.stretches, selected)
-            .map(|piece| match piece {
-                Piece::Stored(_) => 0,
-                Piece::Plain(range) => range.end - range.start,
-            })
-            .sum();
-        (left <= ON_THE_WAY).then_some(Covering { variant, left })
-    }
-
-    /// The ranges as one coded stream.
-    pub(crate) fn coded(&self, variant: &Variant, selected: &[Range<u64>]) -> io::Result<Body> {
-        let (mut splice, header) = Splice::new(variant.format);
+    /// The ranges of the content as one compressed stream.
+    pub(super) fn stream(&self, content: &Content, selected: &[Range<u64>]) -> io::Result<Body> {
+        let (mut splice, header) = Splice::new(self.encoding);
         let mut parts = vec![Part::Bytes(header)];
-        for piece in pieces(&variant.table.stretches, selected) {
+        for piece in pieces(&self.table.segments, selected) {
             match piece {
-                Piece::Stored(stretch) => {
-                    splice.stored(stretch);
+                Piece::Stored(segment) => {
+                    splice.stored(segment);
                     match parts.last_mut() {
-                        Some(Part::File(_, last)) if last.end == stretch.coded.start => {
-                            last.end = stretch.coded.end;
+                        Some(Part::File(_, last)) if last.end == segment.compressed.start => {
+                            last.end = segment.compressed.end;
                         }
-                        _ => parts.push(Part::File(Arc::clone(&variant.file), stretch.coded.clone())),
+                        _ => parts.push(Part::File(Arc::clone(&self.file), segment.compressed.clone())),
                     }
                 }
-                Piece::Plain(range) => parts.push(Part::Bytes(splice.code(&self.read(range)?)?)),
+                Piece::Plain(range) => parts.push(Part::Bytes(splice.compress(&content.read(range)?)?)),
             }
         }
         parts.push(Part::Bytes(splice.end()));
@@ -261,18 +121,178 @@ impl Snapshot {
     }
 }
 
-/// The selection cut at the edges of the stretches. Both are in order.
-fn pieces<'a>(stretches: &'a [Stretch], selected: &'a [Range<u64>]) -> impl Iterator<Item = Piece<'a>> {
+/// A variant that some ranges can be sent from.
+#[derive(Debug, Clone)]
+pub(crate) struct Covering {
+    pub(crate) variant: Arc<Variant>,
+    /// Plain bytes that remain to be compressed for this answer.
+    pub(crate) left: u64,
+}
+
+/// A piece of an answer, in terms of the compressed file.
+enum Piece<'a> {
+    Stored(&'a Segment),
+    /// Plain bytes that are only a part of a segment.
+    Plain(Range<u64>),
+}
+
+/// The compressed variants of one content.
+#[derive(Debug, Default)]
+pub(super) struct Variants {
+    gzip: RwLock<Option<Arc<Variant>>>,
+    zstd: RwLock<Option<Arc<Variant>>>,
+}
+
+impl Variants {
+    /// Opens what an earlier process made.
+    pub(super) fn load(&self, content: &Content) {
+        for encoding in ENCODINGS {
+            self.load_one(content, encoding);
+        }
+    }
+
+    /// Makes the variants that do not exist. `free` returns the free bytes on the disk of a directory: a part of them stays
+    /// free for new content, which matters more.
+    pub(super) fn make(
+        &self,
+        content: &Content,
+        go_on: &impl Fn() -> bool,
+        free: &impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<(), StoreError> {
+        for encoding in ENCODINGS {
+            if self.get(encoding).is_some() {
+                continue;
+            }
+            let made = self.make_one(content, encoding, go_on, free);
+            if self.get(encoding).is_none() {
+                discard(content, encoding);
+            }
+            made?;
+        }
+        Ok(())
+    }
+
+    fn make_one(
+        &self,
+        content: &Content,
+        encoding: Encoding,
+        go_on: &impl Fn() -> bool,
+        free: &impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<(), StoreError> {
+        // The table comes last: it marks the variant as complete.
+        let (name, directory) = (file_name(encoding), &content.directory);
+        let left = content.record.bytes / FREE_FRACTION;
+        let mut checked_at = None;
+        let file = create(directory, name)?;
+        let mut writer =
+            SegmentWriter::new(encoding, BufWriter::with_capacity(256 << 10, file)).context("write", name)?;
+        for run in runs(&content.index, content.record.bytes) {
+            if !go_on() {
+                return Ok(());
+            }
+            if checked_at.is_none_or(|at| run.start - at >= FREE_CHECK_BYTES) {
+                checked_at = Some(run.start);
+                if free(directory).context("look at the disk of", name)? < left {
+                    return Err(StoreError::NoRoom {
+                        what: name.to_owned(),
+                        left,
+                    });
+                }
+            }
+            let length = run.end - run.start;
+            writer
+                .segment(length, chunks(&content.all, run))
+                .context("write", name)?;
+        }
+        let (out, segments) = writer.finish().context("write", name)?;
+        let file = out
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
+            .context("write", name)?;
+        file.sync_data().context("write", name)?;
+        let file = File::open(directory.join(name)).context("open", name)?;
+        let bytes = file.metadata().context("open", name)?.len();
+        let Some(digest) = digest(&file, bytes, go_on).context("read", name)? else {
+            return Ok(());
+        };
+        let table = Table { digest, segments };
+        replace(directory, &table_name(encoding), |out| {
+            serde_json::to_writer(out, &table).map_err(Into::into)
+        })?;
+        sync(directory)?;
+        self.load_one(content, encoding);
+        Ok(())
+    }
+
+    fn load_one(&self, content: &Content, encoding: Encoding) {
+        if let Some(variant) = Variant::load(content, encoding) {
+            *self.slot(encoding).write() = Some(Arc::new(variant));
+        }
+    }
+
+    /// Stops serving, and removes, variants whose bytes have changed.
+    pub(super) fn verify(&self, content: &Content, go_on: &impl Fn() -> bool) {
+        for encoding in ENCODINGS {
+            let Some(variant) = self.get(encoding) else {
+                continue;
+            };
+            let is_whole = match digest(&variant.file, variant.bytes, go_on) {
+                Ok(digest) => digest.is_none_or(|digest| digest == variant.table.digest),
+                Err(_) => false,
+            };
+            if !is_whole {
+                let (catalog, file) = (&content.record.catalog, file_name(encoding));
+                tracing::warn!(catalog, file, "a compressed variant is damaged; making it again");
+                *self.slot(encoding).write() = None;
+                discard(content, encoding);
+            }
+        }
+    }
+
+    /// The variant, once it exists.
+    pub(super) fn get(&self, encoding: Encoding) -> Option<Arc<Variant>> {
+        self.slot(encoding).read().clone()
+    }
+
+    fn slot(&self, encoding: Encoding) -> &RwLock<Option<Arc<Variant>>> {
+        match encoding {
+            Encoding::Gzip => &self.gzip,
+            Encoding::Zstd => &self.zstd,
+        }
+    }
+
+    /// The variant to send these ranges from, when nearly all of them lie in whole segments.
+    pub(super) fn covering(&self, encoding: Encoding, selected: &[Range<u64>]) -> Option<Covering> {
+        let variant = self.get(encoding)?;
+        let left: u64 = pieces(&variant.table.segments, selected)
+            .map(|piece| match piece {
+                Piece::Stored(_) => 0,
+                Piece::Plain(range) => range.end - range.start,
+            })
+            .sum();
+        (left <= MAX_BYTES_ON_REQUEST).then_some(Covering { variant, left })
+    }
+}
+
+/// Removes the files of a variant that is not served, so that they take no space.
+fn discard(content: &Content, encoding: Encoding) {
+    for name in [table_name(encoding), file_name(encoding).to_owned()] {
+        let _ = std::fs::remove_file(content.directory.join(name));
+    }
+}
+
+/// The selection cut at the edges of the segments. Both are in order.
+fn pieces<'a>(segments: &'a [Segment], selected: &'a [Range<u64>]) -> impl Iterator<Item = Piece<'a>> {
     selected.iter().flat_map(move |range| {
-        let first = stretches.partition_point(|stretch| stretch.plain.end <= range.start);
-        let covered = stretches.get(first..).unwrap_or_default();
+        let first = segments.partition_point(|segment| segment.plain.end <= range.start);
+        let covered = segments.get(first..).unwrap_or_default();
         covered
             .iter()
-            .take_while(|stretch| stretch.plain.start < range.end)
-            .map(|stretch| {
-                let part = stretch.plain.start.max(range.start)..stretch.plain.end.min(range.end);
-                if part == stretch.plain {
-                    Piece::Stored(stretch)
+            .take_while(|segment| segment.plain.start < range.end)
+            .map(|segment| {
+                let part = segment.plain.start.max(range.start)..segment.plain.end.min(range.end);
+                if part == segment.plain {
+                    Piece::Stored(segment)
                 } else {
                     Piece::Plain(part)
                 }
@@ -280,13 +300,13 @@ fn pieces<'a>(stretches: &'a [Stretch], selected: &'a [Range<u64>]) -> impl Iter
     })
 }
 
-/// Stretches that questions ask for as a whole: neighbours of one schema and package.
+/// Segmentes that questions ask for as a whole: neighbours of one schema and package.
 fn runs(index: &Index, end: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     let (mut start, mut last) = (0, ("", ""));
     for blob in index.iter() {
         let this = (blob.schema, blob.package);
-        if this != last && blob.range.start - start >= SMALLEST {
+        if this != last && blob.range.start - start >= MIN_SEGMENT_BYTES {
             runs.push(start..blob.range.start);
             start = blob.range.start;
         }

@@ -1,17 +1,17 @@
-//! What can go wrong with the store.
+//! Failures of the store.
 
 use std::io;
 
 /// A failure of the store. Texts name no temporary path, so that they stay the same from one attempt to the next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The name could not be a directory or the name of an object.
-    #[error("`{0}` is no name for a catalog")]
+    /// The name is no RFC 1123 subdomain.
+    #[error("`{0}` is not a valid catalog name")]
     Name(String),
-    /// The file system said no.
+    /// The file system returned an error.
     #[error("cannot {operation} `{what}`")]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
         /// The file or directory, without the path to it.
         what: String,
@@ -25,20 +25,20 @@ pub enum StoreError {
     /// The catalog holds more blobs than the limit.
     #[error("the catalog holds more than {0} blobs")]
     TooMany(u64),
-    /// What is made besides the content would take room that content needs.
-    #[error("`{what}` is not made while fewer than {left} bytes of the disk are free")]
+    /// A compressed variant would take space that new content needs.
+    #[error("cannot write `{what}` while the disk has fewer than {left} free bytes")]
     NoRoom {
         /// The file.
         what: String,
-        /// The bytes that have to stay free.
+        /// The bytes that must stay free.
         left: u64,
     },
-    /// What lies on the disk is not what was written.
+    /// The files on the disk are not those that were written.
     #[error("the stored catalog is damaged: {0}")]
     Damaged(String),
 }
 
-/// Names what was tried when an input or output fails.
+/// Adds the operation and its object to an I/O error.
 pub(crate) trait Context<T> {
     fn context(self, operation: &'static str, what: &str) -> Result<T, StoreError>;
 }

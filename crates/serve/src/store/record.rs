@@ -1,4 +1,4 @@
-//! What is written down about a stored catalog, beside its content.
+//! The record of a stored catalog, beside its content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Context as _, StoreError};
 
-/// Changes when what lies on the disk changes its meaning; other formats are not read but written anew.
+/// The version of the layout on disk; directories of other versions are removed and fetched again.
 pub(crate) const FORMAT: u32 = 1;
 /// The file that holds the record.
 pub(crate) const RECORD: &str = "catalog.json";
 
-/// Where content came from, in words that the store does not interpret.
+/// Where content came from; the store does not interpret these texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// What was asked for: an image reference by tag or digest, or a directory.
+    /// The requested image reference by tag or digest, or a directory.
     pub requested: String,
-    /// What that meant at the time: the same by digest.
+    /// The resolved reference, by digest.
     pub resolved: String,
 }
 
-/// What the whole-catalog check found.
+/// Findings of the whole-catalog check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// How many there are.
@@ -31,7 +31,7 @@ pub struct Findings {
     pub first: Vec<String>,
 }
 
-/// Everything known of stored content without reading it.
+/// The facts about stored content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) format: u32,
@@ -51,7 +51,7 @@ pub struct Record {
     pub blobs: u64,
     /// Blobs by schema; those without one count under the empty text.
     pub schemas: BTreeMap<String, u64>,
-    /// What the whole-catalog check found.
+    /// Findings of the whole-catalog check.
     pub findings: Findings,
     /// SHA-256 of the index file, in hexadecimal.
     pub(crate) index_digest: String,
@@ -61,7 +61,7 @@ impl Record {
     pub(crate) fn load(directory: &Path) -> Result<Self, StoreError> {
         let text = std::fs::read(directory.join(RECORD)).context("read", RECORD)?;
         let record: Self = serde_json::from_slice(&text)
-            .map_err(|error| StoreError::Damaged(format!("`{RECORD}` cannot be read: {error}")))?;
+            .map_err(|error| StoreError::Damaged(format!("cannot read `{RECORD}`: {error}")))?;
         if record.format == FORMAT {
             Ok(record)
         } else {

@@ -1,64 +1,40 @@
-//! Stored content, open for reading.
+//! Stored content and what is derived from it, open for reading.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::path::Path;
+use std::sync::Arc;
 
 use olm_fbc::index::Index;
 use sha2::{Digest as _, Sha256};
 
-use super::compress::Variant;
+use super::compress::{Covering, Variant, Variants};
+use super::content::Content;
+use super::derived::Derived;
 use super::error::{Context as _, StoreError};
+use super::files::{self, ALL, INDEX};
+use super::filter::Filter;
 use super::record::Record;
-use super::survey::Survey;
-use crate::answer::{Filter, Part};
-use crate::coded::Format;
+use crate::body::{Body, Part};
+use crate::compression::Encoding;
 use crate::graphql::Graph;
+use crate::package_summary::PackageSummary;
 
-/// The codings that content is kept in, the one that most clients take first.
-const FORMATS: [Format; 2] = [Format::Gzip, Format::Zstd];
-/// The file that holds the content.
-pub(super) const ALL: &str = "all.jsonl";
-/// The file that holds the index.
-pub(super) const INDEX: &str = "index";
-
-/// Stored content with its files open: it can be read for as long as it is held, whatever happens to its directory.
+/// Stored content with its files open: readable for as long as it is held, whatever happens to its directory.
 #[derive(Debug)]
 pub struct Snapshot {
-    directory: PathBuf,
-    record: Record,
-    all: Arc<File>,
-    index: Index,
-    pub(super) gzip: RwLock<Option<Arc<Variant>>>,
-    pub(super) zstd: RwLock<Option<Arc<Variant>>>,
-    pub(super) survey: Mutex<Option<Survey>>,
-    pub(super) graph: OnceLock<Result<Graph, String>>,
+    content: Content,
+    variants: Variants,
+    derived: Derived,
 }
 
 impl Snapshot {
     /// Opens content whose record and index are known.
     pub(super) fn open(directory: &Path, record: Record, index: Index) -> Result<Self, StoreError> {
-        let all = File::open(directory.join(ALL)).context("open", ALL)?;
-        let bytes = all.metadata().context("open", ALL)?.len();
-        if bytes != record.bytes || index.bytes() != bytes {
-            return Err(StoreError::Damaged(format!(
-                "`{ALL}` has {bytes} bytes instead of {}",
-                record.bytes
-            )));
-        }
-        let directory = directory.to_owned();
         Ok(Self {
-            directory,
-            record,
-            all: Arc::new(all),
-            index,
-            gzip: RwLock::default(),
-            zstd: RwLock::default(),
-            survey: Mutex::default(),
-            graph: OnceLock::new(),
+            content: Content::open(directory, record, index)?,
+            variants: Variants::default(),
+            derived: Derived::default(),
         })
     }
 
@@ -76,25 +52,23 @@ impl Snapshot {
             return Err(StoreError::Damaged(format!("`{INDEX}` has changed")));
         }
         let index = Index::decode(&text)
-            .map_err(|error| StoreError::Damaged(format!("`{INDEX}` cannot be read: {error}")))?;
+            .map_err(|error| StoreError::Damaged(format!("cannot read `{INDEX}`: {error}")))?;
         let snapshot = Self::open(directory, record, index)?;
-        for format in FORMATS {
-            snapshot.load_variant(format);
-        }
-        snapshot.load_survey();
+        snapshot.variants.load(&snapshot.content);
+        snapshot.derived.load(&snapshot.content);
         Ok(snapshot)
     }
 
-    /// What is known of the content.
+    /// Digest, times, counts and findings of the content.
     pub fn record(&self) -> &Record {
-        &self.record
+        &self.content.record
     }
 
-    /// Makes what follows the content and is served from then on: what a look at every blob tells, and the coded
-    /// variants. Nothing to do where it is there. It is given up without a trace as soon as `go_on` says so.
+    /// Makes what is derived from the content and served from then on: the shapes and package summaries, and the
+    /// compressed variants. Keeps what exists, and leaves no trace when `go_on` ends it.
     ///
     /// # Errors
-    /// When the disk is full, or nearly; the content itself is served all the same, and it can be tried again.
+    /// When the disk is full, or nearly; the content itself stays served, and a later call tries again.
     pub fn prepare(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
         self.prepare_where(&go_on, &free)
     }
@@ -104,43 +78,38 @@ impl Snapshot {
         go_on: &impl Fn() -> bool,
         free: &impl Fn(&Path) -> io::Result<u64>,
     ) -> Result<(), StoreError> {
-        self.look(go_on)?;
-        FORMATS
-            .into_iter()
-            .try_for_each(|format| self.compress(format, go_on, free))
+        self.derived.make(&self.content, go_on)?;
+        self.variants.make(&self.content, go_on, free)
     }
 
-    /// Reads all of it and compares it with its digest, for as long as `go_on` says so. It takes about a second for
-    /// 500 MB. What was made of the content and has changed is not used any more; [`prepare`](Self::prepare) makes it
-    /// anew.
+    /// Reads the content and compares it with its digest, for as long as `go_on` says so; about a second for 500 MB.
+    /// Stops serving derived files that have changed; [`prepare`](Self::prepare) makes them again.
     ///
     /// # Errors
     /// When the content cannot be read or has changed.
     pub fn verify(&self, go_on: impl Fn() -> bool) -> Result<(), StoreError> {
-        for format in FORMATS {
-            self.verify_variant(format, &go_on);
-        }
-        self.verify_survey(&go_on);
-        let digest = digest(&self.all, self.record.bytes, &go_on).context("read", ALL)?;
-        if digest.is_none_or(|digest| digest == self.record.digest) {
+        self.variants.verify(&self.content, &go_on);
+        self.derived.verify(&self.content, &go_on);
+        let digest = files::digest(&self.content.all, self.record().bytes, &go_on).context("read", ALL)?;
+        if digest.is_none_or(|digest| digest == self.record().digest) {
             Ok(())
         } else {
             Err(StoreError::Damaged(format!("`{ALL}` has changed")))
         }
     }
 
-    /// Where the blobs lie that the filter admits, in order, neighbours joined.
+    /// The byte ranges of the blobs that the filter selects, in order, neighbours joined.
     pub fn select(&self, filter: &Filter) -> Vec<Range<u64>> {
-        self.index.query(&filter.as_index_filter()).collect()
+        self.index().query(&filter.as_index_filter()).collect()
     }
 
-    /// Where the next blobs lie that the filter admits, so many of them from this byte of the content on, and the byte to go
-    /// on from, if there are more.
+    /// At most `limit` of the blobs that the filter selects, from byte `from` of the content on, and the byte where the next
+    /// page begins, if there is one.
     pub(crate) fn page(&self, filter: &Filter, from: u64, limit: usize) -> (Vec<Range<u64>>, Option<u64>) {
         let filter = filter.as_index_filter();
-        let mut ranges = self.index.query(&filter).peekable();
+        let mut ranges = self.index().query(&filter).peekable();
         let (mut page, mut count): (Vec<Range<u64>>, usize) = (Vec::new(), 0);
-        for blob in self.index.iter().map(|blob| blob.range) {
+        for blob in self.index().iter().map(|blob| blob.range) {
             while ranges.next_if(|range| range.end <= blob.start).is_some() {}
             let Some(range) = ranges.peek() else {
                 break;
@@ -165,59 +134,57 @@ impl Snapshot {
     /// # Errors
     /// When the disk fails.
     pub fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
-        read(&self.all, range)
+        self.content.read(range)
     }
 
     pub(crate) fn part(&self, range: Range<u64>) -> Part {
-        Part::File(Arc::clone(&self.all), range)
+        Part::File(Arc::clone(&self.content.all), range)
     }
 
     pub(super) fn directory(&self) -> &Path {
-        &self.directory
+        &self.content.directory
     }
 
     pub(crate) fn index(&self) -> &Index {
-        &self.index
+        &self.content.index
     }
 
-    /// The range in pieces that fit into memory.
-    pub(super) fn chunks(&self, range: Range<u64>) -> impl Iterator<Item = io::Result<bytes::Bytes>> {
-        chunks(&self.all, range)
+    /// The compressed variant, once it exists.
+    pub(crate) fn variant(&self, encoding: Encoding) -> Option<Arc<Variant>> {
+        self.variants.get(encoding)
+    }
+
+    /// The variant to send these ranges from, when nearly all of them lie in whole segments.
+    pub(crate) fn variant_covering(&self, encoding: Encoding, selected: &[Range<u64>]) -> Option<Covering> {
+        self.variants.covering(encoding, selected)
+    }
+
+    /// The ranges as one compressed stream.
+    pub(crate) fn compressed(&self, variant: &Variant, selected: &[Range<u64>]) -> io::Result<Body> {
+        variant.stream(&self.content, selected)
+    }
+
+    /// The GraphQL schema. Reads the disk, and every blob if that has not happened before.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn graph(&self) -> Result<&Graph, StoreError> {
+        self.derived.graph(&self.content)
+    }
+
+    /// The packages by name, read from the disk one by one. Reads every blob first if that has not happened before.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn packages(
+        &self,
+    ) -> Result<impl Iterator<Item = std::io::Result<PackageSummary>> + use<>, StoreError> {
+        self.derived.packages(&self.content)
     }
 }
 
-/// The bytes that the disk of a directory has room for.
+/// The free bytes on the disk of a directory.
 fn free(directory: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(directory)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-fn read(file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, range.start)?;
-    Ok(bytes)
-}
-
-fn chunks(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<bytes::Bytes>> {
-    const CHUNK: u64 = 256 << 10;
-    let mut at = range.start;
-    std::iter::from_fn(move || {
-        let end = range.end.min(at + CHUNK);
-        let chunk = (at < end).then(|| read(file, at..end).map(bytes::Bytes::from));
-        at = end;
-        chunk
-    })
-}
-
-/// The digest of a file of so many bytes; none when `go_on` ended it.
-pub(super) fn digest(file: &File, bytes: u64, go_on: &impl Fn() -> bool) -> io::Result<Option<String>> {
-    let mut hash = Sha256::new();
-    for chunk in chunks(file, 0..bytes) {
-        if !go_on() {
-            return Ok(None);
-        }
-        hash.update(&chunk?);
-    }
-    Ok(Some(hex::encode(hash.finalize())))
 }

@@ -5,8 +5,8 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
 use super::*;
-use crate::answer::Filter;
-use crate::coded::Format;
+use crate::compression::Encoding;
+use crate::store::Filter;
 
 fn open(root: &Path) -> Arc<Store> {
     Arc::new(Store::open(root, StoreLimits::default()).unwrap())
@@ -66,7 +66,7 @@ fn what_was_committed_is_served_after_a_restart() {
     let snapshot = store.snapshot("cat").unwrap();
     assert_eq!(snapshot.record(), written.record());
     assert_eq!(content(&snapshot), content(&written));
-    assert!(snapshot.variant(Format::Gzip).is_some());
+    assert!(snapshot.variant(Encoding::Gzip).is_some());
     snapshot.verify(|| true).unwrap();
 }
 
@@ -168,14 +168,17 @@ fn a_coded_variant_that_is_incomplete_is_not_used() {
         .set_len(100)
         .unwrap();
     let snapshot = open(root.path()).snapshot("cat").unwrap();
-    assert!(snapshot.variant(Format::Gzip).is_none());
+    assert!(snapshot.variant(Encoding::Gzip).is_none());
     snapshot.prepare(|| true).unwrap();
-    assert!(snapshot.variant(Format::Gzip).is_some());
+    assert!(snapshot.variant(Encoding::Gzip).is_some());
 }
 
 #[test]
 fn a_coded_variant_that_has_changed_is_not_used_and_made_anew() {
-    for (format, name) in [(Format::Gzip, "all.jsonl.gz"), (Format::Zstd, "all.jsonl.zst")] {
+    for (format, name) in [
+        (Encoding::Gzip, "all.jsonl.gz"),
+        (Encoding::Zstd, "all.jsonl.zst"),
+    ] {
         let root = tempfile::tempdir().unwrap();
         let snapshot = write(&open(root.path()), "cat", 100);
         snapshot.prepare(|| true).unwrap();
@@ -203,7 +206,7 @@ fn a_variant_that_cannot_be_written_takes_no_room_and_is_tried_again() {
     assert!(!snapshot.directory().join("all.jsonl.gz").exists());
     fs::remove_dir(&obstacle).unwrap();
     snapshot.prepare(|| true).unwrap();
-    assert!(snapshot.variant(Format::Gzip).is_some() && snapshot.variant(Format::Zstd).is_some());
+    assert!(snapshot.variant(Encoding::Gzip).is_some() && snapshot.variant(Encoding::Zstd).is_some());
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn what_the_disk_refused_once_can_be_asked_when_it_takes_it() {
 #[test]
 fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
     let count = |snapshot: &Snapshot| snapshot.packages().unwrap().flatten().count();
-    for name in ["shapes.json", "packages.jsonl", "survey.json"] {
+    for name in ["shapes.json", "packages.jsonl", "derived.json"] {
         for damage in [
             |_: &[u8]| b"no JSON\n".to_vec(),
             // Still JSON, but not what was written.
@@ -340,7 +343,7 @@ async fn any_selection_can_be_sent_as_gzip() {
     let root = tempfile::tempdir().unwrap();
     let snapshot = write(&open(root.path()), "cat", 100);
     let whole = snapshot.select(&Filter::default());
-    assert!(snapshot.variant_covering(Format::Gzip, &whole).is_none());
+    assert!(snapshot.variant_covering(Encoding::Gzip, &whole).is_none());
     snapshot.prepare(|| true).unwrap();
     let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
     for (schema, package, name) in [
@@ -357,11 +360,11 @@ async fn any_selection_can_be_sent_as_gzip() {
         });
         assert!(!selected.is_empty());
         let variant = snapshot
-            .variant_covering(Format::Gzip, &selected)
+            .variant_covering(Encoding::Gzip, &selected)
             .unwrap()
             .variant;
         let sent = snapshot
-            .coded(&variant, &selected)
+            .compressed(&variant, &selected)
             .unwrap()
             .collect()
             .await

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,12 @@ use olm_fbc::index::IndexBuilder;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{Context as _, StoreError};
+use super::files::{ALL, INDEX, create, sync};
 use super::record::{FORMAT, Findings, Origin, RECORD, Record};
-use super::snapshot::{ALL, INDEX, Snapshot};
+use super::snapshot::Snapshot;
 use super::{Store, TEMPORARY};
 
-/// How much a catalog may hold.
+/// The bounds of one catalog.
 #[derive(Debug, Clone)]
 pub struct StoreLimits {
     /// Bytes as `all` serves them.
@@ -35,14 +36,14 @@ impl Default for StoreLimits {
     }
 }
 
-/// What is known of content once all of it is written.
+/// The facts about content that the writer cannot know.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Where it came from.
+    /// Where the content came from.
     pub origin: Origin,
-    /// What the whole-catalog check found.
+    /// Findings of the whole-catalog check.
     pub findings: Findings,
-    /// When this content appeared, if it is not the same as what is served already.
+    /// When this content appeared; the served content keeps its own time when its digest is the same.
     pub modified: Timestamp,
     /// Now.
     pub now: Timestamp,
@@ -79,8 +80,8 @@ impl Writer {
         })
     }
 
-    /// Appends a blob: its line of JSON with or without the final newline, and the texts it is found by; an absent
-    /// text is the same as an empty one. A line of nothing is no blob and leaves no trace.
+    /// Appends a blob: its line of JSON with or without the final newline, and the keys of its index entry, empty where the
+    /// blob has none. Skips an empty line.
     ///
     /// # Errors
     /// When a limit is exceeded or the disk is full.
@@ -113,10 +114,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the content in place of what is served under this name.
+    /// Replaces the served content of this catalog.
     ///
     /// # Errors
-    /// When the disk is full; what was served still is.
+    /// When the disk is full; the old content stays served.
     pub fn commit(self, commit: Commit) -> Result<Arc<Snapshot>, StoreError> {
         let Self {
             store,
@@ -173,30 +174,13 @@ impl Writer {
 }
 
 /// Creates a file and writes it to the disk.
-pub(super) fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
     let mut file = create(directory, name)?;
     file.write_all(bytes).context("write", name)?;
     file.sync_data().context("write", name)
 }
 
-pub(super) fn create(directory: &Path, name: &str) -> Result<File, StoreError> {
-    let path = directory.join(name);
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .context("create", name)
-}
-
-pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
-    File::open(directory)
-        .and_then(|d| d.sync_all())
-        .context("write", "the catalog's directory")
-}
-
-/// A directory that goes away with its owner unless it is kept.
+/// A directory that is removed on drop unless it is kept.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
@@ -219,7 +203,7 @@ impl Temporary {
     }
 
     fn rename(mut self, place: &Path) -> Result<Self, StoreError> {
-        fs::rename(&self.0, place).context("put in place", "the catalog's directory")?;
+        fs::rename(&self.0, place).context("rename", "the catalog's directory")?;
         place.clone_into(&mut self.0);
         Ok(self)
     }

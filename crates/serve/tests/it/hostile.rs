@@ -7,7 +7,7 @@ use olm_platform::listener::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::{PATIENCE, fill, raw, read, request, start};
+use crate::support::{BODY_TIMEOUT, fill, raw, read, request, start};
 
 const ALL: &str = "/catalogs/cat/api/v1/all";
 const GRAPHQL: &str = "POST /catalogs/cat/api/v1/graphql HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
@@ -163,7 +163,7 @@ async fn a_question_that_does_not_arrive_is_given_up() {
         .await
         .unwrap();
     assert_eq!(answer.status, 408);
-    assert!(began.elapsed() >= PATIENCE);
+    assert!(began.elapsed() >= BODY_TIMEOUT);
 }
 
 #[tokio::test]

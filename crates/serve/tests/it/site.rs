@@ -54,6 +54,24 @@ async fn what_a_catalog_says_is_shown_and_never_run() {
     assert!(text.contains("value=\"&quot;&gt;&lt;script&gt;\""), "{text}");
 }
 
+#[tokio::test]
+async fn control_and_bidirectional_characters_of_a_catalog_are_shown_as_escapes() {
+    let running = start(Limits::default()).await;
+    let line =
+        r#"{"defaultChannel":"c","description":"one\u001b[31m\u202etwo","name":"p","schema":"olm.package"}"#;
+    put(&running.store, "cat", [("olm.package", "", "p", line)]);
+    for path in ["/", "/packages/cat/p", "/?q=%1b%e2%80%ae"] {
+        let answer = request(running.address, "GET", path, "").await;
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(
+            text.contains("\\u001b") && text.contains("\\u202e"),
+            "{path}: {text}"
+        );
+        let is_hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(is_hidden), "{path}");
+    }
+}
+
 /// Accepts what browsers accept.
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n";
 
@@ -72,7 +90,7 @@ async fn people_get_a_page_that_says_why_there_is_no_other_and_programs_a_proble
             "<p>catalog `cat` has no package `n&lt;b&gt;`</p>",
         ),
         ("/packages/none/db", 404, "<p>no catalog is served as `none`</p>"),
-        ("/nowhere", 404, "<p>There is no such page.</p>"),
+        ("/nowhere", 404, "<p>This page does not exist.</p>"),
         ("/packages/CAT/db", 400, "<h1>Bad Request</h1>"),
         ("/?x=1", 400, "<h1>Bad Request</h1>"),
     ] {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long the server waits for the body of a request.
-pub const PATIENCE: Duration = Duration::from_millis(500);
+pub const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Endpoint, status and bytes of each request.
 pub type Seen = Arc<Mutex<Vec<(&'static str, u16, u64)>>>;
@@ -37,7 +37,7 @@ pub async fn start(limits: Limits) -> Running {
         .observed_by(observer)
         .with_priorities(|catalog| (catalog == "cat").then_some(7))
         .with_names(|| vec!["cat".to_owned(), "new".to_owned()])
-        .with_patience(PATIENCE);
+        .with_body_timeout(BODY_TIMEOUT);
     let app = Arc::new(app);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

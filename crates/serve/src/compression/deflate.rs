@@ -1,27 +1,27 @@
-//! Deflate in pieces, and the check value around it.
+//! Deflate in pieces, and the gzip checksum.
 
 use std::io;
 
 use crc32fast::Hasher;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// What a gzip stream begins with.
-pub(crate) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// The header of a gzip stream.
+pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// A last, empty block.
 const END: [u8; 2] = [3, 0];
 /// Enough room for a flush to make progress.
 const ROOM: usize = 64 << 10;
 
-/// The running check value and length of a gzip stream.
+/// The running checksum and length of a gzip stream.
 #[derive(Default)]
-pub(crate) struct Check(Hasher);
+pub(super) struct GzipChecksum(Hasher);
 
-impl Check {
-    pub(crate) fn append(&mut self, crc: u32, length: u64) {
+impl GzipChecksum {
+    pub(super) fn append(&mut self, crc: u32, length: u64) {
         self.0.combine(&Hasher::new_with_initial_len(crc, length));
     }
 
-    pub(crate) fn trailer(&self) -> [u8; 10] {
+    pub(super) fn trailer(&self) -> [u8; 10] {
         let [e0, e1] = END;
         let [c0, c1, c2, c3] = self.0.clone().finalize().to_le_bytes();
         // The format counts the length modulo 2^32.
@@ -30,14 +30,14 @@ impl Check {
     }
 }
 
-/// A deflate stream in the making.
-pub(crate) struct Deflate {
+/// A deflate stream.
+pub(super) struct Deflate {
     state: Compress,
     out: Vec<u8>,
 }
 
 impl Deflate {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: Compress::new(Compression::new(5), false),
             out: Vec::new(),
@@ -45,7 +45,7 @@ impl Deflate {
     }
 
     /// Feeds plain bytes and returns what came out.
-    pub(crate) fn push(&mut self, mut plain: &[u8], flush: FlushCompress) -> io::Result<&[u8]> {
+    pub(super) fn push(&mut self, mut plain: &[u8], flush: FlushCompress) -> io::Result<&[u8]> {
         self.out.clear();
         loop {
             self.out.reserve(ROOM);

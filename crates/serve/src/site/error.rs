@@ -1,12 +1,12 @@
-//! The page that says why there is no other.
+//! The error page.
 
 use http::StatusCode;
 use maud::{Markup, html};
 
 use super::layout::page;
 
-/// The page in the place of one that there is not; `package` is what was looked for, where that is known.
-pub(crate) fn refusal(status: StatusCode, why: &str, package: Option<&str>) -> Markup {
+/// The error page; `package` is the requested one, if the path names one, for the search field.
+pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Markup {
     let title = status.canonical_reason().unwrap_or("Error");
     let content = html! {
         h1 { (title) }

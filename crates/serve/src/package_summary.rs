@@ -17,7 +17,7 @@ const MOST: usize = 500;
 /// A package in short.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PackageFacts {
+pub struct PackageSummary {
     /// Its name.
     pub name: String,
     /// What its newest bundle calls it.
@@ -96,7 +96,7 @@ pub(crate) struct Collector {
 
 #[derive(Debug, Default)]
 struct Known {
-    facts: PackageFacts,
+    facts: PackageSummary,
     latest: Option<olm_version::VersionRelease>,
 }
 
@@ -117,7 +117,7 @@ impl Collector {
     }
 
     /// The packages by name; what belongs to a package that the catalog does not define is left out.
-    pub(crate) fn finish(self) -> impl Iterator<Item = PackageFacts> {
+    pub(crate) fn finish(self) -> impl Iterator<Item = PackageSummary> {
         self.packages.into_values().filter_map(|known| {
             let facts = known.facts;
             (!facts.name.is_empty()).then_some(facts)
@@ -225,7 +225,7 @@ fn first_paragraph(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn facts(blobs: &[(&str, &str)]) -> Vec<PackageFacts> {
+    fn facts(blobs: &[(&str, &str)]) -> Vec<PackageSummary> {
         let mut collector = Collector::default();
         for (schema, json) in blobs {
             collector.add(schema, json);

@@ -1,0 +1,93 @@
+//! Text from outside, safe to show: catalogs, bundles, registries and users may put anything into a name or message.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The text with all control, bidirectional and invisible characters written as escapes such as `\n`, `\u001b` or
+/// `\u202e`. Printable text stays as it is. Escaping twice changes nothing.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    escape_where(text, is_hidden)
+}
+
+/// [`escape`] for text of several lines: line feeds and tabs stay.
+pub fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape_where(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'))
+}
+
+fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if !is_escaped(c) => out.push(c),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if u32::from(c) > 0xffff => drop(write!(out, "\\U{:08x}", u32::from(c))),
+            c => drop(write!(out, "\\u{:04x}", u32::from(c))),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a character changes what a terminal or page shows of its neighbours, or shows nothing itself.
+const fn is_hidden(c: char) -> bool {
+    matches!(c,
+        // Control characters.
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        // Bidirectional controls.
+        | '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        // Line and paragraph separators.
+        | '\u{2028}'..='\u{2029}'
+        // Characters without width, and fillers.
+        | '\u{ad}' | '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags and further variation selectors.
+        | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_escaped_and_printable_text_stays() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(escape(text), expected);
+            assert_eq!(escape(expected), expected, "escaping twice changes nothing");
+        };
+        check(
+            "plain \"text\", Ünïcödé 漢字 \\n",
+            "plain \"text\", Ünïcödé 漢字 \\n",
+        );
+        check("a\nb\r\tc", "a\\nb\\r\\tc");
+        check("\u{1b}[31mred\u{7f}\u{9b}", "\\u001b[31mred\\u007f\\u009b");
+        check(
+            "safe\u{202e}exe.\u{2066}x\u{2069}",
+            "safe\\u202eexe.\\u2066x\\u2069",
+        );
+        check("pay\u{200b}pal\u{feff}", "pay\\u200bpal\\ufeff");
+        check("a\u{e0041}", "a\\U000e0041");
+    }
+
+    #[test]
+    fn lines_stay_where_a_text_has_several() {
+        assert_eq!(escape_lines("a\n\tb\r\u{1b}"), "a\n\tb\\r\\u001b");
+    }
+
+    #[test]
+    fn text_without_hidden_characters_is_not_copied() {
+        assert!(matches!(escape("plain"), Cow::Borrowed(_)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_control_character_passes(text in "\\PC*[\\x00-\\x1f\\x7f-\\x9f]*\\PC*") {
+            proptest::prop_assert!(!escape(&text).chars().any(char::is_control));
+        }
+    }
+}
