@@ -265,7 +265,7 @@ fn options_and_make_verbs_exist() -> Result<()> {
     for page in &pages {
         let prose = page.prose();
         for span in prose.split('`').skip(1).step_by(2) {
-            let option = span.split([' ', '=', ',']).next().unwrap_or_default();
+            let option = span.split([' ', '\n', '=', ',']).next().unwrap_or_default();
             let is_known = |option: &str| {
                 known
                     .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
