@@ -20,6 +20,7 @@ pub mod reconcile;
 pub mod records;
 pub mod removal;
 pub mod rights;
+pub mod store;
 pub mod teardown_records;
 
 pub use olm_rollout::{canonical, content, policy, status};

@@ -39,6 +39,7 @@ use crate::extension::context::moves::Moves;
 use crate::extension::context::providers::CertificateProviders;
 use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
+use crate::object_set::store::Sets;
 use crate::object_set::teardown_records::TeardownRecords;
 use crate::{conditions, object_set, openshift};
 use olm_cluster::discover::Discovery;
@@ -79,7 +80,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let started = Arc::new(AtomicBool::new(false));
     serve(&args, &own, &namespace, &profile, &metrics, &shutdown, &started).await?;
 
-    let (extensions, catalogs, sets) = (reflector::store(), reflector::store(), reflector::store());
+    let (extensions, catalogs, sets) = (reflector::store(), reflector::store(), Arc::<Sets>::default());
     let authorities = Authorities {
         directory: args.catalogd_authorities(),
         client: own.clone(),
@@ -104,7 +105,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         migration_time: Duration::from_secs(args.storage_migration_seconds.into()),
         extensions: extensions.0,
         cluster_catalogs: catalogs.0,
-        sets: sets.0,
+        sets: Arc::clone(&sets),
         catalogs: Catalogs::new(
             authorities,
             if gates.releases {
@@ -135,7 +136,6 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let writers = Writers {
         extensions: extensions.1,
         catalogs: catalogs.1,
-        sets: sets.1,
     };
     let options = object_set::controller::Options {
         system_namespace: namespace.clone(),
@@ -143,8 +143,15 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         concurrency: args.concurrency,
         clock: Timestamp::now,
     };
-    let revisions =
-        object_set::controller::Context::with(own.clone(), accounts, discovery, reviews, fates, options);
+    let revisions = object_set::controller::Context::with(
+        own.clone(),
+        accounts,
+        discovery,
+        reviews,
+        fates,
+        sets,
+        options,
+    );
     let work = Work {
         context,
         writers,
@@ -199,7 +206,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     let ready = async {
         let _ = context.extensions.wait_until_ready().await;
         let _ = context.cluster_catalogs.wait_until_ready().await;
-        let _ = context.sets.wait_until_ready().await;
+        context.sets.wait_until_ready().await;
     };
     tokio::select! { () = stop.cancelled() => return, () = ready => {} }
     if let Err(error) = conditions::definition::ensure(&context.client).await {
@@ -226,7 +233,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         context.client.clone(),
         openshift::controller::Installed {
             extensions: context.extensions.clone(),
-            sets: context.sets.clone(),
+            sets: Arc::clone(&context.sets),
         },
         changed,
         stop.clone(),

@@ -49,11 +49,11 @@ impl Target<'_> {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, Failure> {
-        let request = request.map_err(|error| failure(FailureKind::Invalid, error.to_string()))?;
+        let request = request.map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))?;
         match tokio::time::timeout(TIMEOUT, self.client.request::<Value>(request)).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(classify(&error)),
-            Err(_) => Err(failure(
+            Err(_) => Err(Failure::new(
                 FailureKind::Transient,
                 format!("no answer within {} s", TIMEOUT.as_secs()),
             )),
@@ -95,8 +95,8 @@ impl Target<'_> {
             field_manager: Some(manager.to_owned()),
             field_validation: None,
         };
-        self.send(self.request().patch(self.name, &params, &Patch::Apply(body)))
-            .await
+        let applied = self.send(self.request().patch(self.name, &params, &Patch::Apply(body)));
+        applied.await.map_err(misfit)
     }
 
     /// A merge patch, which names the resourceVersion on which it insists.
@@ -149,21 +149,37 @@ fn still_there(answer: &Value) -> bool {
             || seconds.and_then(Value::as_i64).is_some_and(|seconds| seconds > 0))
 }
 
-fn failure(kind: FailureKind, message: String) -> Failure {
-    Failure { kind, message }
-}
-
 /// What follows from an error of the client. That the kind is unknown is to be confirmed: the server only has no such
 /// path, which may pass.
 pub fn classify(error: &kube::Error) -> Failure {
     match error {
-        kube::Error::Api(status) => failure(kind_of(status), status.message.clone()),
+        kube::Error::Api(status) => {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            Failure {
+                kind: kind_of(status),
+                message: status.message.clone(),
+                code: status.code,
+                reason: status.reason.clone(),
+                fields: causes.map(|cause| cause.field.clone()).collect(),
+            }
+        }
         kube::Error::Service(error) => match error.downcast_ref::<IdentityError>() {
-            Some(identity) => failure(FailureKind::Transient, identity.to_string()),
-            None => failure(FailureKind::Transient, error.to_string()),
+            Some(identity) => Failure::new(FailureKind::Transient, identity.to_string()),
+            None => Failure::new(FailureKind::Transient, error.to_string()),
         },
-        other => failure(FailureKind::Transient, other.to_string()),
+        other => Failure::new(FailureKind::Transient, other.to_string()),
     }
+}
+
+/// The failure of an apply, which the server may also refuse because the object does not fit its kind.
+fn misfit(failure: Failure) -> Failure {
+    if rehearsal::does_not_fit(failure.code, &failure.reason) {
+        return Failure {
+            kind: FailureKind::Invalid,
+            ..failure
+        };
+    }
+    failure
 }
 
 fn kind_of(status: &kube::core::Status) -> FailureKind {
@@ -186,14 +202,15 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
         }
         403 => FailureKind::Forbidden,
         400 | 405 | 406 | 413 | 415 | 422 => FailureKind::Invalid,
-        500 if rehearsal::does_not_fit(&status.message) => FailureKind::Invalid,
         _ => FailureKind::Transient,
     }
 }
 
 /// Whether a refused dry run only says that it could not be made.
 pub fn cannot_dry_run(failure: &Failure) -> bool {
-    failure.kind == FailureKind::Invalid && rehearsal::cannot_be_made(&failure.message)
+    failure.kind == FailureKind::Invalid
+        && failure.fields.is_empty()
+        && rehearsal::cannot_be_made(&failure.reason)
 }
 
 #[cfg(test)]
@@ -266,11 +283,30 @@ mod tests {
                 "{code} {name} {cause}"
             );
         }
-        let unfit = kube::core::Status {
-            message: "failed to create typed patch object (n/x; apps/v1, Kind=Deployment): .spec.a: field not declared in schema"
-                .to_owned(),
-            ..status(500, "", "")
+    }
+
+    #[test]
+    fn an_apply_of_what_does_not_fit_its_kind_is_refused_and_a_fault_of_the_server_is_not() {
+        let failed = |reason: &str| {
+            let status = json!({"code": 500, "message": "m", "reason": reason});
+            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+            misfit(classify(&error)).kind
         };
-        assert_eq!(kind_of(&unfit), FailureKind::Invalid);
+        assert_eq!(failed(""), FailureKind::Invalid);
+        assert_eq!(failed("InternalError"), FailureKind::Transient);
+    }
+
+    #[test]
+    fn a_dry_run_that_cannot_be_made_is_known_by_its_reason() {
+        let failed = |code: u16, reason: &str, causes: serde_json::Value| {
+            let status =
+                json!({"code": code, "message": "m", "reason": reason, "details": {"causes": causes}});
+            cannot_dry_run(&classify(&kube::Error::Api(Box::new(
+                serde_json::from_value(status).unwrap(),
+            ))))
+        };
+        assert!(failed(400, "BadRequest", json!([])));
+        assert!(!failed(400, "BadRequest", json!([{"field": "spec.a"}])));
+        assert!(!failed(422, "Invalid", json!([])));
     }
 }

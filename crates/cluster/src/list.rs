@@ -228,19 +228,16 @@ enum Refused {
 
 impl Refused {
     fn transient(message: String) -> Self {
-        Self::Failed(Failure {
-            kind: FailureKind::Transient,
-            message,
-        })
+        Self::Failed(Failure::new(FailureKind::Transient, message))
     }
 
     fn failure(self) -> Failure {
         match self {
             Self::Failed(failure) => failure,
-            Self::TooLarge => Failure {
-                kind: FailureKind::Transient,
-                message: format!("an answer of more than {MAX_PAGE} bytes"),
-            },
+            Self::TooLarge => Failure::new(
+                FailureKind::Transient,
+                format!("an answer of more than {MAX_PAGE} bytes"),
+            ),
         }
     }
 }

@@ -7,6 +7,25 @@ pub struct Failure {
     pub kind: FailureKind,
     /// What the server said.
     pub message: String,
+    /// The status code; 0 when the server did not answer.
+    pub code: u16,
+    /// The reason that the server names, `BadRequest`; empty when it names none.
+    pub reason: String,
+    /// The fields that the server names as causes, `spec.conversion`.
+    pub fields: Vec<String>,
+}
+
+impl Failure {
+    /// A failure about which the server says no more than a message.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            code: 0,
+            reason: String::new(),
+            fields: Vec::new(),
+        }
+    }
 }
 
 /// What follows from a failure.

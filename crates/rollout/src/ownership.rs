@@ -219,10 +219,7 @@ impl Ownership {
         if self.guard() == *guard {
             return Ok(());
         }
-        Err(Failure {
-            kind: FailureKind::Conflict,
-            message: "the object has changed".to_owned(),
-        })
+        Err(Failure::new(FailureKind::Conflict, "the object has changed"))
     }
 
     /// The guard that lets a write happen only to the object as it was seen.

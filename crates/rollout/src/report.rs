@@ -444,15 +444,7 @@ mod tests {
 
     #[test]
     fn failures_name_every_object() {
-        let failure = |kind| {
-            (
-                id(),
-                Failure {
-                    kind,
-                    message: "no".into(),
-                },
-            )
-        };
+        let failure = |kind| (id(), Failure::new(kind, "no"));
         assert_eq!(
             failures(
                 CRDS,

@@ -86,9 +86,12 @@ impl Rehearsal {
         let (no, message) = match error {
             // What it builds upon is not there.
             Error::Api(status) if status.code == 404 => return,
+            Error::Api(status) if status.code == 400 && rehearsal::cannot_be_made(&status.reason) => {
+                (No::NoDryRun, status.message.clone())
+            }
             Error::Api(status)
                 if matches!(status.code, 400 | 422)
-                    || (status.code == 500 && rehearsal::does_not_fit(&status.message)) =>
+                    || rehearsal::does_not_fit(status.code, &status.reason) =>
             {
                 (No::Invalid, status.message.clone())
             }
@@ -101,7 +104,7 @@ impl Rehearsal {
         };
         let line = format!("{}: {message}", named(object));
         // Whatever the older revision builds upon is there.
-        match rehearsal::judge(object, no, &message, &Brought::default()) {
+        match rehearsal::judge(object, no, &Brought::default()) {
             Answer::Refused => self.refused.push(line),
             Answer::Unchecked | Answer::Later => self.unchecked.push(line),
         }
@@ -190,7 +193,8 @@ mod tests {
     }
 
     fn error(code: u16, message: &str) -> Error {
-        let mut status = kube::core::Status::failure(message, "Other");
+        let mut status =
+            kube::core::Status::failure(message, if code == 400 { "BadRequest" } else { "Other" });
         status.code = code;
         Error::Api(Box::new(status))
     }

@@ -13,7 +13,7 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_platform::events::Events;
 
 use self::cluster_info::ClusterInfo;
@@ -25,6 +25,7 @@ use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
 use crate::conditions::watch::Deletions;
+use crate::object_set::store::Sets;
 use crate::object_set::teardown_records::TeardownRecords;
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::{AccountName, Accounts};
@@ -78,7 +79,7 @@ pub struct Context {
     /// All ClusterCatalogs.
     pub cluster_catalogs: Store<ClusterCatalog>,
     /// All ClusterObjectSets.
-    pub sets: Store<ClusterObjectSet>,
+    pub sets: Arc<Sets>,
     /// Content of catalogs.
     pub catalogs: Catalogs,
     /// Bundle images.
@@ -114,8 +115,7 @@ impl Context {
         let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
             return Revisions::default();
         };
-        let ours = |set: &Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid.as_str());
-        Revisions::new(self.sets.state().into_iter().filter(ours).collect())
+        Revisions::new(self.sets.of_extension(&uid))
     }
 
     /// The UIDs of an extension, of its revisions, and of what an earlier extension of the same name left behind under

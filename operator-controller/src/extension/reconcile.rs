@@ -23,6 +23,7 @@ use super::report::retry::{self, AT_ONCE, unless_stale};
 use super::report::status::Progress;
 use super::report::{self, Run, report};
 use super::resolve::{Origin, Resolution, Resolved, resolve};
+use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
 /// Characters of what blocks an extension that others show.
@@ -71,13 +72,27 @@ pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let uid = &extension.metadata.uid;
     let mut memory = memory.filter(|memory| memory.uid == *uid).unwrap_or_default();
     memory.uid.clone_from(uid);
-    let outcome = if extension.is_deleting() {
+    let unreadable = uid.as_deref().and_then(|uid| context.sets.unreadable_of(uid));
+    let outcome = if let Some(unreadable) = unreadable {
+        wait_for(context, &extension, &unreadable).await
+    } else if extension.is_deleting() {
         delete::delete(context, &extension, &mut memory.delete).await
     } else {
         install(context, extension, &mut memory).await
     };
     controller.memory(|all| all.insert(name, memory));
     outcome
+}
+
+/// Reports a revision that cannot be read. Nothing is planned until it can: its change leads to the next run.
+async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadable: &Unreadable) -> Outcome {
+    let failure = Failure {
+        severity: Severity::Waiting,
+        reason: reason::RETRYING,
+        message: format!("{unreadable}; nothing is installed, updated or removed until it can be read"),
+    };
+    let written = report::failed(context, extension, &failure).await;
+    unless_stale("write the status", extension.name(), written, Outcome::Done)
 }
 
 /// Has the extension's bundle installed, and reports how far that is.

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::extension::context::Context;
+use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, Told};
 
 /// How long changes of an extension's revisions are gathered.
@@ -30,16 +31,6 @@ pub struct Writers {
     pub extensions: Writer<ClusterExtension>,
     /// Of ClusterCatalogs.
     pub catalogs: Writer<ClusterCatalog>,
-    /// Of ClusterObjectSets.
-    pub sets: Writer<ClusterObjectSet>,
-}
-
-/// What matters about a revision.
-#[derive(Debug, Clone)]
-struct Note {
-    presence: u64,
-    is_complete: bool,
-    owner: Option<String>,
 }
 
 /// Fills the stores and adds to the queue what changed. `revisions` is notified of changes of revisions.
@@ -62,35 +53,30 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             }
         }
     };
+    let mut changes = context.sets.subscribe();
     let sets = async {
-        let events = follow(client, writers.sets);
-        pin_mut!(events);
-        let mut followed = Followed::default();
-        while let Some(event) = events.next().await {
-            let told = followed.take(&event, |set| Note {
-                presence: presence(set),
-                is_complete: is_true(set.conditions(), SUCCEEDED),
-                owner: owner(set),
-            });
-            if told.is_empty() {
-                continue;
-            }
+        while let Some(change) = changes.recv().await {
             revisions.notify_one();
-            for Told { before, now, .. } in told {
-                let [before_presence, presence] =
-                    [&before, &now].map(|note| note.as_ref().map(|note| note.presence));
-                if before_presence != presence {
-                    for waiting in context.moves.awaiting() {
-                        queue.add_after(waiting, GATHER);
-                    }
+            let Change {
+                before,
+                now,
+                unreadable,
+                ..
+            } = change;
+            if before.as_deref().map(presence) != now.as_deref().map(presence) {
+                for waiting in context.moves.awaiting() {
+                    queue.add_after(waiting, GATHER);
                 }
-                let Some(note) = now.or(before) else { continue };
-                match note.owner {
-                    Some(owner) if note.is_complete => queue.add(owner),
-                    // A revision on its way changes often; a few changes are reported at once.
-                    Some(owner) => queue.add_after(owner, GATHER),
-                    None => {}
-                }
+            }
+            if let Some(owner) = unreadable.and_then(|unreadable| unreadable.owner_name) {
+                queue.add(owner);
+            }
+            let Some(set) = now.or(before) else { continue };
+            match owner(&set) {
+                Some(owner) if is_true(set.conditions(), SUCCEEDED) => queue.add(owner),
+                // A revision on its way changes often; a few changes lead to one look.
+                Some(owner) => queue.add_after(owner, GATHER),
+                None => {}
             }
         }
     };
@@ -109,7 +95,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             }
         }
     };
-    futures::join!(extensions, sets, catalogs);
+    futures::join!(extensions, sets, context.sets.follow(client), catalogs);
 }
 
 /// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of

@@ -84,7 +84,7 @@ pub(super) async fn identify_for_removal(context: &Context, set: &ClusterObjectS
         Err(nobody) if nobody.is_gone() => nobody,
         other => return other,
     };
-    let Some(newer) = successor(context.siblings(set), set.spec.revision) else {
+    let Some(newer) = successor(context.sets.siblings(set), set.spec.revision) else {
         return Err(nobody);
     };
     identify(context, &newer).await.map_err(|_| nobody)

@@ -1,7 +1,7 @@
 //! Watches ClusterObjectSets and works on them: one at a time each, many at once.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Config,
-    core::{DeserializeGuard, PartialObjectMeta},
+    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
@@ -26,12 +26,14 @@ use olm_platform::{
     metrics::Metrics,
     queue::{Outcome, Queue, on_its_own},
 };
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     accounts, acting,
     memory::Memory,
     reconcile::{Again, reconcile},
+    store::{Change, Sets},
     teardown_records::TeardownRecords,
 };
 use olm_cluster::{
@@ -75,9 +77,11 @@ pub struct Context {
     pub(super) reviews: Arc<Reviews>,
     pub(super) watches: Watches,
     pub(super) fates: Arc<TeardownRecords>,
+    pub(super) sets: Arc<Sets>,
+    /// Changes of the sets, until the work begins.
+    changes: Mutex<Option<UnboundedReceiver<Change>>>,
     pub(super) options: Options,
     queue: Queue<String>,
-    sets: Mutex<HashMap<String, Arc<ClusterObjectSet>>>,
     memories: Mutex<HashMap<String, Memory>>,
     /// Moves whenever kinds come or go.
     kinds: AtomicU64,
@@ -98,6 +102,7 @@ impl Context {
             discovery,
             reviews,
             Arc::default(),
+            Arc::default(),
             options,
         ))
     }
@@ -109,6 +114,7 @@ impl Context {
         discovery: Arc<Discovery>,
         reviews: Arc<Reviews>,
         fates: Arc<TeardownRecords>,
+        sets: Arc<Sets>,
         options: Options,
     ) -> Self {
         let queue = Queue::<String>::default();
@@ -129,12 +135,18 @@ impl Context {
             reviews,
             watches,
             fates,
+            changes: Mutex::new(Some(sets.subscribe())),
+            sets,
             options,
             queue,
-            sets: Mutex::default(),
             memories: Mutex::default(),
             kinds: AtomicU64::new(0),
         }
+    }
+
+    /// The sets, to be followed.
+    pub fn sets(&self) -> &Arc<Sets> {
+        &self.sets
     }
 
     /// Shows in `metrics` what the work on sets comes to.
@@ -142,27 +154,12 @@ impl Context {
         self.queue.report_to(metrics, CONTROLLER);
     }
 
-    /// The other revisions of the same extension.
-    pub(super) fn siblings(&self, set: &ClusterObjectSet) -> Vec<Arc<ClusterObjectSet>> {
-        let Some(owner) = set
-            .label(names::label::OWNER_NAME)
-            .filter(|owner| !owner.is_empty())
-        else {
-            return Vec::new();
-        };
-        lock(&self.sets)
-            .values()
-            .filter(|other| {
-                other.label(names::label::OWNER_NAME) == Some(owner)
-                    && other.name() != set.name()
-                    && belong_together(set, other)
-            })
-            .cloned()
-            .collect()
-    }
-
     async fn work(&self, name: String) -> Outcome {
-        let Some(set) = lock(&self.sets).get(&name).cloned() else {
+        if self.sets.is_unreadable(&name) {
+            // It waits until it can be read.
+            return Outcome::Done;
+        }
+        let Some(set) = self.sets.get(&name) else {
             self.watches.forget(&name);
             lock(&self.memories).remove(&name);
             self.forget_accounts();
@@ -187,8 +184,8 @@ impl Context {
     /// The sets that are worked on as each account.
     pub(super) fn sets_by_account(&self) -> BTreeMap<AccountName, Vec<String>> {
         let mut found: BTreeMap<AccountName, Vec<String>> = BTreeMap::new();
-        for set in lock(&self.sets).values() {
-            if let Ok(account) = acting::account(self, set) {
+        for set in self.sets.state() {
+            if let Ok(account) = acting::account(self, &set) {
                 found.entry(account).or_default().push(set.name().to_owned());
             }
         }
@@ -215,79 +212,33 @@ impl Context {
         self.reviews.retain(|account| used.contains_key(account));
     }
 
-    /// Follows the sets themselves. None is worked on before all are known: what may be done to an object depends on the
+    /// Has sets looked at that changed. None is worked on before all are known: what may be done to an object depends on the
     /// other revisions.
-    async fn follow_sets(&self) {
-        let api: Api<DeserializeGuard<ClusterObjectSet>> = Api::all(self.own.clone());
-        let events = watcher(api, watcher::Config::default()).default_backoff();
-        pin_mut!(events);
-        let mut listed = HashSet::new();
-        let mut changed = Vec::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => {
-                    listed.clear();
-                    changed.clear();
-                }
-                Ok(Event::InitApply(DeserializeGuard(Ok(set)))) => {
-                    listed.insert(set.name().to_owned());
-                    changed.extend(self.note(set));
-                }
-                Ok(Event::InitDone) => {
-                    let gone: Vec<String> = lock(&self.sets)
-                        .keys()
-                        .filter(|name| !listed.contains(*name))
-                        .cloned()
-                        .collect();
-                    for name in &gone {
-                        self.gone(name);
-                    }
-                    for name in changed.drain(..) {
-                        self.queue.add(name);
-                    }
-                }
-                Ok(Event::Apply(DeserializeGuard(Ok(set)))) => {
-                    if let Some(name) = self.note(set) {
-                        self.queue.add(name);
-                    }
-                }
-                Ok(Event::Delete(DeserializeGuard(Ok(set)))) => self.gone(set.name()),
-                Ok(Event::Delete(DeserializeGuard(Err(error)))) => {
-                    self.gone(&error.metadata.name.unwrap_or_default());
-                }
-                Ok(Event::InitApply(DeserializeGuard(Err(error)))) => {
-                    tracing::error!(%error, "a ClusterObjectSet cannot be read");
-                    // It is there all the same.
-                    listed.extend(error.metadata.name);
-                }
-                Ok(Event::Apply(DeserializeGuard(Err(error)))) => {
-                    tracing::error!(%error, "a ClusterObjectSet cannot be read");
-                }
-                Err(error) => tracing::debug!(%error, "the watch of ClusterObjectSets is interrupted"),
+    async fn follow_sets(&self, mut changes: UnboundedReceiver<Change>) {
+        while let Some(change) = changes.recv().await {
+            let Change {
+                name,
+                before,
+                now,
+                unreadable,
+            } = change;
+            // Nearly every other event is our own status.
+            let is_news = match (&before, &now) {
+                (Some(before), Some(now)) => mark(before) != mark(now),
+                _ => true,
+            };
+            if is_news || unreadable.is_some() {
+                self.queue.add(name);
             }
-        }
-    }
-
-    /// Keeps the set and gives its name if there is something to do.
-    fn note(&self, mut set: ClusterObjectSet) -> Option<String> {
-        set.metadata.managed_fields = None;
-        let name = set.name().to_owned();
-        let mark = mark(&set);
-        let before = lock(&self.sets).insert(name.clone(), Arc::new(set));
-        // Nearly every other event is our own status.
-        before
-            .is_none_or(|before| self::mark(&before) != mark)
-            .then_some(name)
-    }
-
-    fn gone(&self, name: &str) {
-        let Some(set) = lock(&self.sets).remove(name) else {
-            return;
-        };
-        self.queue.add(name.to_owned());
-        // What it held may now be free.
-        for sibling in self.siblings(&set) {
-            self.queue.add(sibling.name().to_owned());
+            // What it held may be free now, or what it holds may be known now, or no longer.
+            let siblings = match (&before, &now, &unreadable) {
+                (_, _, Some(unreadable)) => self.sets.beside(unreadable),
+                (Some(before), None, None) => self.sets.siblings(before),
+                _ => Vec::new(),
+            };
+            for sibling in siblings {
+                self.queue.add(sibling.name().to_owned());
+            }
         }
     }
 
@@ -323,21 +274,6 @@ impl Context {
     }
 }
 
-/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same extension
-/// must control both, or they work as the same account, which only those may say who may act as it: one that was
-/// orphaned, and sets that were made by hand.
-fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
-    let account = |set: &ClusterObjectSet| {
-        set.annotation(names::annotation::SERVICE_ACCOUNT)
-            .map(str::to_owned)
-    };
-    match (extension_uid(set), extension_uid(other)) {
-        (Some(_), None) => account(set).is_some() && account(set) == account(other),
-        (None, None) => account(set) == account(other),
-        (ours, theirs) => ours == theirs,
-    }
-}
-
 /// The UID of the extension that a set is a revision of.
 pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
     controlling_extension(&set.metadata)
@@ -362,7 +298,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Works on ClusterObjectSets until `stop` is cancelled, then finishes what is under way.
+/// Works on ClusterObjectSets until `stop` is cancelled, then finishes what is under way. Somebody follows the sets
+/// meanwhile: [`Context::sets`].
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let work = context
         .queue
@@ -370,9 +307,10 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
             let context = Arc::clone(&context);
             on_its_own(async move { context.work(name).await })
         });
+    let changes = lock(&context.changes).take();
     let follow = async {
         tokio::select! {
-            () = context.follow_sets() => {}
+            () = async { if let Some(changes) = changes { context.follow_sets(changes).await } } => {}
             () = context.follow_kinds() => {}
             () = accounts::follow(&context) => {}
             () = stop.cancelled() => {}
@@ -381,55 +319,4 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         stop.cancel();
     };
     futures::join!(work, follow);
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-
-    use super::*;
-
-    #[test]
-    fn revisions_belong_together_when_one_extension_controls_both_or_they_work_as_the_same_account() {
-        let set = |controller: Option<&str>, account: Option<&str>| {
-            let mut set = ClusterObjectSet::default();
-            set.metadata.owner_references = controller.map(|uid| {
-                let kind = if uid == "foreign" {
-                    "Foo"
-                } else {
-                    names::CLUSTER_EXTENSION
-                };
-                vec![OwnerReference {
-                    api_version: names::API_VERSION.to_owned(),
-                    kind: kind.to_owned(),
-                    uid: uid.to_owned(),
-                    controller: Some(true),
-                    ..OwnerReference::default()
-                }]
-            });
-            let key = names::annotation::SERVICE_ACCOUNT.to_owned();
-            set.metadata.annotations = account.map(|account| [(key, account.to_owned())].into());
-            set
-        };
-        for (one, other, expected) in [
-            ((Some("a"), Some("n/x")), (Some("a"), Some("n/y")), true),
-            ((Some("a"), Some("n/x")), (Some("b"), Some("n/x")), false),
-            ((Some("a"), Some("n/x")), (None, Some("n/x")), true),
-            ((Some("a"), Some("n/x")), (None, Some("n/y")), false),
-            ((Some("a"), None), (None, None), false),
-            ((None, Some("n/x")), (Some("a"), Some("n/x")), false),
-            (
-                (Some("foreign"), Some("n/x")),
-                (Some("foreign"), Some("n/y")),
-                false,
-            ),
-            ((Some("foreign"), Some("n/x")), (Some("a"), Some("n/x")), false),
-            ((None, Some("n/x")), (None, Some("n/x")), true),
-            ((None, Some("n/x")), (None, Some("n/y")), false),
-            ((None, None), (None, None), true),
-        ] {
-            let found = belong_together(&set(one.0, one.1), &set(other.0, other.1));
-            assert_eq!(found, expected, "{one:?} {other:?}");
-        }
-    }
 }

@@ -19,6 +19,7 @@ use olm_api::cluster_object_set::ProgressionProbe;
 use serde_json::Value;
 
 use olm_rollout::{
+    certificates::authority::Obstacle,
     content::Content,
     engine::{
         desired,
@@ -157,7 +158,7 @@ impl Executor<'_> {
                     self.memory.gone.insert(place);
                 }
             }
-            (_, Answer::Failed(_)) => {
+            (_, Answer::Failed(_) | Answer::Obstructed(_)) => {
                 self.memory.known.remove(&place);
                 doubted.insert(place);
             }
@@ -195,7 +196,12 @@ impl Executor<'_> {
                 let body = desired::body(object, &self.outline.owner, write);
                 match target.apply(&body, Commit::DryRun).await {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
-                    Err(failure) => self.rehearsed(&target, object, failure).await,
+                    Err(failure) => match self.obstacle(&target, object, &failure).await {
+                        Some(Obstacle::Ours(_)) => return Answer::Obstructed(failure),
+                        // It is in use until the wanted object is applied, and stays till then: nothing can be rehearsed with it.
+                        Some(Obstacle::Injected(_)) => Ok(None),
+                        None => Err(failure),
+                    },
                     Ok(live) => Ok(Some(live)),
                 }
             }
@@ -205,8 +211,15 @@ impl Executor<'_> {
                     Err(failure) => return Answer::Failed(failure),
                 };
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
-                self.apply(&target, place, object, write).await.map(Some)
+                match self.apply(&target, place, object, write).await {
+                    Ok(live) => Ok(Some(live)),
+                    Err(answer) => return answer,
+                }
             }
+            Request::Clear(_) => match self.body(place) {
+                Ok(object) => self.clear(&target, object).await,
+                Err(failure) => Err(failure),
+            },
             Request::Release(_, guard, holder) => release(&target, holder.uid(self.outline), guard).await,
             Request::Delete(_, guard) => self.delete(&target, &id, guard).await,
         };
@@ -229,10 +242,7 @@ impl Executor<'_> {
         let object = phase.and_then(|phase| phase.objects.get(place.object));
         object.map(|object| &object.object).ok_or_else(|| {
             self.starved.store(true, Ordering::Relaxed);
-            Failure {
-                kind: FailureKind::Transient,
-                message: "the object's content is not at hand".to_owned(),
-            }
+            Failure::new(FailureKind::Transient, "the object's content is not at hand")
         })
     }
 
@@ -320,7 +330,7 @@ async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<
 fn is_gone(answer: &Answer) -> bool {
     match answer {
         Answer::Absent => true,
-        Answer::Live(_) => false,
+        Answer::Live(_) | Answer::Obstructed(_) => false,
         Answer::Failed(failure) => failure.kind == FailureKind::UnknownKind,
     }
 }

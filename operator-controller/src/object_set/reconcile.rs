@@ -241,6 +241,10 @@ async fn keep(
             return Ok(Conclusion::new(Verdict::Blocked(message), Again::OnChange));
         }
     };
+    if let Some(unreadable) = context.sets.unreadable_sibling(set) {
+        let message = format!("{unreadable}; nothing is applied or removed until it can be read");
+        return Ok(Conclusion::retrying(message, Again::OnChange));
+    }
     if archived {
         return Ok(removal::archive(context, set, memory, policy).await);
     }
@@ -370,7 +374,7 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
         extension: extension_uid(set).unwrap_or_default().to_owned(),
         migrated: set.label(names::label::MIGRATED_FROM_HELM).is_some(),
     };
-    let others = context.siblings(set);
+    let others = context.sets.siblings(set);
     let siblings = others.iter().map(|sibling| Sibling {
         name: sibling.name().to_owned(),
         uid: sibling.metadata.uid.clone().unwrap_or_default(),
@@ -492,7 +496,7 @@ async fn conclude(
         RolloutEnd::Complete => {
             memory.content = None;
             let complete = Verdict::Complete { skipped };
-            let mut older = context.siblings(set);
+            let mut older = context.sets.siblings(set);
             older.retain(|sibling| {
                 sibling.spec.revision < set.spec.revision
                     && sibling.spec.lifecycle_state == LifecycleState::Active

@@ -330,7 +330,11 @@ async fn heir<'a>(context: &Context, set: &'a ClusterObjectSet) -> Result<Heir<'
     };
     if set.spec.lifecycle_state == LifecycleState::Archived
         || set.annotation(names::annotation::UNINSTALLING).is_some()
-        || context.siblings(set).iter().any(|other| supersedes(other, set))
+        || context
+            .sets
+            .siblings(set)
+            .iter()
+            .any(|other| supersedes(other, set))
     {
         return Ok(Heir::Nobody);
     }

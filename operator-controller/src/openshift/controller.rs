@@ -12,13 +12,15 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _, core::PartialObjectMeta};
+use olm_api::ClusterExtension;
 use olm_api::conditions::{UPGRADEABLE, whole_seconds};
 use olm_api::names::CLUSTER_OPERATOR;
-use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::openshift::{ClusterVersionError, MinorVersion};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::object_set::store::Sets;
 
 use super::verdict::{Revision, Verdict, verdict};
 
@@ -68,7 +70,7 @@ pub struct Installed {
     /// All ClusterExtensions.
     pub extensions: Store<ClusterExtension>,
     /// All ClusterObjectSets.
-    pub sets: Store<ClusterObjectSet>,
+    pub sets: Arc<Sets>,
 }
 
 impl Installed {

@@ -158,8 +158,11 @@ impl World {
             // Whatever has a deadline of ten minutes has missed it.
             clock: || Timestamp::now() + SignedDuration::from_mins(11),
         };
-        let context = Context::new(&self.config, own, options).unwrap();
-        self.runtime.spawn(run(Arc::new(context), stop.clone()));
+        let context = Arc::new(Context::new(&self.config, own.clone(), options).unwrap());
+        let (sets, stopped) = (Arc::clone(context.sets()), stop.clone());
+        self.runtime
+            .spawn(async move { stopped.run_until_cancelled(sets.follow(&own)).await });
+        self.runtime.spawn(run(context, stop.clone()));
         stop
     }
 

@@ -119,7 +119,7 @@ pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
 
 /// What is applied to a live object so that what we wrote stands no longer in the way of the wanted one: an entry that is
 /// left with nothing but its authorities makes an object invalid. `None` when nothing is in the way.
-pub fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
+fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::CERTIFICATES)?;
     let trusts = wanted
@@ -160,7 +160,7 @@ pub fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
 /// A merge patch that takes off a live object what we applied and want no longer, but would stay: somebody else has written
 /// his authorities into it, as cert-manager and the service CA of OpenShift do, and holds them by that. `None` when there is
 /// nothing of the kind.
-pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
+fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
     let others = fields_of_others(live);
@@ -205,6 +205,24 @@ pub fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
         Registers::Api => return None,
     }
     Some(Value::Object(patch))
+}
+
+/// What in a live object keeps the server from taking the wanted one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Obstacle {
+    /// Entries with nothing but authorities of ours: gone once this is applied by the field manager of certificates.
+    Ours(Value),
+    /// What others have written their authorities into: gone after this merge patch.
+    Injected(Value),
+}
+
+impl Obstacle {
+    /// What is in the way, if anything.
+    pub fn of(wanted: &Value, live: &Value) -> Option<Self> {
+        without_leftovers(wanted, live)
+            .map(Self::Ours)
+            .or_else(|| without_injected(wanted, live).map(Self::Injected))
+    }
 }
 
 /// Authorities in the fields of a webhook that a manager holds.

@@ -56,6 +56,9 @@ pub enum Request {
     Apply(Place, Write),
     /// Take an owner reference off the object. Answered by `Live` or `Absent`.
     Release(Place, Guard, Holder),
+    /// Take off our object the authorities, ours and others', that keep the server from taking the wanted one. Answered by
+    /// `Live`, or by `Absent` when nothing is in the way any more.
+    Clear(Place),
     /// Delete the object. Answered by `Absent`, or `Live` while finalizers hold it.
     Delete(Place, Guard),
 }
@@ -65,6 +68,7 @@ impl Request {
     pub fn place(&self) -> Place {
         match self {
             Self::Observe(place)
+            | Self::Clear(place)
             | Self::DryRun(place, _)
             | Self::Apply(place, _)
             | Self::Release(place, ..)
@@ -74,7 +78,7 @@ impl Request {
 
     /// Whether the request may change the cluster.
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Apply(..) | Self::Release(..) | Self::Delete(..))
+        !matches!(self, Self::Observe(_) | Self::DryRun(..))
     }
 }
 
@@ -85,6 +89,8 @@ pub enum Answer {
     Absent,
     /// The object exists, or exists now.
     Live(Box<Observation>),
+    /// The server refuses the object as long as authorities that [`Request::Clear`] takes off stand in the live one.
+    Obstructed(Failure),
     /// The request was not fulfilled.
     Failed(Failure),
 }

@@ -109,7 +109,17 @@ pub struct Report {
 enum Stage {
     Observing(Vec<Place>),
     Checking(Vec<(Place, Write)>),
+    Clearing(Obstructed),
     Writing(Vec<(Place, Write)>),
+}
+
+/// Objects that the server refuses as long as authorities stand in the live ones.
+#[derive(Debug, Default)]
+struct Obstructed {
+    /// The objects and what the server said.
+    objects: Vec<(Place, Failure)>,
+    /// Others that changed meanwhile.
+    changed: Vec<Place>,
 }
 
 #[derive(Debug, Clone)]
@@ -159,6 +169,7 @@ impl Rollout {
         match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
             Stage::Observing(places) => self.observed(outline, &places, answers),
             Stage::Checking(writes) => self.checked(outline, writes, answers),
+            Stage::Clearing(obstructed) => self.cleared(outline, obstructed, answers),
             Stage::Writing(writes) => self.wrote(outline, &writes, answers),
         }
     }
@@ -193,7 +204,9 @@ impl Rollout {
             match answer {
                 Answer::Absent => drop(self.fates.insert(*place, Fate::Absent)),
                 Answer::Live(seen) => drop(self.fates.insert(*place, Fate::Seen(*seen))),
-                Answer::Failed(failure) => self.failed(outline, *place, failure, &mut failures),
+                Answer::Failed(failure) | Answer::Obstructed(failure) => {
+                    self.failed(outline, *place, failure, &mut failures);
+                }
             }
         }
         if !failures.is_empty() {
@@ -279,8 +292,10 @@ impl Rollout {
     fn checked(mut self, outline: &Outline, writes: Vec<(Place, Write)>, answers: Vec<Answer>) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
+        let mut obstructed = Vec::new();
         for ((place, _), answer) in writes.iter().zip(answers) {
             match answer {
+                Answer::Obstructed(failure) => obstructed.push((*place, failure)),
                 Answer::Failed(failure) => match failure.kind {
                     FailureKind::Conflict => again.push(*place),
                     // The kind or the namespace may come with an object of this very phase.
@@ -295,6 +310,9 @@ impl Rollout {
         if !failures.is_empty() {
             return self.end_failed(failures);
         }
+        if !obstructed.is_empty() {
+            return self.clear(obstructed, again);
+        }
         if !again.is_empty() {
             self.round += 1;
             return self.observe(again);
@@ -302,11 +320,40 @@ impl Rollout {
         self.write(writes)
     }
 
+    fn clear(mut self, objects: Vec<(Place, Failure)>, changed: Vec<Place>) -> Next {
+        let requests = objects.iter().map(|(place, _)| Request::Clear(*place)).collect();
+        self.stage = Stage::Clearing(Obstructed { objects, changed });
+        Step::Ask(self, requests)
+    }
+
+    /// What could not be cleared is refused as the server said before.
+    fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<Answer>) -> Next {
+        let Obstructed {
+            objects,
+            changed: mut again,
+        } = obstructed;
+        let mut failures = Vec::new();
+        for ((place, refusal), answer) in objects.into_iter().zip(answers) {
+            match answer {
+                Answer::Absent | Answer::Live(_) => again.push(place),
+                Answer::Failed(failure) if failure.kind == FailureKind::Conflict => again.push(place),
+                Answer::Failed(_) | Answer::Obstructed(_) => failures.push((outline.id(place), refusal)),
+            }
+        }
+        if !failures.is_empty() {
+            return self.end_failed(failures);
+        }
+        self.round += 1;
+        self.observe(again)
+    }
+
     fn wrote(mut self, outline: &Outline, writes: &[(Place, Write)], answers: Vec<Answer>) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
+        let mut obstructed = Vec::new();
         for ((place, _), answer) in writes.iter().zip(answers) {
             match answer {
+                Answer::Obstructed(failure) if self.round < MAX_ROUNDS => obstructed.push((*place, failure)),
                 Answer::Live(seen) => {
                     self.written += 1;
                     self.settings.accepted.insert(*place, seen.differences);
@@ -317,12 +364,17 @@ impl Rollout {
                 {
                     again.push(*place);
                 }
-                Answer::Failed(failure) => self.failed(outline, *place, failure, &mut failures),
+                Answer::Failed(failure) | Answer::Obstructed(failure) => {
+                    self.failed(outline, *place, failure, &mut failures);
+                }
                 Answer::Absent => again.push(*place),
             }
         }
         if !failures.is_empty() {
             return self.end_failed(failures);
+        }
+        if !obstructed.is_empty() {
+            return self.clear(obstructed, again);
         }
         if again.is_empty() {
             return self.conclude(outline);
@@ -330,10 +382,7 @@ impl Rollout {
         self.round += 1;
         if self.round > MAX_ROUNDS {
             let message = "the object keeps changing while it is applied".to_owned();
-            let failure = Failure {
-                kind: FailureKind::Conflict,
-                message,
-            };
+            let failure = Failure::new(FailureKind::Conflict, message);
             let failures = again
                 .iter()
                 .map(|place| (outline.id(*place), failure.clone()))

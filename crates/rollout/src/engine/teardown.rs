@@ -130,7 +130,9 @@ impl Teardown {
             match answer {
                 Answer::Absent => {}
                 Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
-                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+                Answer::Failed(failure) | Answer::Obstructed(failure) => {
+                    self.failures.push((outline.id(*place), failure));
+                }
                 Answer::Live(seen) => requests.extend(self.request(outline, *place, &seen)),
             }
         }
@@ -184,7 +186,9 @@ impl Teardown {
                 {
                     again.push(*place);
                 }
-                Answer::Failed(failure) => self.failures.push((outline.id(*place), failure)),
+                Answer::Failed(failure) | Answer::Obstructed(failure) => {
+                    self.failures.push((outline.id(*place), failure));
+                }
             }
         }
         if again.is_empty() {

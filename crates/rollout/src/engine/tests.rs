@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use self::simulation::{Cluster, Crash, Executor, Revision, executor, revision, roll_out, take_down};
-use super::request::{Answer, Step};
+use super::request::{Answer, Request, Step};
 use super::rollout::{Rollout, RolloutEnd, Settings, Writes};
 use super::teardown::{Lasting, Teardown, TeardownEnd};
 use crate::failure::{Failure, FailureKind};
@@ -375,10 +375,10 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
         ..Outline::default()
     };
     let unknown = || {
-        vec![Answer::Failed(Failure {
-            kind: FailureKind::UnknownKind,
-            message: String::new(),
-        })]
+        vec![Answer::Failed(Failure::new(
+            FailureKind::UnknownKind,
+            String::new(),
+        ))]
     };
     for (missing_kinds, complete) in [
         (super::rollout::MissingKinds::Wait, false),
@@ -404,4 +404,57 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
         panic!()
     };
     assert_eq!(end, TeardownEnd::Complete, "an object whose kind is gone is gone");
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_phase_is_cleared_by_a_request_of_its_own_after_every_dry_run_has_passed() {
+    let revision = revision(1, &[&[("A", "1"), ("B", "1")]]);
+    let outline = &revision.outline;
+    let [a, b] = [0, 1].map(|object| Place { phase: 0, object });
+    let refusal = Failure::new(FailureKind::Invalid, "refused");
+    let dry_runs = || -> Rollout {
+        let Step::Ask(machine, _) = Rollout::start(outline, Settings::default()) else {
+            panic!("nothing is observed")
+        };
+        let Step::Ask(machine, asked) = machine.step(outline, vec![Answer::Absent, Answer::Absent]) else {
+            panic!("no dry run is made")
+        };
+        assert!(asked.iter().all(|request| !request.writes()), "{asked:?}");
+        machine
+    };
+    let obstructed = Answer::Obstructed(refusal.clone());
+    let Step::Ask(machine, asked) = dry_runs().step(outline, vec![obstructed.clone(), Answer::Absent]) else {
+        panic!("nothing is cleared")
+    };
+    assert_eq!(asked, [Request::Clear(a)]);
+    let Step::Ask(_, asked) = machine.step(outline, vec![Answer::Absent]) else {
+        panic!("the object is not looked at again")
+    };
+    assert_eq!(asked, [Request::Observe(a)]);
+
+    let failed = |answers: Vec<Answer>| match dry_runs().step(outline, answers) {
+        Step::End(report) => report.end,
+        Step::Ask(machine, asked) => {
+            assert_eq!(asked, [Request::Clear(a)]);
+            let transient = Failure::new(FailureKind::Transient, "down");
+            match machine.step(outline, vec![Answer::Failed(transient)]) {
+                Step::End(report) => report.end,
+                Step::Ask(_, asked) => panic!("{asked:?}"),
+            }
+        }
+    };
+    let end = |place| RolloutEnd::Failed {
+        phase: 0,
+        failures: vec![(outline.id(place), refusal.clone())],
+    };
+    // Another object is refused for good: nothing is written.
+    assert_eq!(
+        failed(vec![obstructed.clone(), Answer::Failed(refusal.clone())]),
+        end(b)
+    );
+    assert_eq!(
+        failed(vec![obstructed, Answer::Absent]),
+        end(a),
+        "what cannot be cleared is refused"
+    );
 }

@@ -83,7 +83,7 @@ pub enum MigrationError {
         /// What was to be done.
         what: String,
         /// What the server said.
-        failure: Failure,
+        failure: Box<Failure>,
     },
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn migrate(
         definition: rewrite.definition.clone(),
         gone: rewrite.gone.clone(),
         what: what.to_owned(),
-        failure,
+        failure: Box::new(failure),
     };
     let too_many = |limit| MigrationError::TooMany {
         definition: rewrite.definition.clone(),
@@ -276,10 +276,7 @@ async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> 
 }
 
 async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Failure> {
-    let invalid = |message: String| Failure {
-        kind: FailureKind::Invalid,
-        message,
-    };
+    let invalid = |message: String| Failure::new(FailureKind::Invalid, message);
     let request = http::Request::patch(format!(
         "{path}?fieldManager={}",
         field_manager::OPERATOR_CONTROLLER

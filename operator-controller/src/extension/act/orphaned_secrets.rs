@@ -30,16 +30,15 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
         .list_metadata(&ListParams::default().labels(label::REVISION_NAME))
         .await?;
     for secret in listed.items {
-        let set = |name: &str| context.sets.get(&kube::runtime::reflector::ObjectRef::new(name));
         let name = secret.metadata.name.clone().unwrap_or_default();
         match disposal(
             &secret.metadata,
-            |revision| set(revision).is_some(),
+            |revision| context.sets.contains(revision),
             Timestamp::now(),
         ) {
             Disposal::Leave => {}
             Disposal::Own(revision) => {
-                if let Some(set) = set(&revision)
+                if let Some(set) = context.sets.get(&revision)
                     && let Err(error) = own(&secrets, &set, &name).await
                 {
                     tracing::warn!(

@@ -20,14 +20,14 @@ use olm_rollout::report;
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 8;
-/// What the API server says of fields that never change.
-const UNCHANGEABLE: [&str; 2] = ["immutable", "cannot change roleRef"];
 
 /// What the API server answered.
 #[derive(Debug, Default)]
 pub(crate) struct Rehearsal {
     /// What it refuses, a line for each object.
     refused: Vec<String>,
+    /// Whether it refuses what an object that exists would become.
+    refused_change: bool,
     /// Objects that it could not be asked about.
     unchecked: Vec<ObjectId>,
     /// Whether it refuses some to the account.
@@ -43,13 +43,16 @@ pub(crate) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[
         .take(MAX_OBJECTS)
         .map(|object| one(asking, object, asked))
         .collect();
-    let answers: Vec<Result<(), Failure>> = stream::iter(work).buffered(AT_ONCE).collect().await;
+    let answers: Vec<Result<(), Refusal>> = stream::iter(work).buffered(AT_ONCE).collect().await;
     for (object, answer) in touched.iter().zip(answers) {
-        let Err(failure) = answer else { continue };
+        let Err(Refusal { failure, exists }) = answer else {
+            continue;
+        };
         let id = ObjectId::of(object);
         match judge(object, &failure, brought) {
             Answer::Refused => {
                 rehearsal.forbidden |= failure.kind == FailureKind::Forbidden;
+                rehearsal.refused_change |= exists && failure.kind == FailureKind::Invalid;
                 rehearsal
                     .refused
                     .push(format!("{}: {}", id.reference(), failure.message));
@@ -83,7 +86,7 @@ impl Rehearsal {
         let mut text = format!(
             "the API server refuses objects of this revision (dry run); nothing is applied:\n{refused}"
         );
-        if UNCHANGEABLE.iter().any(|said| refused.contains(said)) {
+        if self.refused_change {
             let _ = write!(
                 text,
                 "\nA field that never changes can be had only in a new object. To have an object made anew: set the annotation \
@@ -109,15 +112,16 @@ pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
 fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
     let no = match failure.kind {
         FailureKind::Forbidden => No::Forbidden,
+        FailureKind::Invalid if apply::cannot_dry_run(failure) => No::NoDryRun,
         FailureKind::Invalid => No::Invalid,
         FailureKind::Conflict
         | FailureKind::UnknownKind
         | FailureKind::MissingNamespace
         | FailureKind::Transient => No::Else,
     };
-    match rehearsal::judge(object, no, &failure.message, brought) {
+    match rehearsal::judge(object, no, brought) {
         // What we wrote ourselves may stand in the way until the new object is applied.
-        Answer::Refused if no == No::Invalid && authority::is_caller(object) && passes(&failure.message) => {
+        Answer::Refused if no == No::Invalid && authority::is_caller(object) && passes(&failure.fields) => {
             Answer::Unchecked
         }
         answer => answer,
@@ -126,41 +130,51 @@ fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
 
 /// Whether a refusal is about what changes on the way: how the API server calls others, whose authorities we write, and
 /// stored versions, which are migrated after this. The paths of all such fields have one of these words.
-fn passes(message: &str) -> bool {
-    [
+fn passes(fields: &[String]) -> bool {
+    let words = [
         "lientConfig",
         "conversion",
         "caBundle",
         "insecureSkipTLSVerify",
         "storedVersions",
-    ]
-    .iter()
-    .any(|word| message.contains(word))
+    ];
+    fields
+        .iter()
+        .any(|field| words.iter().any(|word| field.contains(word)))
 }
 
-async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), Failure> {
+/// An object that the server does not take.
+struct Refusal {
+    failure: Failure,
+    /// Whether there is an object of that name.
+    exists: bool,
+}
+
+async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), Refusal> {
     let id = ObjectId::of(object);
-    let unknown = || Failure {
-        kind: FailureKind::UnknownKind,
-        message: format!("no kind {}", id.kind),
+    let absent = |failure| Refusal {
+        failure,
+        exists: false,
     };
+    let unknown = || Failure::new(FailureKind::UnknownKind, format!("no kind {}", id.kind));
     let found = asking
         .discovery
         .find_since(&id.group, &id.version, &id.kind, asked);
     let resource = found
         .await
-        .map_err(|error| apply::classify(&error))?
-        .ok_or_else(unknown)?;
+        .map_err(|error| absent(apply::classify(&error)))?
+        .ok_or_else(|| absent(unknown()))?;
     let target = Target {
         client: asking.client,
         resource: &resource,
         namespace: &id.namespace,
         name: &id.name,
     };
-    target
-        .apply(&rehearsal::body(object), Commit::DryRun)
-        .await
-        .map(drop)
+    let Err(failure) = target.apply(&rehearsal::body(object), Commit::DryRun).await else {
+        return Ok(());
+    };
+    let exists = failure.kind == FailureKind::Invalid && target.read().await.is_ok_and(|live| live.is_some());
+    Err(Refusal { failure, exists })
 }
 
 #[cfg(test)]
@@ -171,19 +185,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_never_changes_comes_with_the_way_to_a_new_object() {
-        for (said, expected) in [
-            ("field is immutable", true),
-            ("roleRef: cannot change roleRef", true),
-            ("must be lower case", false),
-        ] {
+    fn a_refused_change_of_an_object_comes_with_the_way_to_a_new_one() {
+        for refused_change in [true, false] {
             let rehearsal = Rehearsal {
-                refused: vec![format!("ConfigMap n/a: {said}")],
+                refused: vec!["ConfigMap n/a: field is immutable".to_owned()],
+                refused_change,
                 ..Rehearsal::default()
             };
             let text = rehearsal.passed().unwrap_err().to_string();
-            assert!(text.contains(said));
-            assert_eq!(text.contains(user::PAUSED), expected, "{text}");
+            assert!(text.contains("field is immutable"));
+            assert_eq!(text.contains(user::PAUSED), refused_change, "{text}");
         }
     }
 
@@ -207,25 +218,22 @@ mod tests {
             (&webhook, FailureKind::Invalid, Refused),
             (&webhook, FailureKind::Forbidden, Refused),
         ] {
-            let failure = Failure {
-                kind,
-                message: "no".to_owned(),
-            };
+            let failure = Failure::new(kind, "no");
             let answer = judge(object, &failure, &Brought::default());
             assert_eq!(answer, expected, "{object} {kind:?}");
         }
         let api = object("apiregistration.k8s.io/v1", "APIService");
-        for (object, said) in [
-            (&webhook, "webhooks[0].clientConfig.caBundle: Invalid value"),
-            (&definition, "spec.conversion.webhookClientConfig: Forbidden"),
-            (&api, "spec.caBundle: Invalid value"),
-            (&definition, "status.storedVersions[0]: Invalid value: \"v1\""),
+        for (object, field) in [
+            (&webhook, "webhooks[0].clientConfig.caBundle"),
+            (&definition, "spec.conversion.webhookClientConfig"),
+            (&api, "spec.caBundle"),
+            (&definition, "status.storedVersions[0]"),
         ] {
             let failure = Failure {
-                kind: FailureKind::Invalid,
-                message: said.to_owned(),
+                fields: vec![field.to_owned()],
+                ..Failure::new(FailureKind::Invalid, "no")
             };
-            assert_eq!(judge(object, &failure, &Brought::default()), Unchecked, "{said}");
+            assert_eq!(judge(object, &failure, &Brought::default()), Unchecked, "{field}");
         }
     }
 }

@@ -7,11 +7,14 @@ use olm_api::names::field_manager;
 use serde_json::Value;
 
 use olm_rollout::{
-    certificates::{authority, layout::Layout},
+    certificates::{
+        authority::{self, Obstacle},
+        layout::Layout,
+    },
     engine::{
         desired,
         differences::{Differences, differences},
-        request::Write,
+        request::{Answer, Write},
     },
     failure::{Failure, FailureKind},
     inheritance,
@@ -33,21 +36,32 @@ impl Executor<'_> {
     }
 
     /// Applies an object with its certificates or authorities.
+    ///
+    /// # Errors
+    /// The answer when it was not applied.
     pub(super) async fn apply(
         &self,
         target: &Target<'_>,
         place: Place,
         object: &Value,
         write: &Write,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, Answer> {
         if let Some(names) = self.layout().names(place) {
-            return self.certify(target, place, object, names, write).await;
+            let certified = self.certify(target, place, object, names, write).await;
+            return certified.map_err(Answer::Failed);
         }
-        let write = self.inherited(target, place, write).await?;
+        let write = self.inherited(target, place, write).await;
+        let write = write.map_err(Answer::Failed)?;
         let body = desired::body(object, &self.outline.owner, &write);
         match target.apply(&body, Commit::Yes).await {
-            Ok(live) => self.authorize(target, place, object, live).await,
-            Err(failure) => Err(self.cleared(target, object, failure).await),
+            Ok(live) => {
+                let authorized = self.authorize(target, place, object, live).await;
+                authorized.map_err(Answer::Failed)
+            }
+            Err(failure) => Err(match self.obstacle(target, object, &failure).await {
+                Some(_) => Answer::Obstructed(failure),
+                None => Answer::Failed(failure),
+            }),
         }
     }
 
@@ -107,10 +121,8 @@ impl Executor<'_> {
         }
         let owner = &self.outline.owner;
         let body = secret::body(skeleton, owner, write, names, live.as_ref(), &older, today());
-        let body = body.map_err(|error| Failure {
-            kind: FailureKind::Transient,
-            message: olm_platform::log::chain(&error),
-        })?;
+        let body =
+            body.map_err(|error| Failure::new(FailureKind::Transient, olm_platform::log::chain(&error)))?;
         target
             .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
             .await
@@ -140,55 +152,43 @@ impl Executor<'_> {
         self.memory.certificates.trusted(self.layout().secret_of(place)?)
     }
 
-    /// What follows from a failure of a dry run. What others hold is in use until the wanted object is applied, and is left
-    /// till then: nothing can be rehearsed with it.
-    pub(super) async fn rehearsed(
+    /// Takes off our object what keeps the server from taking the wanted one. The object as it is then; `None` when nothing is
+    /// in the way any more.
+    pub(super) async fn clear(&self, target: &Target<'_>, wanted: &Value) -> Result<Option<Value>, Failure> {
+        let live = self.ours(target).await?;
+        let cleared = match live.and_then(|live| Obstacle::of(wanted, &live)) {
+            Some(Obstacle::Ours(body)) => {
+                target
+                    .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+                    .await
+            }
+            Some(Obstacle::Injected(patch)) => target.merge(&patch).await,
+            None => return Ok(None),
+        };
+        cleared.map(Some)
+    }
+
+    /// What in our object may be why the server refuses the wanted one.
+    pub(super) async fn obstacle(
         &self,
         target: &Target<'_>,
         wanted: &Value,
-        failure: Failure,
-    ) -> Result<Option<Value>, Failure> {
-        match self.in_the_way(target, wanted, &failure).await {
-            Some(live) if authority::without_leftovers(wanted, &live).is_some() => {
-                Err(self.cleared(target, wanted, failure).await)
-            }
-            Some(live) if authority::without_injected(wanted, &live).is_some() => Ok(None),
-            _ => Err(failure),
-        }
-    }
-
-    /// What follows from a failure to apply: a conflict when authorities that we or others wrote stood in the way and are
-    /// gone now.
-    pub(super) async fn cleared(&self, target: &Target<'_>, wanted: &Value, failure: Failure) -> Failure {
-        let Some(live) = self.in_the_way(target, wanted, &failure).await else {
-            return failure;
-        };
-        let cleared = if let Some(body) = authority::without_leftovers(wanted, &live) {
-            target
-                .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
-                .await
-        } else if let Some(patch) = authority::without_injected(wanted, &live) {
-            target.merge(&patch).await
-        } else {
-            return failure;
-        };
-        match cleared {
-            Ok(_) => Failure {
-                kind: FailureKind::Conflict,
-                ..failure
-            },
-            Err(_) => failure,
-        }
-    }
-
-    /// Our object as it is, when authorities in it may be why it cannot be applied.
-    async fn in_the_way(&self, target: &Target<'_>, wanted: &Value, failure: &Failure) -> Option<Value> {
+        failure: &Failure,
+    ) -> Option<Obstacle> {
         if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
             return None;
         }
-        let live = target.read().await.ok()??;
-        let owned = Ownership::of(&live, &self.outline.owner.uid).owner_name;
-        (owned.as_deref() == Some(self.outline.owner.owner_name.as_str())).then_some(live)
+        let live = self.ours(target).await.ok()??;
+        Obstacle::of(wanted, &live)
+    }
+
+    /// The object as it is, when it is the extension's.
+    async fn ours(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
+        let live = target.read().await?;
+        Ok(live.filter(|live| {
+            let owner = Ownership::of(live, &self.outline.owner.uid).owner_name;
+            owner.as_deref() == Some(self.outline.owner.owner_name.as_str())
+        }))
     }
 
     /// How a live object differs from what is wanted, with its certificates or authorities.

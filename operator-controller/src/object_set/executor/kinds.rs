@@ -27,10 +27,10 @@ impl Executor<'_> {
             Err(error) => Err(apply::classify(&error)),
         };
         match found {
-            Ok(()) => Failure {
-                kind: FailureKind::Transient,
-                message: format!("the server does not serve the kind {} yet", id.kind),
-            },
+            Ok(()) => Failure::new(
+                FailureKind::Transient,
+                format!("the server does not serve the kind {} yet", id.kind),
+            ),
             Err(failure) => failure,
         }
     }
@@ -38,13 +38,15 @@ impl Executor<'_> {
     /// The kind, as the live definition says that the revision brings; for what the server says of the kinds that it serves
     /// may lag behind. On removal, another version than the wanted one finds the object too.
     pub(super) async fn defined(&self, id: &ObjectId, goal: Goal) -> Result<Arc<Resource>, Failure> {
-        let unknown = || Failure {
-            kind: FailureKind::UnknownKind,
-            message: format!(
-                "no matches for kind \"{}\" in version \"{}\"",
-                id.kind,
-                id.api_version()
-            ),
+        let unknown = || {
+            Failure::new(
+                FailureKind::UnknownKind,
+                format!(
+                    "no matches for kind \"{}\" in version \"{}\"",
+                    id.kind,
+                    id.api_version()
+                ),
+            )
         };
         let definition = self.outline.id(self.outline.definition(id).ok_or_else(unknown)?);
         let ObjectId {
@@ -81,10 +83,10 @@ impl Executor<'_> {
             None => self.defined(id, goal).await?,
         };
         if resource.scope == Scope::Namespaced && id.namespace.is_empty() {
-            return Err(Failure {
-                kind: FailureKind::Invalid,
-                message: "metadata.namespace must be set".to_owned(),
-            });
+            return Err(Failure::new(
+                FailureKind::Invalid,
+                "metadata.namespace must be set",
+            ));
         }
         Ok(resource)
     }

@@ -241,13 +241,10 @@ impl Executor<'_> {
         let id = self.revision.outline.id(request.place());
         let object = &self.revision.bodies[&request.place()];
         let owner = &self.revision.outline.owner;
-        let conflict = Answer::Failed(Failure {
-            kind: FailureKind::Conflict,
-            message: "conflict".into(),
-        });
+        let conflict = Answer::Failed(Failure::new(FailureKind::Conflict, "conflict"));
         self.cluster.writes += usize::from(request.writes());
         match request {
-            Request::Observe(_) => match self.cluster.objects.get(&id) {
+            Request::Observe(_) | Request::Clear(_) => match self.cluster.objects.get(&id) {
                 None => Answer::Absent,
                 Some(live) => self.observation(object, live),
             },
@@ -256,10 +253,7 @@ impl Executor<'_> {
                     return conflict;
                 }
                 if object["data"]["v"] == "invalid" {
-                    return Answer::Failed(Failure {
-                        kind: FailureKind::Invalid,
-                        message: "refused".into(),
-                    });
+                    return Answer::Failed(Failure::new(FailureKind::Invalid, "refused"));
                 }
                 let body = body(object, owner, write);
                 let live = if request.writes() {

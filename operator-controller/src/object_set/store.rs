@@ -1,0 +1,411 @@
+//! The store of ClusterObjectSets that both controllers plan from, filled by one watch.
+//!
+//! A set that cannot be read is there all the same: it stays as it was read last, the store names it, and nobody plans for its
+//! extension until it can be read.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use futures::{StreamExt as _, pin_mut};
+use kube::{
+    Api, Client,
+    core::{DeserializeGuard, ObjectMeta},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
+};
+use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
+use tokio::sync::{mpsc, watch};
+
+/// A ClusterObjectSet that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its name.
+    pub name: String,
+    /// The UID of the ClusterExtension that controls it.
+    pub extension: Option<String>,
+    /// The value of its `owner-name` label.
+    pub owner_name: Option<String>,
+    /// Why it cannot be read.
+    pub why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read ClusterObjectSet {}: {}", self.name, self.why)
+    }
+}
+
+impl Unreadable {
+    fn new(metadata: &ObjectMeta, why: String) -> Self {
+        let labels = metadata.labels.as_ref();
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            extension: controlling_extension(metadata).map(str::to_owned),
+            owner_name: labels.and_then(|labels| labels.get(names::label::OWNER_NAME).cloned()),
+            why,
+        }
+    }
+
+    /// Whether a set may be another revision of the same extension.
+    fn is_beside(&self, set: &ClusterObjectSet) -> bool {
+        let owner = owner_name(set);
+        self.name != set.name()
+            && owner.is_some()
+            && self.owner_name.as_deref() == owner
+            && self.extension.as_deref() == controlling_extension(&set.metadata)
+    }
+}
+
+/// A change of a set.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// The set before, if it was known.
+    pub before: Option<Arc<ClusterObjectSet>>,
+    /// The set now; `None` when it is gone or was never read.
+    pub now: Option<Arc<ClusterObjectSet>>,
+    /// Why it cannot be read any more, or could not be read before.
+    pub unreadable: Option<Unreadable>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    readable: HashMap<String, Arc<ClusterObjectSet>>,
+    unreadable: BTreeMap<String, Unreadable>,
+}
+
+/// All ClusterObjectSets.
+#[derive(Debug, Default)]
+pub struct Sets {
+    state: RwLock<State>,
+    ready: watch::Sender<bool>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<Change>>>,
+}
+
+impl Sets {
+    /// The changes from now on. Those of a list arrive when it is complete.
+    pub fn subscribe(&self) -> mpsc::UnboundedReceiver<Change> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.listeners().push(sender);
+        receiver
+    }
+
+    /// Returns when all sets are known.
+    pub async fn wait_until_ready(&self) {
+        // The sender lives as long as the store.
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    /// The set of that name as it was read last.
+    pub fn get(&self, name: &str) -> Option<Arc<ClusterObjectSet>> {
+        self.read().readable.get(name).cloned()
+    }
+
+    /// Whether there is a set of that name, readable or not.
+    pub fn contains(&self, name: &str) -> bool {
+        let state = self.read();
+        state.readable.contains_key(name) || state.unreadable.contains_key(name)
+    }
+
+    /// All sets, each as it was read last.
+    pub fn state(&self) -> Vec<Arc<ClusterObjectSet>> {
+        self.read().readable.values().cloned().collect()
+    }
+
+    /// The sets that an extension controls, by its UID. The label alone is anybody's to write.
+    pub fn of_extension(&self, uid: &str) -> Vec<Arc<ClusterObjectSet>> {
+        let state = self.read();
+        let ours = |set: &&Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid);
+        state.readable.values().filter(ours).cloned().collect()
+    }
+
+    /// The other revisions of the same extension.
+    pub fn siblings(&self, set: &ClusterObjectSet) -> Vec<Arc<ClusterObjectSet>> {
+        let Some(owner) = owner_name(set) else {
+            return Vec::new();
+        };
+        let state = self.read();
+        let others = state.readable.values().filter(|other| {
+            owner_name(other) == Some(owner) && other.name() != set.name() && belong_together(set, other)
+        });
+        others.cloned().collect()
+    }
+
+    /// A set that an extension controls, by its UID, and that cannot be read.
+    pub fn unreadable_of(&self, uid: &str) -> Option<Unreadable> {
+        let state = self.read();
+        let mut unreadable = state.unreadable.values();
+        unreadable
+            .find(|found| found.extension.as_deref() == Some(uid))
+            .cloned()
+    }
+
+    /// A set that may be another revision of the same extension and cannot be read.
+    pub fn unreadable_sibling(&self, set: &ClusterObjectSet) -> Option<Unreadable> {
+        let state = self.read();
+        let mut unreadable = state.unreadable.values();
+        unreadable.find(|found| found.is_beside(set)).cloned()
+    }
+
+    /// The sets that may be other revisions of the extension of one that cannot be read.
+    pub fn beside(&self, unreadable: &Unreadable) -> Vec<Arc<ClusterObjectSet>> {
+        let state = self.read();
+        let others = state.readable.values().filter(|set| unreadable.is_beside(set));
+        others.cloned().collect()
+    }
+
+    /// Whether the set of that name cannot be read.
+    pub fn is_unreadable(&self, name: &str) -> bool {
+        self.read().unreadable.contains_key(name)
+    }
+
+    /// Follows the sets of the cluster. Never returns.
+    pub async fn follow(&self, client: &Client) {
+        let api: Api<DeserializeGuard<ClusterObjectSet>> = Api::all(client.clone());
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        pin_mut!(events);
+        let mut list = List::default();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take(event, &mut list),
+                Err(error) => tracing::debug!(%error, "the watch of ClusterObjectSets is interrupted"),
+            }
+        }
+    }
+
+    fn take(&self, event: Event<DeserializeGuard<ClusterObjectSet>>, list: &mut List) {
+        match event {
+            Event::Init => *list = List::default(),
+            Event::InitApply(object) => {
+                let change = self.note(object);
+                list.names.insert(change.name.clone());
+                list.changes.push(change);
+            }
+            Event::InitDone => {
+                let List { names, mut changes } = std::mem::take(list);
+                changes.extend(self.retain(&names));
+                for change in &changes {
+                    self.send(change);
+                }
+                self.ready.send_replace(true);
+            }
+            Event::Apply(object) => {
+                let change = self.note(object);
+                self.send(&change);
+            }
+            Event::Delete(object) => {
+                let name = match object.0 {
+                    Ok(set) => set.metadata.name,
+                    Err(error) => error.metadata.name,
+                };
+                let change = remove(&mut self.write(), name.unwrap_or_default());
+                self.send(&change);
+            }
+        }
+    }
+
+    /// Keeps a set.
+    fn note(&self, object: DeserializeGuard<ClusterObjectSet>) -> Change {
+        match object.0 {
+            Ok(mut set) => {
+                // Who wrote which field is never looked at and larger than the rest.
+                set.metadata.managed_fields = None;
+                let (name, set) = (set.name().to_owned(), Arc::new(set));
+                let mut state = self.write();
+                Change {
+                    before: state.readable.insert(name.clone(), Arc::clone(&set)),
+                    now: Some(set),
+                    unreadable: state.unreadable.remove(&name),
+                    name,
+                }
+            }
+            Err(error) => {
+                let found = Unreadable::new(&error.metadata, error.error.clone());
+                tracing::error!(
+                    set = found.name,
+                    error = found.why,
+                    "cannot read a ClusterObjectSet"
+                );
+                let mut state = self.write();
+                state.unreadable.insert(found.name.clone(), found.clone());
+                let last = state.readable.get(&found.name).cloned();
+                Change {
+                    name: found.name.clone(),
+                    before: last.clone(),
+                    now: last,
+                    unreadable: Some(found),
+                }
+            }
+        }
+    }
+
+    /// Drops the sets that a list lacks.
+    fn retain(&self, listed: &HashSet<String>) -> Vec<Change> {
+        let mut state = self.write();
+        let known = state.readable.keys().chain(state.unreadable.keys());
+        let gone: HashSet<String> = known.filter(|name| !listed.contains(*name)).cloned().collect();
+        gone.into_iter().map(|name| remove(&mut state, name)).collect()
+    }
+
+    fn send(&self, change: &Change) {
+        self.listeners()
+            .retain(|listener| listener.send(change.clone()).is_ok());
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<mpsc::UnboundedSender<Change>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A list that is being read.
+#[derive(Default)]
+struct List {
+    names: HashSet<String>,
+    changes: Vec<Change>,
+}
+
+fn remove(state: &mut State, name: String) -> Change {
+    Change {
+        before: state.readable.remove(&name),
+        now: None,
+        unreadable: state.unreadable.remove(&name),
+        name,
+    }
+}
+
+fn owner_name(set: &ClusterObjectSet) -> Option<&str> {
+    set.label(names::label::OWNER_NAME)
+        .filter(|owner| !owner.is_empty())
+}
+
+/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same extension
+/// must control both, or they work as the same account, which only those may say who may act as it: one that was
+/// orphaned, and sets that were made by hand.
+fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
+    let account = |set: &ClusterObjectSet| {
+        set.annotation(names::annotation::SERVICE_ACCOUNT)
+            .map(str::to_owned)
+    };
+    let extension = |set: &ClusterObjectSet| controlling_extension(&set.metadata).map(str::to_owned);
+    match (extension(set), extension(other)) {
+        (Some(_), None) => account(set).is_some() && account(set) == account(other),
+        (None, None) => account(set) == account(other),
+        (ours, theirs) => ours == theirs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn revisions_belong_together_when_one_extension_controls_both_or_they_work_as_the_same_account() {
+        let set = |controller: Option<&str>, account: Option<&str>| {
+            let mut set = ClusterObjectSet::default();
+            set.metadata.owner_references = controller.map(|uid| {
+                let kind = if uid == "foreign" {
+                    "Foo"
+                } else {
+                    names::CLUSTER_EXTENSION
+                };
+                vec![OwnerReference {
+                    api_version: names::API_VERSION.to_owned(),
+                    kind: kind.to_owned(),
+                    uid: uid.to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            });
+            let key = names::annotation::SERVICE_ACCOUNT.to_owned();
+            set.metadata.annotations = account.map(|account| [(key, account.to_owned())].into());
+            set
+        };
+        for (one, other, expected) in [
+            ((Some("a"), Some("n/x")), (Some("a"), Some("n/y")), true),
+            ((Some("a"), Some("n/x")), (Some("b"), Some("n/x")), false),
+            ((Some("a"), Some("n/x")), (None, Some("n/x")), true),
+            ((Some("a"), Some("n/x")), (None, Some("n/y")), false),
+            ((Some("a"), None), (None, None), false),
+            ((None, Some("n/x")), (Some("a"), Some("n/x")), false),
+            (
+                (Some("foreign"), Some("n/x")),
+                (Some("foreign"), Some("n/y")),
+                false,
+            ),
+            ((Some("foreign"), Some("n/x")), (Some("a"), Some("n/x")), false),
+            ((None, Some("n/x")), (None, Some("n/x")), true),
+            ((None, Some("n/x")), (None, Some("n/y")), false),
+            ((None, None), (None, None), true),
+        ] {
+            let found = belong_together(&set(one.0, one.1), &set(other.0, other.1));
+            assert_eq!(found, expected, "{one:?} {other:?}");
+        }
+    }
+
+    fn guard(name: &str, revision: &serde_json::Value) -> DeserializeGuard<ClusterObjectSet> {
+        serde_json::from_value(json!({
+            "apiVersion": names::API_VERSION, "kind": names::CLUSTER_OBJECT_SET,
+            "metadata": {
+                "name": name, "labels": {names::label::OWNER_NAME: "e"},
+                "ownerReferences": [{"apiVersion": names::API_VERSION, "kind": names::CLUSTER_EXTENSION, "name": "e",
+                    "uid": "u", "controller": true}],
+            },
+            "spec": {"lifecycleState": "Active", "revision": revision, "collisionProtection": "Prevent"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_revision_that_cannot_be_read_stays_known_and_is_named_to_both_controllers() {
+        let (one, odd) = (json!(1), json!("odd"));
+        let sets = Sets::default();
+        let mut changes = sets.subscribe();
+        let mut list = List::default();
+        let mut take = |event| sets.take(event, &mut list);
+        take(Event::Init);
+        take(Event::InitApply(guard("e-1", &one)));
+        take(Event::InitApply(guard("e-2", &odd)));
+        assert!(changes.try_recv().is_err(), "the list is not complete");
+        take(Event::InitDone);
+        let told: Vec<(String, bool)> = std::iter::from_fn(|| changes.try_recv().ok())
+            .map(|change| (change.name, change.unreadable.is_some()))
+            .collect();
+        assert_eq!(told, [("e-1".to_owned(), false), ("e-2".to_owned(), true)]);
+        let first = sets.get("e-1").unwrap();
+        assert!(sets.contains("e-2") && sets.get("e-2").is_none() && sets.is_unreadable("e-2"));
+        assert_eq!(sets.unreadable_of("u").unwrap().name, "e-2");
+        assert_eq!(sets.unreadable_sibling(&first).unwrap().name, "e-2");
+        assert_eq!(sets.unreadable_of("other"), None);
+
+        // What was read once stays as it was, in a list too.
+        take(Event::Apply(guard("e-1", &odd)));
+        assert_eq!(sets.get("e-1").unwrap().spec.revision, 1);
+        take(Event::Init);
+        take(Event::InitApply(guard("e-1", &odd)));
+        take(Event::InitDone);
+        assert_eq!(sets.get("e-1").unwrap().spec.revision, 1);
+        assert!(!sets.contains("e-2"), "the list lacks it");
+        take(Event::Apply(guard("e-1", &one)));
+        assert_eq!(sets.unreadable_of("u"), None);
+        take(Event::Apply(guard("e-2", &odd)));
+        take(Event::Delete(guard("e-2", &odd)));
+        assert!(!sets.contains("e-2"));
+    }
+}
