@@ -1,9 +1,16 @@
 //! Sets that are complete: what others change, and what nobody changes.
 
+use std::time::{Duration, Instant};
+
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::world::{QUIET, eventually, everything, in_place};
+
+/// How soon drift is repaired, as `docs/reference/conditions.md` says: in objects of kinds that are watched, and in those
+/// that nobody may watch.
+const WATCHED: Duration = Duration::from_secs(30);
+const UNWATCHED: Duration = Duration::from_mins(2);
 
 #[test]
 fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
@@ -17,6 +24,7 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
         let patch =
             json!({"data": {"key": "wrong", "other": "kept"}, "metadata": {"labels": {"mine": "kept"}}});
         let api = place.api(&map);
+        let begin = Instant::now();
         api.patch("one", &PatchParams::default(), &Patch::Merge(&patch))
             .await
             .unwrap();
@@ -27,12 +35,17 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
                 .is_some_and(|live| live["data"]["key"] == "value")
         };
         eventually("the field is restored", restored).await;
+        let took = begin.elapsed();
+        assert!(took <= WATCHED, "drift was repaired after {took:?}");
         let live = place.live(&map).await.unwrap();
         assert_eq!(live["data"]["other"], "kept");
         assert_eq!(live["metadata"]["labels"]["mine"], "kept");
 
+        let begin = Instant::now();
         place.delete(&map).await;
         eventually("the object is back", async || place.live(&map).await.is_some()).await;
+        let took = begin.elapsed();
+        assert!(took <= WATCHED, "the object was back after {took:?}");
 
         // The labels by which we know it, and our owner reference, are fields like others.
         let strip = json!({"metadata": {"labels": null, "ownerReferences": null}});
@@ -53,7 +66,7 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
 }
 
 #[test]
-fn objects_that_nobody_may_watch_are_looked_at_now_and_then() {
+fn drift_of_objects_that_nobody_may_watch_is_repaired_within_two_minutes() {
     in_place(json!([]), async |place| {
         let (definition, mut custom) = place.custom();
         place.apply(definition).await;
@@ -73,8 +86,22 @@ fn objects_that_nobody_may_watch_are_looked_at_now_and_then() {
             )
             .await;
         custom["spec"] = json!({"phase": "Ready"});
-        place.apply(custom).await;
+        place.apply(custom.clone()).await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
+
+        let begin = Instant::now();
+        let drift = json!({"spec": {"size": 4}});
+        let api = place.api(&custom);
+        api.patch("foo", &PatchParams::default(), &Patch::Merge(&drift))
+            .await
+            .unwrap();
+        let restored = async || {
+            let live = place.live(&custom).await;
+            live.is_some_and(|live| live["spec"]["size"] == 3)
+        };
+        eventually("the field is restored", restored).await;
+        let took = begin.elapsed();
+        assert!(took <= UNWATCHED + WATCHED, "drift was repaired after {took:?}");
     });
 }
 
