@@ -140,7 +140,7 @@ spec:
     for (arguments, expected) in [
         (
             &["--version", "one", "--image", image][..],
-            "error: \"one\" is no version",
+            "error: invalid version \"one\"",
         ),
         (&["--version", "one", "--image", image], "for example 0.1.0"),
         (
