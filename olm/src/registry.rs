@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use olm_bundle::DIRECTORIES;
 use olm_image::{
     Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Options, Platform, Reference,
-    Settings,
+    Selection, Settings,
 };
 use olm_transport::{Authorities, Proxies};
 
@@ -23,6 +24,11 @@ const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
 const MAX_CREDENTIALS: u64 = 1 << 20;
 /// What adds certificate authorities.
 const CA_DIR: &str = "the directory of --ca-dir";
+
+/// Which part of a bundle image is fetched.
+pub(crate) fn bundle_selection() -> Selection {
+    Selection::Below(DIRECTORIES.map(str::to_owned).to_vec())
+}
 
 /// How the registry is reached.
 #[derive(Debug, Clone, Default, Args)]
@@ -98,6 +104,7 @@ impl RegistryArguments {
             authorities: self.ca_dir.clone(),
             authorities_setting: CA_DIR,
             token_services: self.token_services.clone(),
+            selection: bundle_selection(),
             ..Options::new(AGENT)
         })
     }

@@ -13,13 +13,13 @@ use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
-use olm_image::{Bundle, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
+use olm_image::{Contents, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
 use tempfile::TempDir;
 
 use crate::hint::Hint;
 use crate::input::{self, CatalogFiles, Unreadable, bundle_files};
 use crate::output::note;
-use crate::registry::{RegistryArguments, is_short};
+use crate::registry::{RegistryArguments, bundle_selection, is_short};
 
 /// The label that says where in an image its catalog is.
 pub(crate) const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
@@ -307,8 +307,9 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
             catalog_of(&tree, &configs)
         }
         Kind::Bundle => {
-            let tree = image.unpack(&Bundle::selection(), &Storage::Memory, &Limits::bundle())?;
-            let bundle = Bundle::from_tree(image.labels().clone(), &tree);
+            let selection = bundle_selection();
+            let tree = image.unpack(&selection, &Storage::Memory, &Limits::bundle())?;
+            let bundle = Contents::from_tree(image.labels().clone(), &tree);
             Ok(bundle_of(&bundle, String::new()))
         }
     }
@@ -361,7 +362,7 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
     Err(error.context(neither))
 }
 
-pub(crate) fn bundle_of(bundle: &Bundle, image: String) -> Source {
+pub(crate) fn bundle_of(bundle: &Contents, image: String) -> Source {
     Source::Bundle(BundleSource {
         files: bundle
             .files
@@ -487,7 +488,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
                 catalog_of(&tree, &configs)
             }
             Kind::Bundle => {
-                let bundle = images.bundle(&pinned, &access, &Limits::bundle()).await?;
+                let bundle = images.contents(&pinned, &access, &Limits::bundle()).await?;
                 Ok(bundle_of(&bundle, written.to_owned()))
             }
         }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use olm_image::{
-    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, SettingsError,
+    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, Selection,
+    SettingsError,
 };
 
 use credentials::{CredentialsError, PullSecrets};
@@ -71,7 +72,8 @@ impl Bundles {
         options.authorities = settings.authorities;
         options.authorities_setting = "--pull-cas-dir";
         options.token_services = settings.token_services;
-        options.bundle_cache = Some(settings.cache);
+        options.selection = Selection::Below(olm_bundle::DIRECTORIES.map(str::to_owned).to_vec());
+        options.cache = Some(settings.cache);
         settings.places.announce();
         Self {
             images: Images::new(options),
@@ -95,13 +97,13 @@ impl Bundles {
     }
 
     /// The bundle's labels and files.
-    pub async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Bundle>, FetchError> {
+    pub async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Contents>, FetchError> {
         self.recent
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(pinned.digest().clone());
         self.images
-            .bundle(pinned, &self.access().await?, &self.limits)
+            .contents(pinned, &self.access().await?, &self.limits)
             .await
             .map_err(FetchError::Pull)
     }
@@ -110,7 +112,7 @@ impl Bundles {
     pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
         let mut keep = std::mem::take(&mut *self.recent.lock().unwrap_or_else(PoisonError::into_inner));
         keep.extend(used.filter_map(|text| Reference::parse(text).ok()?.digest().cloned()));
-        match self.images.prune_bundles(&keep).await {
+        match self.images.prune_contents(&keep).await {
             Ok(0) => {}
             Ok(removed) => tracing::debug!(removed, "forgot bundles that nothing uses"),
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget bundles"),

@@ -16,7 +16,7 @@ use olm_constraint::{Present, Requirement, Subject};
 use olm_fbc::graph::{self, PackageGraph};
 use olm_fbc::{Catalog, Checker, Ignore, Property, meta};
 use olm_image::{
-    Bundle, Credentials, Digest, Limits, LocalImage, Platform, Policy, Reference, Registries, Selection,
+    Contents, Credentials, Digest, Limits, LocalImage, Platform, Policy, Reference, Registries, Selection,
     Storage,
 };
 use olm_preflight::crd_upgrade;
@@ -219,7 +219,7 @@ fn layers(bytes: &[u8]) {
         let Ok(tree) = olm_image::fuzz::unpack(&parts, &selection, &limits) else {
             continue;
         };
-        let bundle = Bundle::from_tree(BTreeMap::new(), &tree);
+        let bundle = Contents::from_tree(BTreeMap::new(), &tree);
         let bytes: u64 = bundle.files.values().map(|content| content.len() as u64).sum();
         assert!(bytes <= limits.kept_bytes, "a bundle of {bytes} bytes");
         for (path, _) in tree.entries() {

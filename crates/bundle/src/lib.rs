@@ -29,7 +29,7 @@ pub mod reader;
 pub mod render;
 
 pub use bundle::Bundle;
-pub use files::BundleFiles;
+pub use files::{BundleFiles, DIRECTORIES};
 pub use install_modes::{InstallMode, InstallModes, TargetError, TargetNamespaces};
 pub use lint::support::{Dependencies, Scopes, Support, Unsupported, Webhooks};
 pub use lint::{Rule, RuleViolation};

@@ -15,8 +15,8 @@ use oci_distribution::manifest::{
 use serde_json::json;
 
 use crate::digest::Digest;
-use crate::pull::Platform;
-use crate::transfer::Blob;
+use crate::manifest::Blob;
+use crate::platform::Platform;
 
 use layer::header;
 pub use layer::{BuiltLayer, LayerBuilder};
@@ -314,5 +314,4 @@ fn descriptor(blob: &Blob) -> OciDescriptor {
 }
 
 #[cfg(test)]
-#[path = "build_tests.rs"]
 mod tests;

@@ -1,8 +1,8 @@
 //! Readers of foreign bytes that have no other public door, for those who throw bytes at them.
 
+use crate::layer::tree::{Storage, Tree};
 use crate::layer::{LayerError, Selection, Unpacker};
 use crate::limits::Limits;
-use crate::tree::{Storage, Tree};
 
 /// Applies layers, lowest first.
 pub fn unpack(layers: &[&[u8]], selection: &Selection, limits: &Limits) -> Result<Tree, LayerError> {
@@ -19,7 +19,7 @@ pub fn manifest(text: &[u8]) -> Result<usize, String> {
     match crate::manifest::parse_manifest(text)? {
         OciManifest::Image(manifest) => Ok(crate::manifest::layers(&manifest)?.len()),
         OciManifest::ImageIndex(index) => {
-            let platform = crate::pull::Platform::host();
+            let platform = crate::platform::Platform::host();
             Ok(crate::manifest::choose_platform(&index.manifests, &platform).map_or(0, |_| 1))
         }
     }

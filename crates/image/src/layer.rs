@@ -3,6 +3,7 @@
 mod error;
 mod extensions;
 mod stream;
+pub(crate) mod tree;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -17,16 +18,16 @@ use error::{escape, shorten};
 use extensions::Extensions;
 use stream::{Compression, Meter, Trip};
 
-use crate::limits::{Limits, RATIO_FREE_BYTES};
-use crate::tree::{
+use crate::layer::tree::{
     ALL_LINK_STEPS, Node, Resolved, Sink, Storage, Tree, clean, is_within, join, path_of, split_last,
 };
+use crate::limits::{Limits, RATIO_FREE_BYTES};
 
 /// The name that hides a sibling of lower layers starts so.
 const WHITEOUT: &str = ".wh.";
 /// The entry that hides everything of lower layers in its directory.
 const OPAQUE: &str = ".wh..wh..opq";
-/// How many bytes tell one compression from another.
+/// How many bytes distinguish one compression from another.
 const MAGIC_BYTES: u64 = 6;
 /// The largest window of a zstd frame, as a power of two; a decoder must hold it in memory.
 const ZSTD_WINDOW: u32 = 26;
@@ -274,7 +275,7 @@ impl Unpacker {
         &mut self,
         entry: &mut tar::Entry<'_, R>,
         key: &str,
-    ) -> Result<crate::tree::Content, LayerError> {
+    ) -> Result<crate::layer::tree::Content, LayerError> {
         let size = entry.size();
         if size > self.limits.file_bytes {
             return Err(LayerError::FileBytes {
@@ -470,5 +471,4 @@ impl Unpacker {
 }
 
 #[cfg(test)]
-#[path = "layer_tests.rs"]
 mod tests;

@@ -9,12 +9,11 @@ use oci_distribution::manifest::OciManifest;
 use tempfile::TempDir;
 
 use crate::digest::{Digest, Hasher};
+use crate::layer::tree::{Storage, Tree};
 use crate::layer::{LayerError, Selection, Unpacker};
 use crate::limits::Limits;
-use crate::manifest::{artifact_type, blob, choose_platform, layers, parse_manifest};
-use crate::pull::{ConfigFile, Platform};
-use crate::transfer::Blob;
-use crate::tree::{Storage, Tree};
+use crate::manifest::{Blob, ConfigFile, artifact_type, blob, choose_platform, layers, parse_manifest};
+use crate::platform::Platform;
 
 /// Indexes inside one another that are followed.
 const MAX_INDEXES: usize = 4;

@@ -10,47 +10,38 @@
 //!
 //! This crate knows nothing about catalogs, clusters or controllers. Start reading at [`Images`].
 
-mod auth;
+mod access;
 mod build;
-mod bundle;
-mod credentials;
+mod contents;
 mod digest;
-mod flight;
 #[doc(hidden)]
 pub mod fuzz;
 mod layer;
 mod layout;
 mod limits;
 mod manifest;
-mod policy;
+mod platform;
 mod pull;
 mod push;
-mod redirect;
 mod reference;
-mod registries;
 mod registry;
-mod settings;
-mod transfer;
-mod tree;
-mod trust;
 
+pub use access::Access;
+pub use access::credentials::{Credential, Credentials, CredentialsError};
+pub use access::policy::{Policy, PolicyError, Refusal};
+pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
+pub use access::settings::{Settings, SettingsError};
 pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
-pub use bundle::Bundle;
-pub use credentials::{Credential, Credentials, CredentialsError};
+pub use contents::Contents;
 pub use digest::{Digest, DigestError};
+pub use layer::tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};
 pub use layer::{LayerError, Selection};
 pub use layout::{LayoutError, LocalImage};
 pub use limits::Limits;
-pub use policy::{Policy, PolicyError, Refusal};
-pub use pull::{Access, Image, Images, Options, Platform, PullError};
+pub use manifest::Blob;
+pub use platform::Platform;
+pub use pull::{Image, Images, Options, PullError};
 pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};
-pub use registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
-pub use registry::{Missing, Obstacle, RegistryError, Unanswered};
-pub use settings::{Settings, SettingsError};
-pub use transfer::Blob;
-pub use tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};
-pub use trust::TrustError;
-
-#[cfg(test)]
-mod registry_tests;
+pub use registry::clients::TrustError;
+pub use registry::error::{Missing, Obstacle, RegistryError, Unanswered};

@@ -1,6 +1,7 @@
 //! From a reference to an image's files: resolve, choose the platform, transfer, unpack.
 
 mod error;
+mod flight;
 mod signatures;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,58 +11,30 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oci_distribution::manifest::{OciImageManifest, OciManifest};
-use serde::Deserialize;
 
 pub use error::PullError;
+use flight::Flights;
 
-use crate::auth::{Action, Tokens};
-use crate::bundle::{Bundle, BundleStore};
-use crate::credentials::Credentials;
+use crate::access::Access;
+use crate::access::policy::{Refusal, Signed};
+use crate::access::registries::{Endpoint, PlaceError};
+use crate::contents::{Contents, ContentsStore};
 use crate::digest::Digest;
-use crate::flight::Flights;
+use crate::layer::tree::{Storage, Tree};
 use crate::layer::{Selection, Unpacker};
 use crate::limits::Limits;
-use crate::manifest::{Wanted, artifact_type, blob, choose_platform, layers, parse_manifest};
-use crate::policy::{Policy, Refusal, Signed};
+use crate::manifest::{Blob, ConfigFile, artifact_type, blob, choose_platform, layers, parse_manifest};
+use crate::platform::Platform;
 use crate::reference::{Pinned, Reference};
-use crate::registries::{Endpoint, PlaceError, Registries};
-use crate::registry::{Patience, RegistryError, Session, Shared};
-use crate::transfer::{Blob, pipe, transfer};
-use crate::tree::{Storage, Tree};
-use crate::trust::Clients;
+use crate::registry::auth::{Action, Tokens};
+use crate::registry::clients::Clients;
+use crate::registry::error::RegistryError;
+use crate::registry::fetch::Wanted;
+use crate::registry::session::{Patience, Session, Shared};
+use crate::registry::transfer::{pipe, transfer};
 
 /// How long a registry may take to say what a tag means.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
-
-/// An operating system and an architecture, as Go spells them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Platform {
-    /// For example `linux`.
-    pub os: String,
-    /// For example `amd64`.
-    pub architecture: String,
-}
-
-impl Platform {
-    /// The platform this program runs on.
-    pub fn host() -> Self {
-        let architecture = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            "x86" => "386",
-            "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
-            other => other,
-        };
-        let os = match std::env::consts::OS {
-            "macos" => "darwin",
-            other => other,
-        };
-        Self {
-            os: os.to_owned(),
-            architecture: architecture.to_owned(),
-        }
-    }
-}
 
 /// How images are fetched.
 #[derive(Clone, Debug)]
@@ -76,8 +49,10 @@ pub struct Options {
     pub user_agent: String,
     /// The platform to choose from an index.
     pub platform: Platform,
-    /// A directory in which bundles are kept by digest.
-    pub bundle_cache: Option<PathBuf>,
+    /// Which part of an image [`Images::contents`] fetches.
+    pub selection: Selection,
+    /// A directory in which it keeps them by digest.
+    pub cache: Option<PathBuf>,
 }
 
 impl Options {
@@ -89,20 +64,10 @@ impl Options {
             token_services: Vec::new(),
             user_agent: user_agent.into(),
             platform: Platform::host(),
-            bundle_cache: None,
+            selection: Selection::Everything,
+            cache: None,
         }
     }
-}
-
-/// With what rights, and through which places, images are fetched. Read again by the caller as often as it changes.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// Credentials of registries.
-    pub credentials: Arc<Credentials>,
-    /// Which places serve which references.
-    pub registries: Arc<Registries>,
-    /// Which images may be used.
-    pub policy: Arc<Policy>,
 }
 
 /// An image whose manifest and configuration are here, and whose layers are not yet.
@@ -147,33 +112,6 @@ impl Image {
     }
 }
 
-#[derive(Deserialize, Default)]
-pub(crate) struct ConfigFile {
-    #[serde(default)]
-    config: Option<ConfigSection>,
-    #[serde(default)]
-    os: String,
-    #[serde(default)]
-    architecture: String,
-}
-
-impl ConfigFile {
-    /// The labels; one without a value has an empty one.
-    pub(crate) fn into_labels(self) -> BTreeMap<String, String> {
-        let labels = self.config.unwrap_or_default().labels.unwrap_or_default();
-        labels
-            .into_iter()
-            .map(|(key, value)| (key, value.unwrap_or_default()))
-            .collect()
-    }
-}
-
-#[derive(Deserialize, Default)]
-struct ConfigSection {
-    #[serde(default, rename = "Labels")]
-    labels: Option<BTreeMap<String, Option<String>>>,
-}
-
 /// Fetches images. Cheap to clone; clones share connections, tokens and pulls under way.
 #[derive(Clone)]
 pub struct Images {
@@ -183,8 +121,9 @@ pub struct Images {
 struct Inner {
     shared: Shared,
     platform: Platform,
-    store: Option<BundleStore>,
-    bundles: Flights<(Pinned, Limits), Result<Arc<Bundle>, Arc<PullError>>>,
+    store: Option<ContentsStore>,
+    selection: Selection,
+    contents: Flights<(Pinned, Limits), Result<Arc<Contents>, Arc<PullError>>>,
 }
 
 impl Images {
@@ -201,8 +140,9 @@ impl Images {
                     tokens: Tokens::new(options.token_services),
                 },
                 platform: options.platform,
-                store: options.bundle_cache.map(BundleStore::new),
-                bundles: Flights::default(),
+                store: options.cache.map(ContentsStore::new),
+                selection: options.selection,
+                contents: Flights::default(),
             }),
         }
     }
@@ -461,20 +401,20 @@ impl Images {
             .map_err(|source| wrong(image.layers.len(), source))
     }
 
-    /// Fetches a bundle: its labels and the files below `manifests/` and `metadata/`. Calls for the same digest share one
-    /// transfer, and a bundle that was fetched before comes from the cache directory when there is one.
-    pub async fn bundle(
+    /// Fetches the labels and the selected files of an image. Calls for the same digest share one transfer, and contents that
+    /// were fetched before come from the cache directory when there is one.
+    pub async fn contents(
         &self,
         pinned: &Pinned,
         access: &Access,
         limits: &Limits,
-    ) -> Result<Arc<Bundle>, Arc<PullError>> {
+    ) -> Result<Arc<Contents>, Arc<PullError>> {
         let work = {
             let (images, pinned, access, limits) =
                 (self.clone(), pinned.clone(), access.clone(), limits.clone());
             async move {
                 images
-                    .fetch_bundle(&pinned, &access, &limits)
+                    .fetch_contents(&pinned, &access, &limits)
                     .await
                     .map(Arc::new)
                     .map_err(Arc::new)
@@ -486,18 +426,18 @@ impl Images {
             })
         };
         self.inner
-            .bundles
+            .contents
             .join((pinned.clone(), limits.clone()), work)
             .await
             .unwrap_or_else(|| Err(cut_off()))
     }
 
-    async fn fetch_bundle(
+    async fn fetch_contents(
         &self,
         pinned: &Pinned,
         access: &Access,
         limits: &Limits,
-    ) -> Result<Bundle, PullError> {
+    ) -> Result<Contents, PullError> {
         // What was let through once may be refused by the policy of today.
         let reference = pinned.reference();
         let signed = admitted(access, &reference)?;
@@ -507,32 +447,32 @@ impl Images {
             Some(self.image(pinned, access, limits).await?)
         };
         if let Some(store) = &self.inner.store
-            && let Some(bundle) = store.load(pinned.digest(), limits).await
+            && let Some(contents) = store.load(pinned.digest(), limits).await
         {
-            return Ok(bundle);
+            return Ok(contents);
         }
         let image = match checked {
             Some(image) => image,
             None => self.image(pinned, access, limits).await?,
         };
         let tree = self
-            .unpack(&image, &Bundle::selection(), &Storage::Memory, access, limits)
+            .unpack(&image, &self.inner.selection, &Storage::Memory, access, limits)
             .await?;
-        let bundle = Bundle {
+        let contents = Contents {
             artifact_type: image.artifact_type,
-            ..Bundle::from_tree(image.labels, &tree)
+            ..Contents::from_tree(image.labels, &tree)
         };
         if let Some(store) = &self.inner.store
-            && let Err(error) = store.save(pinned.digest(), bundle.clone()).await
+            && let Err(error) = store.save(pinned.digest(), contents.clone()).await
         {
             // The cache only saves work.
-            tracing::warn!(%error, image = %pinned, "cannot keep the bundle");
+            tracing::warn!(%error, image = %pinned, "cannot keep the contents");
         }
-        Ok(bundle)
+        Ok(contents)
     }
 
-    /// Forgets cached bundles but those to keep. Returns how many were removed.
-    pub async fn prune_bundles(&self, keep: &BTreeSet<Digest>) -> std::io::Result<usize> {
+    /// Forgets cached contents but those to keep. Returns how many were removed.
+    pub async fn prune_contents(&self, keep: &BTreeSet<Digest>) -> std::io::Result<usize> {
         match &self.inner.store {
             Some(store) => store.prune(keep).await,
             None => Ok(0),

@@ -8,14 +8,16 @@ use oci_distribution::manifest::OCI_IMAGE_MEDIA_TYPE;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Method, Response, Url};
 
-use crate::auth::Action;
+use crate::access::Access;
+use crate::access::registries::PlaceError;
 use crate::build::{BuiltImage, Source};
 use crate::digest::Digest;
-use crate::pull::{Access, Images};
+use crate::manifest::Blob;
+use crate::pull::Images;
 use crate::reference::{Pinned, Reference};
-use crate::registries::PlaceError;
-use crate::registry::{Patience, RegistryError, Session};
-use crate::transfer::Blob;
+use crate::registry::auth::Action;
+use crate::registry::error::RegistryError;
+use crate::registry::session::{Patience, Session};
 
 /// Blobs larger than this go up in pieces of this size, so that a large layer is never held whole.
 const PIECE_BYTES: usize = 8 << 20;

@@ -3,7 +3,7 @@
 /// Makes aws-lc-rs the provider of every TLS connection of this process. The first line of `main`; a second call
 /// changes nothing.
 pub fn install() {
-    // An error only says that a provider is installed already, and there is one in the tree.
+    // An error only means that a provider is installed already, and the tree has only one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
@@ -12,7 +12,7 @@ pub fn install() {
 pub fn gather_randomness() {
     std::thread::spawn(|| {
         if let Some(provider) = rustls::crypto::CryptoProvider::get_default() {
-            // Whoever needs it tries again and hears of the error.
+            // The first real use tries again and reports the error.
             let _ = provider.secure_random.fill(&mut [0]);
         }
     });

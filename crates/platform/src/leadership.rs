@@ -13,7 +13,7 @@ use crate::shutdown::Shutdown;
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Takes part in the election until the process is to end, and waits for its tasks. `lead` is told whether we lead;
+/// Takes part in the election until the process is to end, and waits for its tasks. `lead` holds whether this process leads;
 /// without settings there is no election, and `lead` keeps what it says.
 ///
 /// # Errors

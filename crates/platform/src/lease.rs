@@ -187,7 +187,7 @@ async fn try_acquire(
     .await
 }
 
-/// Renews until told to stop; fails when the lease could not be renewed in time or is another's.
+/// Renews until `stop` is cancelled; fails when the lease could not be renewed in time or is another's.
 async fn hold(api: &Api<Lease>, settings: &LeaseSettings, stop: &CancellationToken) -> Result<(), LeaseLost> {
     let lost = || LeaseLost {
         namespace: settings.namespace.clone(),

@@ -4,8 +4,9 @@ mod process;
 pub(crate) mod work;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -92,7 +93,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Adds metrics of the product.
     pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        add(&mut self.registry.lock())
     }
 
     /// Shows whether this process leads.
@@ -122,7 +123,7 @@ impl Metrics {
     /// When a metric cannot be written, which no metric here does.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.lock();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
     }

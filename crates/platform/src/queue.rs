@@ -5,14 +5,17 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hash};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+pub use crate::outcome::Outcome;
 
 use crate::metrics::Metrics;
 use crate::metrics::work::{QueueMetrics, Running};
@@ -21,20 +24,6 @@ use crate::metrics::work::{QueueMetrics, Running};
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay after repeated failures.
 const LONGEST_DELAY: Duration = Duration::from_mins(5);
-
-/// What working on a key came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing to do until the key is added again.
-    Done,
-    /// Look again after this time, or earlier when the key is added.
-    After(Duration),
-    /// Only a change of the object helps, which adds its key again. Counted on its own and not as a failure of the
-    /// controller.
-    Refused,
-    /// Something transient went wrong: again after 1 s, 2 s, 4 s, … 5 min, or earlier when the key is added.
-    Failed,
-}
 
 /// A handle to the queue; clones share it.
 #[derive(Debug)]
@@ -289,7 +278,7 @@ pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) ->
 
 fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, State<K>> {
     // No code panics while it holds the lock, and the state is whole between any two statements.
-    shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.state.lock()
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -382,11 +371,11 @@ mod tests {
                 let (metrics, stop, seen, queue) = (&metrics, &stop, &seen, &queue);
                 async move {
                     tokio::time::sleep(Duration::from_secs(3)).await;
-                    if key == "a" && seen.lock().unwrap().is_empty() {
+                    if key == "a" && seen.lock().is_empty() {
                         queue.add("a");
                     }
                     let runs = {
-                        let mut seen = seen.lock().unwrap();
+                        let mut seen = seen.lock();
                         seen.push(metrics.text().unwrap());
                         seen.len()
                     };
@@ -403,7 +392,7 @@ mod tests {
             })
             .await;
         // While `a` is worked on for the first time, `b` waits, and `a` once more.
-        let seen = seen.into_inner().unwrap();
+        let seen = seen.into_inner();
         reports(
             &seen[0],
             &[
@@ -460,7 +449,7 @@ mod tests {
         let times = Mutex::new(Vec::new());
         queue.add("a");
         let run = queue.run(1, stop.clone(), |_| {
-            let mut times = times.lock().unwrap();
+            let mut times = times.lock();
             times.push(started.elapsed());
             if times.len() == 5 {
                 stop.cancel();
@@ -472,7 +461,7 @@ mod tests {
             queue.add("a");
         };
         tokio::join!(run, nudge);
-        let times = times.into_inner().unwrap();
+        let times = times.into_inner();
         assert!(
             times[1] >= Duration::from_secs(1) && times[2] >= Duration::from_secs(3),
             "{times:?}"
@@ -489,7 +478,7 @@ mod tests {
         let run = queue.run(1, stop.clone(), |key| {
             // What the work writes comes back as news.
             queue.add_patiently(key);
-            let mut times = times.lock().unwrap();
+            let mut times = times.lock();
             times.push(started.elapsed().as_secs());
             std::future::ready(match times.len() {
                 1 | 2 => Outcome::Failed,
@@ -506,7 +495,7 @@ mod tests {
             queue.add_patiently("a");
         };
         tokio::join!(run, late_news);
-        assert_eq!(times.into_inner().unwrap(), [0, 1, 3, 3, 3]);
+        assert_eq!(times.into_inner(), [0, 1, 3, 3, 3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What this binary is.
 
-/// What the build was told of its sources, by its environment: so a build of the same sources is the same, and one that is
-/// told nothing is not made again with each commit.
+/// Facts about the sources, from the environment of the build: builds of the same sources stay the same, and a build without
+/// these facts is not repeated with each commit.
 const OF_BUILD: [(&str, Option<&str>); 3] = [
     ("commit", option_env!("OLM_BUILD_COMMIT")),
     ("date", option_env!("OLM_BUILD_DATE")),
@@ -9,10 +9,10 @@ const OF_BUILD: [(&str, Option<&str>); 3] = [
 ];
 
 /// The line that the subcommand `version` of a manager prints. Its form is that of the reference implementation: what the
-/// build was not told is `unknown`.
+/// build does not know is `unknown`.
 pub fn line(version: &str) -> String {
-    let told = OF_BUILD.map(|(what, value)| (what, value.or(Some("unknown"))));
-    fields(version, &told)
+    let facts = OF_BUILD.map(|(what, value)| (what, value.or(Some("unknown"))));
+    fields(version, &facts)
 }
 
 /// The line for people, with what is known only.
@@ -36,11 +36,11 @@ mod tests {
     #[test]
     fn people_are_told_what_is_known_and_programs_get_every_field() {
         let commit = ("commit", Some("abc"));
-        for (told, expected) in [
+        for (facts, expected) in [
             (&[("commit", None)][..], "version: \"1.2.3\""),
             (&[commit, ("date", None)], "version: \"1.2.3\", commit: \"abc\""),
         ] {
-            assert_eq!(fields("1.2.3", told), expected);
+            assert_eq!(fields("1.2.3", facts), expected);
         }
         let line = line("1.2.3");
         for field in ["version: \"1.2.3\"", ", commit: \"", ", date: \"", ", state: \""] {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::client::{Catalogs, CatalogsError, Place, lines};
 
-/// How many packages of one catalog are told.
+/// The most packages of one catalog that a message names.
 const MOST_PACKAGES: usize = 20;
 /// How many searches are remembered.
 const MOST_SEARCHES: usize = 200;

@@ -91,7 +91,7 @@ async fn pull(images: &Images, reference: &str, access: &Access) -> Result<Diges
         .map_err(|error| olm_platform::log::chain(&error))?;
     let limits = Limits::bundle();
     images
-        .bundle(&pinned, access, &limits)
+        .contents(&pinned, access, &limits)
         .await
         .map_err(|error| olm_platform::log::chain(error.as_ref()))?;
     Ok(pinned.digest().clone())
@@ -434,7 +434,7 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
     let cache = TempDir::new()?;
     let images = Images::new(Options {
         authorities: Some(place.authorities.path().to_owned()),
-        bundle_cache: Some(cache.path().to_owned()),
+        cache: Some(cache.path().to_owned()),
         ..Options::new("olm-test")
     });
     // What was fetched when nobody asked for signatures is no way around them.

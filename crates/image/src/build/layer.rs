@@ -11,8 +11,8 @@ use oci_distribution::manifest::IMAGE_LAYER_GZIP_MEDIA_TYPE;
 
 use super::{BuildError, Source};
 use crate::digest::{Digest, Hasher};
-use crate::transfer::Blob;
-use crate::tree::{Node, Tree, clean, path_of};
+use crate::layer::tree::{Node, Tree, clean, path_of};
+use crate::manifest::Blob;
 
 /// The compression level of layers: most of the gain for little time.
 const GZIP_LEVEL: u32 = 6;
@@ -318,9 +318,9 @@ impl<W: Write> Write for HashingWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::tree::Storage;
     use crate::layer::{Selection, Unpacker};
     use crate::limits::Limits;
-    use crate::tree::Storage;
 
     #[test]
     fn an_outline_tells_which_links_whoever_reads_the_image_cannot_follow() {

@@ -1,9 +1,9 @@
 //! Why an image could not be pulled.
 
+use crate::access::policy::Refusal;
+use crate::access::registries::PlaceError;
 use crate::layer::LayerError;
-use crate::policy::Refusal;
-use crate::registries::PlaceError;
-use crate::registry::RegistryError;
+use crate::registry::error::RegistryError;
 
 /// Why an image could not be pulled.
 #[derive(Debug, thiserror::Error)]

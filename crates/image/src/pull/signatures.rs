@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use oci_distribution::manifest::OciManifest;
 
-use super::{Access, Images, PullError};
+use super::{Images, PullError};
+use crate::access::Access;
+use crate::access::policy::{Refusal, SIGNATURE_ANNOTATION, SIGNATURES, SIMPLE_SIGNING, Signed};
 use crate::digest::Digest;
 use crate::limits::Limits;
-use crate::manifest::{Wanted, blob, parse_manifest};
-use crate::policy::{Refusal, SIGNATURE_ANNOTATION, SIGNATURES, SIMPLE_SIGNING, Signed};
+use crate::manifest::{blob, parse_manifest};
 use crate::reference::Pinned;
-use crate::registry::RegistryError;
+use crate::registry::error::RegistryError;
+use crate::registry::fetch::Wanted;
 
 /// The most bytes of what a signature is about.
 const SIGNED_BYTES: u64 = 64 << 10;

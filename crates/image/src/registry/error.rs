@@ -8,12 +8,12 @@ use olm_transport::{Proxies, causes};
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
+use super::clients::TrustError;
 use crate::digest::{Digest, DigestError};
-use crate::trust::TrustError;
 
 /// The most characters of a registry's own message that are repeated.
 const MESSAGE_LENGTH: usize = 300;
-/// How the resolver of the system begins what it says.
+/// How messages of the system resolver begin.
 const LOOKUP: &str = "failed to lookup address information: ";
 
 /// Why a registry did not give what was asked for.
@@ -138,7 +138,7 @@ impl RegistryError {
     }
 }
 
-/// What is missing, as far as a registry tells.
+/// What is missing, as far as a registry reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The whole repository.
@@ -250,12 +250,12 @@ impl Unanswered {
     }
 }
 
-/// What the innermost cause says, and what that is about where it does not say it.
+/// The message of the innermost cause, with its subject where that is missing.
 fn innermost(error: &(dyn Error + 'static)) -> String {
-    let said = olm_transport::reason(error);
-    match said.strip_prefix(LOOKUP) {
+    let reason = olm_transport::reason(error);
+    match reason.strip_prefix(LOOKUP) {
         Some(why) => format!("the name of the host cannot be resolved: {why}"),
-        None => said,
+        None => reason,
     }
 }
 
@@ -267,7 +267,7 @@ impl fmt::Display for Unanswered {
 
 impl Error for Unanswered {}
 
-/// What a registry says of an error.
+/// The error answer of a registry.
 pub(crate) struct Words {
     /// The code of the protocol; empty when there is none.
     pub(crate) code: String,

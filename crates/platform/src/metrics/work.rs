@@ -2,9 +2,10 @@
 //! that dashboards and alerts for controllers fit.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::queue::Outcome;
+use crate::outcome::Outcome;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Result {
@@ -271,7 +272,7 @@ impl fmt::Debug for UnderWay {
 
 impl UnderWay {
     fn add(&self, name: &'static str, look: impl Fn() -> Running + Send + Sync + 'static) {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.0.lock();
         queues.push((name, Box::new(look)));
     }
 
@@ -282,7 +283,7 @@ impl UnderWay {
         help: &str,
         of: impl Fn(Running) -> Duration,
     ) -> fmt::Result {
-        let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.0.lock();
         let kind = ConstGauge::new(0.0).metric_type();
         let mut descriptor = encoder.encode_descriptor(name, help, None, kind)?;
         for (queue, look) in queues.iter() {

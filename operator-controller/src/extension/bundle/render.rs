@@ -63,7 +63,7 @@ pub async fn render(
     gates: Gates,
     (certificates, operator_condition): (CertificateProvider, Option<String>),
     extension: Arc<ClusterExtension>,
-    image: Arc<olm_image::Bundle>,
+    image: Arc<olm_image::Contents>,
 ) -> Result<Prepared, RenderError> {
     let work = move || {
         let files = image

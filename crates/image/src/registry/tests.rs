@@ -30,8 +30,15 @@ fn sample() -> BuiltImage {
         .build()
 }
 
+fn selection() -> Selection {
+    Selection::Below(["manifests", "metadata"].map(str::to_owned).to_vec())
+}
+
 fn images() -> Images {
-    Images::new(Options::new("test"))
+    Images::new(Options {
+        selection: selection(),
+        ..Options::new("test")
+    })
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -49,14 +56,14 @@ async fn push(server: &Server, image: &BuiltImage) -> Pinned {
     images().push(&reference, image, &server.access()).await.unwrap()
 }
 
-async fn pull(server: &Server, images: &Images) -> Result<Arc<Bundle>, String> {
+async fn pull(server: &Server, images: &Images) -> Result<Arc<Contents>, String> {
     let limits = Limits::bundle();
     let pinned = images
         .resolve(&server.reference("a/b:v1"), &server.access())
         .await
         .map_err(|error| chain(&error).replace(&server.address, "R"))?;
     images
-        .bundle(&pinned, &server.access(), &limits)
+        .contents(&pinned, &server.access(), &limits)
         .await
         .map_err(|error| chain(error.as_ref()).replace(&server.address, "R"))
 }
@@ -231,7 +238,7 @@ async fn every_limit_of_a_pull_has_an_error_of_its_own() {
     let check = async |name: &str, value: u64, expected: &str| {
         let limits = Limits::bundle().with([(name, value)]);
         let error = images()
-            .bundle(&pushed, &server.access(), &limits)
+            .contents(&pushed, &server.access(), &limits)
             .await
             .unwrap_err();
         assert!(
@@ -294,7 +301,7 @@ async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
             .await
             .unwrap();
         images()
-            .bundle(&pinned, &access, &Limits::bundle())
+            .contents(&pinned, &access, &Limits::bundle())
             .await
             .unwrap()
     };
@@ -413,7 +420,7 @@ async fn what_is_not_there_is_said_so() {
     }
     let pinned = server.reference("a/b").pin(Digest::of(b"x"));
     let error = images()
-        .bundle(&pinned, &server.access(), &Limits::bundle())
+        .contents(&pinned, &server.access(), &Limits::bundle())
         .await
         .unwrap_err();
     assert!(chain(error.as_ref()).ends_with("manifest unknown"), "{error}");
@@ -527,7 +534,7 @@ async fn what_is_no_container_image_says_what_it_is() {
         }
         let pinned = server.hold(&manifest);
         let found = images()
-            .bundle(&pinned, &server.access(), &Limits::bundle())
+            .contents(&pinned, &server.access(), &Limits::bundle())
             .await;
         assert_eq!(
             found.unwrap().artifact_type.as_deref(),
@@ -552,7 +559,8 @@ async fn one_digest_is_fetched_once_for_all_who_ask_and_then_kept() {
     let server = Server::start(Registry::default()).await;
     let directory = tempfile::tempdir().unwrap();
     let options = || Options {
-        bundle_cache: Some(directory.path().to_owned()),
+        selection: selection(),
+        cache: Some(directory.path().to_owned()),
         ..Options::new("test")
     };
     let images = Images::new(options());
@@ -562,12 +570,12 @@ async fn one_digest_is_fetched_once_for_all_who_ask_and_then_kept() {
         .unwrap();
     server.log();
     let (access, limits) = (server.access(), Limits::bundle());
-    let calls = (0..10).map(|_| images.bundle(&pinned, &access, &limits));
+    let calls = (0..10).map(|_| images.contents(&pinned, &access, &limits));
     let bundles = futures::future::join_all(calls).await;
     assert!(bundles.iter().all(Result::is_ok));
     assert_eq!(server.log().len(), 3, "a manifest, a configuration and a layer");
     let again = Images::new(options())
-        .bundle(&pinned, &access, &limits)
+        .contents(&pinned, &access, &limits)
         .await
         .unwrap();
     assert_eq!(Ok(&again), bundles[0].as_ref().map_err(|_| ()));

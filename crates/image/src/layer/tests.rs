@@ -1,7 +1,7 @@
 use std::io::Write as _;
 
 use super::*;
-use crate::tree::Resolved;
+use crate::layer::tree::Resolved;
 
 /// One entry of a layer in a test.
 #[derive(Clone, Copy)]

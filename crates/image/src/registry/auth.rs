@@ -1,21 +1,22 @@
 //! Registry authentication: challenges, and the tokens that answer them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, GetAll, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 
-use crate::credentials::Credential;
-use crate::redirect::{Elsewhere, Outgoing, send};
+use super::body::{ReadError, read_bounded};
+use super::clients::Pair;
+use super::error::{RegistryError, Unanswered, words};
+use super::redirect::{Elsewhere, Outgoing, send};
+use crate::access::credentials::Credential;
 use crate::reference::Reference;
-use crate::registry::error::{Unanswered, words};
-use crate::registry::{ReadError, RegistryError, read_bounded};
-use crate::trust::Pair;
 
 /// The most bytes of a token answer.
 const TOKEN_BYTES: u64 = 256 << 10;
@@ -98,7 +99,7 @@ impl Tokens {
     }
 
     pub(crate) fn cached(&self, scope: &Scope, credential: Option<&Credential>) -> Option<HeaderValue> {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.lock();
         cache
             .get(&(scope.clone(), credential.cloned()))
             .filter(|cached| cached.until > Instant::now())
@@ -106,7 +107,7 @@ impl Tokens {
     }
 
     pub(crate) fn forget(&self, scope: &Scope, credential: Option<&Credential>) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         cache.remove(&(scope.clone(), credential.cloned()));
     }
 
@@ -141,7 +142,7 @@ impl Tokens {
     }
 
     fn remember(&self, scope: &Scope, credential: Option<&Credential>, value: &HeaderValue, life: Duration) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let now = Instant::now();
         if cache.len() >= TOKENS {
             cache.retain(|_, cached| cached.until > now);

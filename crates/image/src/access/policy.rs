@@ -111,7 +111,7 @@ impl Policy {
         parse::policy(text, &key)
     }
 
-    /// What an image has to be signed with, once everything that can be told from its name is.
+    /// What an image must be signed with, as far as its name decides it.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<&Signed>, Refusal> {
         let (scope, requirements) = self.requirements(reference);
         let scope = || {

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Method, Response, Url};
 
-use crate::registry::Unanswered;
-use crate::trust::Pair;
+use super::clients::Pair;
+use super::error::Unanswered;
 
 /// The most redirects that are followed.
 const CHAIN_LIMIT: usize = 5;

@@ -7,23 +7,14 @@ use reqwest::header::{HeaderMap, HeaderValue, RANGE};
 use reqwest::{Method, StatusCode};
 use tokio::sync::mpsc;
 
-use crate::digest::{Digest, Hasher};
-use crate::registry::{RegistryError, Session, jitter};
+use super::error::RegistryError;
+use super::session::{Session, jitter};
+use crate::digest::Hasher;
+use crate::manifest::Blob;
 
 /// Chunks that may wait for the reader: enough to keep both sides busy. When the registry is faster than the reader, each is as
 /// large as the HTTP client's buffer becomes, 408 KiB.
 const CHUNKS: usize = 2;
-
-/// A blob that a manifest names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blob {
-    /// The digest.
-    pub digest: Digest,
-    /// The number of bytes.
-    pub size: u64,
-    /// The media type the manifest gives it.
-    pub media_type: String,
-}
 
 /// A pipe from a transfer to a blocking reader.
 pub(crate) fn pipe() -> (mpsc::Sender<io::Result<Bytes>>, PipeReader) {

@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::policy::{Policy, PolicyError};
-use crate::registries::{Registries, RegistriesError};
+use crate::access::policy::{Policy, PolicyError};
+use crate::access::registries::{Registries, RegistriesError};
 
-/// Where the configuration of registries lies when nobody says otherwise.
+/// The default configuration of registries.
 const REGISTRIES: &str = "/etc/containers/registries.conf";
-/// Where the signature policy lies when nobody says otherwise.
+/// The default signature policy.
 const POLICY: &str = "/etc/containers/policy.json";
 
 /// Why the settings cannot be used. Nothing is fetched then.
@@ -48,7 +48,7 @@ impl Settings {
         existing(self.policy.as_deref(), POLICY)
     }
 
-    /// Says in the log whether images have to satisfy a policy: that everything is accepted must not go unsaid.
+    /// Says in the log whether images have to satisfy a policy: nobody should miss that everything is accepted.
     pub fn announce(&self) {
         if let Some(path) = self.policy_file() {
             tracing::info!(path = %path.display(), "images have to satisfy this signature policy");

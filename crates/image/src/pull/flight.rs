@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 
 type Flight<V> = Shared<BoxFuture<'static, Option<V>>>;
 
@@ -31,7 +32,7 @@ where
     /// was torn down before its end.
     pub(crate) async fn join(&self, key: K, work: impl Future<Output = V> + Send + 'static) -> Option<V> {
         let flight = {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running.lock();
             if let Some(flight) = running.get(&key) {
                 flight.clone()
             } else {
@@ -60,10 +61,7 @@ struct Landing<K: Eq + Hash, V> {
 
 impl<K: Eq + Hash, V> Drop for Landing<K, V> {
     fn drop(&mut self) {
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key);
+        self.running.lock().remove(&self.key);
     }
 }
 

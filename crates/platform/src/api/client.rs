@@ -35,7 +35,7 @@ pub enum ClientError {
 }
 
 /// The configuration for reaching the API server: `kubeconfig` when given, else what `KUBECONFIG` names, else the Pod's own
-/// credentials. `name` becomes the user agent, by which audit logs tell the managers apart.
+/// credentials. `name` becomes the user agent, which distinguishes the managers in audit logs.
 ///
 /// # Errors
 /// When there is no usable configuration.

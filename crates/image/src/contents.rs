@@ -1,4 +1,4 @@
-//! Bundle images: small, held in memory, kept on disk by digest.
+//! What small images hold: held in memory, kept on disk by digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -7,48 +7,40 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use crate::digest::{Digest, Hasher};
-use crate::layer::Selection;
+use crate::layer::tree::{Node, Resolved, Tree};
 use crate::limits::Limits;
-use crate::tree::{Node, Resolved, Tree};
 
-/// The directories of a bundle image that mean something.
-const DIRECTORIES: [&str; 2] = ["manifests", "metadata"];
 /// Names the format of cached files; other formats are fetched anew.
-const MAGIC: &[u8] = b"olm-bundle-2\n";
+const MAGIC: &[u8] = b"olm-contents-1\n";
 /// Letters of the digest that follows.
 const DIGEST_LENGTH: usize = 64;
 
-/// What a bundle image holds.
+/// What an image holds, or the selected part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bundle {
+pub struct Contents {
     /// The labels of the image.
     pub labels: BTreeMap<String, String>,
     /// What the manifest says it is, where it is no container image.
     pub artifact_type: Option<String>,
-    /// The files below `manifests/` and `metadata/` by their path in the image, without a leading slash. Links to files
-    /// within the image are files here, other links are left out.
+    /// The files by their path in the image, without a leading slash. Links to files within the image are files here, other
+    /// links are left out.
     pub files: BTreeMap<String, Bytes>,
     /// The directories by their path in the image.
     pub directories: BTreeSet<String>,
 }
 
-impl Bundle {
-    /// Which part of a bundle image is fetched.
-    pub fn selection() -> Selection {
-        Selection::Below(DIRECTORIES.map(str::to_owned).to_vec())
-    }
-
+impl Contents {
     /// Takes labels and files from an unpacked image that is held in memory. Unpacking has counted each link as the file
     /// that it leads to.
     pub fn from_tree(labels: BTreeMap<String, String>, tree: &Tree) -> Self {
-        let mut bundle = Self {
+        let mut contents = Self {
             labels,
             ..Self::default()
         };
         for (path, node) in tree.entries() {
             let content = match node {
                 Node::Directory => {
-                    bundle.directories.insert(path.into_owned());
+                    contents.directories.insert(path.into_owned());
                     continue;
                 }
                 Node::File(content) => content,
@@ -58,31 +50,31 @@ impl Bundle {
                 },
             };
             if let Ok(bytes) = content.read_all() {
-                bundle.files.insert(path.into_owned(), bytes);
+                contents.files.insert(path.into_owned(), bytes);
             }
         }
-        bundle
+        contents
     }
 }
 
-/// Bundles on disk, one file per digest, written beside and renamed into place.
+/// Contents on disk, one file per digest, written beside and renamed into place.
 #[derive(Clone, Debug)]
-pub(crate) struct BundleStore {
+pub(crate) struct ContentsStore {
     directory: PathBuf,
 }
 
-impl BundleStore {
+impl ContentsStore {
     pub(crate) const fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     fn path(&self, digest: &Digest) -> PathBuf {
         self.directory
-            .join(format!("{}-{}.bundle", digest.algorithm(), digest.hex()))
+            .join(format!("{}-{}.contents", digest.algorithm(), digest.hex()))
     }
 
-    /// A cached bundle; nothing when it is not here, or damaged, or larger than it may be.
-    pub(crate) async fn load(&self, digest: &Digest, limits: &Limits) -> Option<Bundle> {
+    /// Cached contents; nothing when they are not here, or damaged, or larger than they may be.
+    pub(crate) async fn load(&self, digest: &Digest, limits: &Limits) -> Option<Contents> {
         let path = self.path(digest);
         // Labels and lengths come on top of the files.
         let limit = limits
@@ -91,23 +83,23 @@ impl BundleStore {
             .saturating_mul(2);
         tokio::task::spawn_blocking(move || {
             let length = std::fs::metadata(&path).ok()?.len();
-            let bundle = (length <= limit)
+            let contents = (length <= limit)
                 .then(|| std::fs::read(&path).ok())
                 .flatten()
                 .and_then(|bytes| decode(&bytes));
-            if bundle.is_none() {
-                tracing::warn!(path = %path.display(), "a damaged bundle is fetched again");
+            if contents.is_none() {
+                tracing::warn!(path = %path.display(), "the cached contents are damaged and are fetched again");
             }
-            bundle
+            contents
         })
         .await
         .ok()
         .flatten()
     }
 
-    pub(crate) async fn save(&self, digest: &Digest, bundle: Bundle) -> io::Result<()> {
+    pub(crate) async fn save(&self, digest: &Digest, contents: Contents) -> io::Result<()> {
         let (directory, path) = (self.directory.clone(), self.path(digest));
-        tokio::task::spawn_blocking(move || write_durably(&directory, &path, &encode(&bundle)))
+        tokio::task::spawn_blocking(move || write_durably(&directory, &path, &encode(&contents)))
             .await
             .map_err(io::Error::other)?
     }
@@ -123,7 +115,7 @@ impl BundleStore {
             };
             for entry in entries {
                 let path = entry?.path();
-                let ours = path.extension().is_some_and(|extension| extension == "bundle");
+                let ours = path.extension().is_some_and(|extension| extension == "contents");
                 if ours && !keep.contains(&path) {
                     std::fs::remove_file(path)?;
                     removed += 1;
@@ -147,7 +139,7 @@ fn write_durably(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
 
 /// The format: a magic line, the digest of what follows, then four lists, each with its length, of labels, the artifact
 /// type (none or one), directories and files; every text and every file has its length before it.
-fn encode(bundle: &Bundle) -> Vec<u8> {
+fn encode(contents: &Contents) -> Vec<u8> {
     let mut text = MAGIC.to_vec();
     text.extend_from_slice(&[0; DIGEST_LENGTH]);
     let start = text.len();
@@ -157,21 +149,21 @@ fn encode(bundle: &Bundle) -> Vec<u8> {
         number(body, value.len());
         body.extend_from_slice(value);
     };
-    number(body, bundle.labels.len());
-    for (key, value) in &bundle.labels {
+    number(body, contents.labels.len());
+    for (key, value) in &contents.labels {
         bytes(body, key.as_bytes());
         bytes(body, value.as_bytes());
     }
-    number(body, bundle.artifact_type.iter().len());
-    if let Some(artifact_type) = &bundle.artifact_type {
+    number(body, contents.artifact_type.iter().len());
+    if let Some(artifact_type) = &contents.artifact_type {
         bytes(body, artifact_type.as_bytes());
     }
-    number(body, bundle.directories.len());
-    for path in &bundle.directories {
+    number(body, contents.directories.len());
+    for path in &contents.directories {
         bytes(body, path.as_bytes());
     }
-    number(body, bundle.files.len());
-    for (path, content) in &bundle.files {
+    number(body, contents.files.len());
+    for (path, content) in &contents.files {
         bytes(body, path.as_bytes());
         bytes(body, content);
     }
@@ -183,28 +175,28 @@ fn encode(bundle: &Bundle) -> Vec<u8> {
     text
 }
 
-fn decode(text: &[u8]) -> Option<Bundle> {
+fn decode(text: &[u8]) -> Option<Contents> {
     let (digest, body) = text.strip_prefix(MAGIC)?.split_at_checked(DIGEST_LENGTH)?;
     if Digest::of(body).hex().as_bytes() != digest {
         return None;
     }
     let mut body = Bytes::copy_from_slice(body);
-    let mut bundle = Bundle::default();
+    let mut contents = Contents::default();
     for _ in 0..take_number(&mut body)? {
         let key = take_text(&mut body)?;
-        bundle.labels.insert(key, take_text(&mut body)?);
+        contents.labels.insert(key, take_text(&mut body)?);
     }
     for _ in 0..take_number(&mut body)? {
-        bundle.artifact_type = Some(take_text(&mut body)?);
+        contents.artifact_type = Some(take_text(&mut body)?);
     }
     for _ in 0..take_number(&mut body)? {
-        bundle.directories.insert(take_text(&mut body)?);
+        contents.directories.insert(take_text(&mut body)?);
     }
     for _ in 0..take_number(&mut body)? {
         let path = take_text(&mut body)?;
-        bundle.files.insert(path, take_bytes(&mut body)?);
+        contents.files.insert(path, take_bytes(&mut body)?);
     }
-    body.is_empty().then_some(bundle)
+    body.is_empty().then_some(contents)
 }
 
 fn take_number(body: &mut Bytes) -> Option<usize> {
@@ -226,8 +218,8 @@ fn take_text(body: &mut Bytes) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn sample() -> Bundle {
-        Bundle {
+    fn sample() -> Contents {
+        Contents {
             labels: [("a".to_owned(), "b".to_owned())].into(),
             artifact_type: Some("application/vnd.example.config.v1+json".to_owned()),
             files: [
@@ -240,9 +232,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bundle_comes_back_from_disk_as_it_was_and_never_damaged() {
+    async fn contents_come_back_from_disk_as_they_were_and_never_damaged() {
         let directory = tempfile::tempdir().unwrap();
-        let store = BundleStore::new(directory.path().join("bundles"));
+        let store = ContentsStore::new(directory.path().join("cache"));
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         assert_eq!(store.load(&one, &Limits::bundle()).await, None);
         assert_eq!(store.prune(&BTreeSet::new()).await.unwrap(), 0);

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use olm_transport::{Authorities, AuthoritiesError, PemFile, Proxies, ProxyError, causes};
+use parking_lot::Mutex;
 
+use crate::access::registries::Security;
 use crate::digest::{Digest, Hasher};
-use crate::registries::Security;
 
 /// Clients are built anew after this time, so that changed system roots are picked up too.
 const CLIENT_AGE: Duration = Duration::from_mins(10);
@@ -93,7 +94,7 @@ impl Clients {
             .transpose()?
             .unwrap_or_default();
         let fingerprint = fingerprint(&files);
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         let fresh = current
             .as_ref()
             .filter(|current| current.fingerprint == fingerprint && current.made.elapsed() < CLIENT_AGE);
@@ -198,7 +199,7 @@ mod tests {
         let clients = clients(directory.path());
         let made = || {
             clients.read_pair(Security::Verified).unwrap();
-            clients.current.lock().unwrap().as_ref().unwrap().made
+            clients.current.lock().as_ref().unwrap().made
         };
         let first = made();
         assert_eq!(made(), first);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +11,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 /// The most bytes that the API server takes as an event's note.
@@ -29,11 +30,11 @@ pub struct Said {
     pub note: String,
 }
 
-/// How often it is tried to tell something.
+/// How many times recording an event is tried.
 const ATTEMPTS: usize = 3;
 /// How long until it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
-/// For how long something that is told again counts as the same event.
+/// How long a repetition counts as the same event.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
 /// Events beyond which one that comes again is a new one.
 const MAX_KNOWN: usize = 5000;
@@ -49,18 +50,18 @@ pub struct Events {
     known: Arc<Known>,
 }
 
-/// What was told lately.
+/// Events of the last while.
 ///
 /// The recorder that comes with the client takes events of the same reason for one, keeps the note of the first, and all of
 /// the event: some 7 KiB for each.
 #[derive(Default)]
 struct Known {
     hasher: RandomState,
-    events: Mutex<HashMap<u64, Told>>,
+    events: Mutex<HashMap<u64, Recorded>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct Recorded {
     /// The event's name.
     name: String,
     /// How often.
@@ -70,7 +71,7 @@ struct Told {
 }
 
 impl Known {
-    /// The key of something said about an object.
+    /// The key of a note about an object.
     fn key(&self, object: &ObjectReference, said: &Said) -> u64 {
         let object = (
             &object.api_version,
@@ -82,27 +83,27 @@ impl Known {
         self.hasher.hash_one((object, said))
     }
 
-    fn get(&self, key: u64, now: Timestamp) -> Option<Told> {
+    fn get(&self, key: u64, now: Timestamp) -> Option<Recorded> {
         let mut events = self.events();
-        events.retain(|_, told| told.at + SERIES > now);
+        events.retain(|_, recorded| recorded.at + SERIES > now);
         events.get(&key).cloned()
     }
 
-    fn insert(&self, key: u64, told: Told) {
+    fn insert(&self, key: u64, recorded: Recorded) {
         let mut events = self.events();
         if events.len() >= MAX_KNOWN {
             events.clear();
         }
-        events.insert(key, told);
+        events.insert(key, recorded);
     }
 
-    fn events(&self) -> MutexGuard<'_, HashMap<u64, Told>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    fn events(&self) -> MutexGuard<'_, HashMap<u64, Recorded>> {
+        self.events.lock()
     }
 }
 
 impl Events {
-    /// Nothing is told yet; `controller` is who tells, `instance` names this process among its replicas.
+    /// Records nothing yet. `controller` is the reporting controller, `instance` this process among its replicas.
     pub fn new(client: Client, controller: &str, instance: String) -> Self {
         Self {
             client,
@@ -121,7 +122,7 @@ impl Events {
         tokio::spawn(async move {
             for said in said.into_iter().map(bounded) {
                 let mut attempts = 1;
-                while let Err(error) = events.tell(&object, &said, Timestamp::now()).await {
+                while let Err(error) = events.record(&object, &said, Timestamp::now()).await {
                     if attempts == ATTEMPTS {
                         tracing::warn!(%error, reason = said.reason, "an event was not recorded");
                         break;
@@ -133,28 +134,28 @@ impl Events {
         });
     }
 
-    /// Makes an event, or counts up the one that said the same a short while ago.
-    async fn tell(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
+    /// Creates an event, or increases the count of one with the same note that is recent.
+    async fn record(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
         let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let key = self.known.key(object, said);
         let counted = match self.known.get(key, now) {
-            Some(told) => count_up(&api, told, now).await?,
+            Some(recorded) => count_up(&api, recorded, now).await?,
             None => None,
         };
-        let told = if let Some(told) = counted {
-            told
+        let recorded = if let Some(recorded) = counted {
+            recorded
         } else {
             let event = self.event(object, said, now);
             api.create(&PostParams::default(), &event).await?;
             let name = event.metadata.name.unwrap_or_default();
-            Told {
+            Recorded {
                 name,
                 count: 1,
                 at: now,
             }
         };
-        self.known.insert(key, told);
+        self.known.insert(key, recorded);
         Ok(())
     }
 
@@ -180,15 +181,19 @@ impl Events {
 }
 
 /// Counts up an event; nothing when somebody removed it.
-async fn count_up(api: &Api<Event>, told: Told, now: Timestamp) -> Result<Option<Told>, kube::Error> {
-    let count = told.count.saturating_add(1);
+async fn count_up(
+    api: &Api<Event>,
+    recorded: Recorded,
+    now: Timestamp,
+) -> Result<Option<Recorded>, kube::Error> {
+    let count = recorded.count.saturating_add(1);
     let series = json!({ "series": { "count": count, "lastObservedTime": MicroTime(now) } });
     let params = PatchParams::default();
-    match api.patch(&told.name, &params, &Patch::Merge(series)).await {
-        Ok(_) => Ok(Some(Told {
+    match api.patch(&recorded.name, &params, &Patch::Merge(series)).await {
+        Ok(_) => Ok(Some(Recorded {
             count,
             at: now,
-            ..told
+            ..recorded
         })),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
@@ -268,7 +273,7 @@ mod tests {
                     "POST" => sent["note"].to_string(),
                     _ => sent["series"]["count"].to_string(),
                 };
-                asked.lock().unwrap().push(format!("{} {said}", parts.method));
+                asked.lock().push(format!("{} {said}", parts.method));
                 let answer = json!({ "metadata": {}, "eventTime": null }).to_string();
                 Ok::<_, tower::BoxError>(http::Response::new(kube::client::Body::from(answer.into_bytes())))
             }
@@ -292,10 +297,10 @@ mod tests {
             ("a", "first", 13),
         ] {
             let now = start + SignedDuration::from_mins(minutes);
-            events.tell(&object(name), &said(note), now).await.unwrap();
+            events.record(&object(name), &said(note), now).await.unwrap();
         }
         assert_eq!(
-            log.lock().unwrap().as_slice(),
+            log.lock().as_slice(),
             [
                 "POST \"first\"",
                 "PATCH 2",

@@ -1,0 +1,23 @@
+//! With what rights, and through which places, images are fetched.
+
+pub(crate) mod credentials;
+pub(crate) mod policy;
+pub(crate) mod registries;
+pub(crate) mod settings;
+
+use std::sync::Arc;
+
+use credentials::Credentials;
+use policy::Policy;
+use registries::Registries;
+
+/// With what rights, and through which places, images are fetched. Read again by the caller as often as it changes.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Credentials of registries.
+    pub credentials: Arc<Credentials>,
+    /// Which places serve which references.
+    pub registries: Arc<Registries>,
+    /// Which images may be used.
+    pub policy: Arc<Policy>,
+}
