@@ -17,7 +17,9 @@ use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
 use self::data_loss::CLEANUP;
-use self::plan::{Left, Observed, Outlook, STALE, availability, has_begun, is_untouched, plan};
+use self::plan::{
+    Left, Observed, Outlook, STALE, availability, has_begun, is_untouched, other_finalizers, plan,
+};
 use super::act::{self, ActError, act};
 use super::context::Context;
 use super::events::{self, EventKind};
@@ -73,10 +75,12 @@ async fn step(
     extension: &ClusterExtension,
     cache: &mut Cache,
 ) -> Result<Outcome, ActError> {
-    let observed = observe(context, extension, cache).await?;
-    let Some(plan) = plan(&observed) else {
+    // Others may still keep an extension that the controller has let go.
+    let Some(rest) = other_finalizers(extension) else {
         return Ok(Outcome::Done);
     };
+    let observed = observe(context, extension, cache).await?;
+    let plan = plan(&observed, rest);
     let checked = Checked::own_records(plan.actions);
     let report = match act(context, extension, checked, &mut act::Cache::default()).await {
         Err(ActError::Release(error)) => Outlook::Progressing {

@@ -109,10 +109,9 @@ fn blocked(reason: &'static str, message: String) -> Plan {
     }
 }
 
-/// Plans the next step; `None` for an extension that the controller has let go.
-pub(crate) fn plan(observed: &Observed<'_>) -> Option<Plan> {
-    let rest = other_finalizers(observed.extension)?;
-    Some(match &observed.left {
+/// Plans the next step; `rest` are the finalizers that stay when the controller lets the extension go.
+pub(crate) fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
+    match &observed.left {
         Left::Orphans => Plan {
             actions: vec![Action::SetFinalizers(rest)],
             report: Outlook::Gone("Left all revisions on the cluster, with their objects".to_owned()),
@@ -145,11 +144,11 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Option<Plan> {
             Ok(policy) => take_down(observed, policy.uninstall),
             Err(error) => blocked(reason::BLOCKED, error.to_string()),
         },
-    })
+    }
 }
 
-/// The finalizers of others; `None` when there are none of ours.
-fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
+/// The finalizers of others; `None` for an extension that the controller has let go.
+pub(crate) fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
     let list = extension.metadata.finalizers.clone().unwrap_or_default();
     let is_ours = |name: &String| FINALIZERS.contains(&name.as_str());
     let rest: Vec<String> = list.iter().filter(|name| !is_ours(name)).cloned().collect();
@@ -567,12 +566,13 @@ mod tests {
     }
 
     fn planned(extension: &ClusterExtension, announced: Option<Uninstall>, left: Left) -> Option<Plan> {
-        plan(&Observed {
+        let observed = Observed {
             extension,
             policy: Policy::read(|key| extension.annotation(key)),
             announced,
             left,
-        })
+        };
+        Some(plan(&observed, other_finalizers(extension)?))
     }
 
     #[test]
