@@ -376,7 +376,7 @@ mod tests {
                 && told.ends_with("; the controller retries; check that its Pods are ready"),
             "{told}"
         );
-        assert_eq!(told.matches(": ").count(), 2, "{told}");
+        assert_eq!(told.matches(": ").count(), 1, "{told}");
         assert_eq!(
             trouble("the certificate is not trusted: it has expired; renew it"),
             "cannot be asked: the certificate is not trusted: it has expired; renew it; the controller retries"
