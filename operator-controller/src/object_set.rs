@@ -9,12 +9,14 @@
 
 mod accounts;
 mod acting;
+mod conclusion;
+mod context;
 pub mod controller;
 #[cfg(test)]
 mod default_probes;
-mod definition;
 pub mod executor;
 pub mod gather;
+mod load;
 pub mod memory;
 pub mod reconcile;
 pub mod records;
@@ -24,12 +26,6 @@ pub mod store;
 pub mod teardown_records;
 
 pub use olm_rollout::{canonical, content, policy, status};
-
-/// What became of objects.
-pub mod fate {
-    pub use super::teardown_records::TeardownRecords as Fates;
-    pub use olm_rollout::teardown_record::TeardownRecord as Fate;
-}
 
 /// The engine's words.
 pub mod engine {

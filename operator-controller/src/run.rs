@@ -32,11 +32,11 @@ use crate::bundles::{Bundles, Settings};
 use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
 use crate::extension::act::orphaned_secrets;
-use crate::extension::context::Context;
 use crate::extension::context::cluster_info::ClusterInfo;
 use crate::extension::context::helm::Releases;
 use crate::extension::context::moves::Moves;
 use crate::extension::context::providers::CertificateProviders;
+use crate::extension::context::{Context, Gates};
 use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
 use crate::object_set::store::Sets;
@@ -106,15 +106,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         extensions: extensions.0,
         cluster_catalogs: catalogs.0,
         sets: Arc::clone(&sets),
-        catalogs: Catalogs::new(
-            authorities,
-            if gates.releases {
-                ReleaseField::Counts
-            } else {
-                ReleaseField::Ignored
-            },
-        )
-        .with_token(args.catalogd_token(&namespace)),
+        catalogs: Catalogs::new(authorities, release_field(gates))
+            .with_token(args.catalogd_token(&namespace)),
         bundles: Bundles::new(Settings {
             authorities: args.registry_authorities(),
             token_services: args.common.registry_token_services.clone(),
@@ -169,6 +162,15 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);
     Ok(run_until_end(own, election, lead, &shutdown).await?)
+}
+
+/// How catalogs read the release field of a bundle.
+fn release_field(gates: Gates) -> ReleaseField {
+    if gates.releases {
+        ReleaseField::Counts
+    } else {
+        ReleaseField::Ignored
+    }
 }
 
 /// What is done while leading.

@@ -149,7 +149,7 @@ fn still_there(answer: &Value) -> bool {
             || seconds.and_then(Value::as_i64).is_some_and(|seconds| seconds > 0))
 }
 
-/// What follows from an error of the client. That the kind is unknown is to be confirmed: the server only has no such
+/// What follows from an error of the client. An unknown kind must be confirmed: the server only has no such
 /// path, which may pass.
 pub fn classify(error: &kube::Error) -> Failure {
     match error {

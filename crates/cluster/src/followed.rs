@@ -1,4 +1,4 @@
-//! What a watch tells about objects, lists included: what changed or went while the watch was broken is told too.
+//! The changes that a watch brings, lists included, with what changed or went while the watch was broken.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ pub struct Followed<N> {
     listed: HashMap<String, N>,
 }
 
-/// What is told about an object.
+/// A change of an object.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told<N> {
+pub struct ObjectChange<N> {
     /// Its name, after its namespace and `/` where it has one.
     pub name: String,
     /// What was noted before; nothing when it was not known.
@@ -34,8 +34,8 @@ impl<N> Default for Followed<N> {
 }
 
 impl<N: Clone> Followed<N> {
-    /// Takes an event. The objects of a list are told when it is complete, since only then a store holds them.
-    pub fn take<K: ResourceExt>(&mut self, event: &Event<K>, note: impl Fn(&K) -> N) -> Vec<Told<N>> {
+    /// Takes an event. The changes of a list come when it is complete, since only then a store holds them.
+    pub fn take<K: ResourceExt>(&mut self, event: &Event<K>, note: impl Fn(&K) -> N) -> Vec<ObjectChange<N>> {
         match event {
             Event::Init => {
                 self.listed.clear();
@@ -47,23 +47,23 @@ impl<N: Clone> Followed<N> {
             }
             Event::InitDone => {
                 let mut before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
-                let there = self.known.iter().map(|(name, now)| Told {
+                let there = self.known.iter().map(|(name, now)| ObjectChange {
                     name: name.clone(),
                     before: before.remove(name),
                     now: Some(now.clone()),
                 });
-                let mut told: Vec<Told<N>> = there.collect();
-                told.extend(before.into_iter().map(|(name, before)| Told {
+                let mut changes: Vec<ObjectChange<N>> = there.collect();
+                changes.extend(before.into_iter().map(|(name, before)| ObjectChange {
                     name,
                     before: Some(before),
                     now: None,
                 }));
-                told
+                changes
             }
             Event::Apply(object) => {
                 let (name, now) = (name(object), note(object));
                 let before = self.known.insert(name.clone(), now.clone());
-                vec![Told {
+                vec![ObjectChange {
                     name,
                     before,
                     now: Some(now),
@@ -72,7 +72,7 @@ impl<N: Clone> Followed<N> {
             Event::Delete(object) => {
                 let name = name(object);
                 let before = self.known.remove(&name);
-                vec![Told {
+                vec![ObjectChange {
                     name,
                     before,
                     now: None,
@@ -102,20 +102,20 @@ mod tests {
         object
     }
 
-    fn told(followed: &mut Followed<String>, event: &Event<ConfigMap>) -> Vec<(String, String, String)> {
+    fn changes(followed: &mut Followed<String>, event: &Event<ConfigMap>) -> Vec<(String, String, String)> {
         let note = |object: &ConfigMap| object.metadata.resource_version.clone().unwrap_or_default();
-        let told = followed.take(event, note).into_iter();
-        let mut told: Vec<_> = told
-            .map(|told| {
+        let changes = followed.take(event, note).into_iter();
+        let mut changes: Vec<_> = changes
+            .map(|change| {
                 (
-                    told.name,
-                    told.before.unwrap_or_default(),
-                    told.now.unwrap_or_default(),
+                    change.name,
+                    change.before.unwrap_or_default(),
+                    change.now.unwrap_or_default(),
                 )
             })
             .collect();
-        told.sort();
-        told
+        changes.sort();
+        changes
     }
 
     fn row(name: &str, before: &str, now: &str) -> (String, String, String) {
@@ -123,20 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_or_went_while_the_watch_was_broken_is_told_when_the_new_list_is_complete() {
+    fn changes_and_deletions_missed_by_a_broken_watch_come_when_the_new_list_is_complete() {
         let mut followed = Followed::default();
         for (name, version) in [("kept", "1"), ("changed", "1"), ("gone", "1")] {
             assert_eq!(
-                told(&mut followed, &Event::Apply(object(name, version))),
+                changes(&mut followed, &Event::Apply(object(name, version))),
                 [row(name, "", version)]
             );
         }
-        assert_eq!(told(&mut followed, &Event::Init), []);
+        assert_eq!(changes(&mut followed, &Event::Init), []);
         for (name, version) in [("kept", "1"), ("changed", "2"), ("new", "1")] {
-            assert_eq!(told(&mut followed, &Event::InitApply(object(name, version))), []);
+            assert_eq!(
+                changes(&mut followed, &Event::InitApply(object(name, version))),
+                []
+            );
         }
         assert_eq!(
-            told(&mut followed, &Event::InitDone),
+            changes(&mut followed, &Event::InitDone),
             [
                 row("changed", "1", "2"),
                 row("gone", "1", ""),
@@ -145,7 +148,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&mut followed, &Event::Delete(object("kept", "3"))),
+            changes(&mut followed, &Event::Delete(object("kept", "3"))),
             [row("kept", "1", "")]
         );
     }
@@ -153,10 +156,10 @@ mod tests {
     #[test]
     fn a_list_that_is_begun_again_forgets_what_the_first_one_held() {
         let mut followed = Followed::default();
-        told(&mut followed, &Event::Init);
-        told(&mut followed, &Event::InitApply(object("first", "1")));
-        told(&mut followed, &Event::Init);
-        told(&mut followed, &Event::InitApply(object("second", "1")));
-        assert_eq!(told(&mut followed, &Event::InitDone), [row("second", "", "1")]);
+        changes(&mut followed, &Event::Init);
+        changes(&mut followed, &Event::InitApply(object("first", "1")));
+        changes(&mut followed, &Event::Init);
+        changes(&mut followed, &Event::InitApply(object("second", "1")));
+        assert_eq!(changes(&mut followed, &Event::InitDone), [row("second", "", "1")]);
     }
 }

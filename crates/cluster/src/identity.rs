@@ -85,7 +85,7 @@ pub enum IdentityError {
     Refused {
         /// The account.
         account: AccountName,
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
     /// The server could not be asked.

@@ -4,7 +4,7 @@
 //! asked one by one. All answers are kept for a while: refusals briefly, so that a right that is given soon counts.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -56,12 +56,12 @@ pub fn right(verb: &str, group: &str, resource: &str, namespace: &str) -> Right 
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct Cached<T> {
     value: T,
     at: Instant,
 }
 
-impl<T> Kept<T> {
+impl<T> Cached<T> {
     fn now(value: T) -> Self {
         let at = Instant::now();
         Self { value, at }
@@ -81,8 +81,8 @@ type Place = (Viewer, Option<String>);
 /// Asks and remembers.
 #[derive(Debug, Default)]
 pub struct Reviews {
-    rules: Mutex<HashMap<Place, Kept<Arc<Rules>>>>,
-    answers: Mutex<HashMap<Viewer, HashMap<String, Kept<bool>>>>,
+    rules: Mutex<HashMap<Place, Cached<Arc<Rules>>>>,
+    answers: Mutex<HashMap<Viewer, BTreeMap<Right, Cached<bool>>>>,
 }
 
 impl Reviews {
@@ -167,8 +167,8 @@ impl Reviews {
         let place = (viewer.clone(), scope.map(str::to_owned));
         let known = lock(&self.rules)
             .get(&place)
-            .filter(|kept| kept.at.elapsed() < oldest)
-            .map(|kept| Arc::clone(&kept.value));
+            .filter(|cached| cached.at.elapsed() < oldest)
+            .map(|cached| Arc::clone(&cached.value));
         if let Some(rules) = known {
             return Ok(rules);
         }
@@ -181,17 +181,16 @@ impl Reviews {
         let reviews = Api::<SelfSubjectRulesReview>::all(client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await?;
         let rules = Arc::new(answer.status.map_or_else(nothing, listed));
-        lock(&self.rules).insert(place, Kept::now(Arc::clone(&rules)));
+        lock(&self.rules).insert(place, Cached::now(Arc::clone(&rules)));
         Ok(rules)
     }
 
     async fn answer(&self, client: &Client, viewer: &Viewer, right: &Right) -> Result<bool, kube::Error> {
-        let question = format!("{right:?}");
         let known = lock(&self.answers)
             .get(viewer)
-            .and_then(|answers| answers.get(&question))
-            .filter(|kept| kept.at.elapsed() < if kept.value { GRANTED } else { REFUSED })
-            .map(|kept| kept.value);
+            .and_then(|answers| answers.get(right))
+            .filter(|cached| cached.at.elapsed() < if cached.value { GRANTED } else { REFUSED })
+            .map(|cached| cached.value);
         if let Some(answer) = known {
             return Ok(answer);
         }
@@ -203,7 +202,7 @@ impl Reviews {
         lock(&self.answers)
             .entry(viewer.clone())
             .or_default()
-            .insert(question, Kept::now(allowed));
+            .insert(right.clone(), Cached::now(allowed));
         Ok(allowed)
     }
 }

@@ -5,5 +5,5 @@
 //! written into the objects that name them, right after these are applied.
 
 pub mod authority;
-pub mod known;
 pub mod layout;
+pub mod memory;

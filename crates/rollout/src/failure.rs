@@ -5,7 +5,7 @@
 pub struct Failure {
     /// What follows from it.
     pub kind: FailureKind,
-    /// What the server said.
+    /// The server's message.
     pub message: String,
     /// The status code; 0 when the server did not answer.
     pub code: u16,
@@ -31,9 +31,9 @@ impl Failure {
 /// What follows from a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
-    /// The object is not as it was seen: look again.
+    /// The object is not as it was seen: read it again.
     Conflict,
-    /// The cluster has no such kind, said by the server when it was asked for just that.
+    /// The cluster has no such kind: the server says so when it is asked for just that kind.
     UnknownKind,
     /// The object's namespace does not exist.
     MissingNamespace,

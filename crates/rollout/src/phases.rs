@@ -22,7 +22,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// What is to be kept of a content.
+    /// The part of a content that stays when its bodies are dropped.
     pub fn of(content: &Content) -> Self {
         let phases = content
             .phases

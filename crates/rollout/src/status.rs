@@ -8,12 +8,12 @@ use olm_api::{
     conditions::{self, Report, Status, bounded_message, reason},
 };
 
-/// What a run came to.
+/// The state of a revision after a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RevisionState {
     /// Every object is as wanted and ready.
     Complete {
-        /// What is to be said of objects that are left out.
+        /// What the condition says of objects that are left out.
         skipped: Option<String>,
     },
     /// The same, but a newer revision owns some of them.
@@ -36,7 +36,7 @@ pub enum Verdict {
 
 /// What the conditions' texts and deadlines depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct StatusInputs {
     /// The generation that was looked at.
     pub generation: i64,
     /// The bundle's version; empty for revisions made by hand.
@@ -70,32 +70,39 @@ impl Deadline {
     }
 }
 
-/// What one condition is to say.
-type Said = (&'static str, Status, &'static str, String);
+/// Type, status, reason and message of a condition.
+type ConditionText = (&'static str, Status, &'static str, String);
 
 /// The conditions after a run, from those before it.
-pub fn after(before: &[Condition], verdict: &Verdict, facts: &Facts, now: Timestamp) -> Vec<Condition> {
+pub fn after(
+    before: &[Condition],
+    state: &RevisionState,
+    inputs: &StatusInputs,
+    now: Timestamp,
+) -> Vec<Condition> {
     let succeeded = conditions::is_true(before, conditions::SUCCEEDED);
-    let late = facts.deadline.filter(|deadline| !succeeded && now >= deadline.at);
+    let late = inputs
+        .deadline
+        .filter(|deadline| !succeeded && now >= deadline.at);
     let mut list = before.to_vec();
-    for said in said(before, verdict, &facts.version) {
+    for condition in condition_texts(before, state, &inputs.version) {
         let (condition_type, status, reason, message) = match late {
-            Some(deadline) => overdue(said, deadline),
-            None => said,
+            Some(deadline) => overdue(condition, deadline),
+            None => condition,
         };
         let report = Report {
             condition_type,
             status,
             reason,
             message: &bounded_message(&conditions::steady(&message)),
-            observed_generation: facts.generation,
+            observed_generation: inputs.generation,
         };
         conditions::set_condition(&mut list, report, now);
     }
     list
 }
 
-fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
+fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -> Vec<ConditionText> {
     let progressing =
         |status, reason, message: &str| (conditions::PROGRESSING, status, reason, message.to_owned());
     let available =
@@ -111,8 +118,8 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
     };
     let unfinished = |reason, message: &str| doubtful(Status::True, reason, message);
     let rolling_out = format!("Revision {version} is rolling out.");
-    match verdict {
-        Verdict::Complete { skipped } => {
+    match state {
+        RevisionState::Complete { skipped } => {
             let mut rolled_out = format!("Revision {version} has rolled out.");
             if let Some(skipped) = skipped {
                 rolled_out.push(' ');
@@ -131,11 +138,11 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
             ];
             every.into_iter().chain(first).collect()
         }
-        Verdict::HandingOver => vec![
+        RevisionState::HandingOver => vec![
             progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
             available(Status::True, reason::PROBES_SUCCEEDED, AVAILABLE),
         ],
-        Verdict::RollingOut(not_ready) => vec![
+        RevisionState::RollingOut(not_ready) => vec![
             progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
             if not_ready.is_empty() {
                 available(Status::False, reason::ROLLING_OUT, &rolling_out)
@@ -143,15 +150,15 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
                 available(Status::False, reason::PROBE_FAILURE, &not_ready.join("\n"))
             },
         ],
-        Verdict::Retrying(message) => unfinished(reason::RETRYING, message),
-        Verdict::Removing(message) => unfinished(reason::REMOVING, message),
-        Verdict::Archiving => unfinished(
+        RevisionState::Retrying(message) => unfinished(reason::RETRYING, message),
+        RevisionState::Removing(message) => unfinished(reason::REMOVING, message),
+        RevisionState::Archiving => unfinished(
             reason::RETRYING,
             "removing revision resources that are not owned by another revision",
         ),
-        Verdict::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
-        Verdict::Paused(message) => doubtful(Status::False, reason::BLOCKED, message),
-        Verdict::Archived => vec![
+        RevisionState::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
+        RevisionState::Paused(message) => doubtful(Status::False, reason::BLOCKED, message),
+        RevisionState::Archived => vec![
             progressing(Status::False, reason::ARCHIVED, ARCHIVED),
             available(Status::Unknown, reason::ARCHIVED, ARCHIVED),
         ],
@@ -159,10 +166,10 @@ fn said(before: &[Condition], verdict: &Verdict, version: &str) -> Vec<Said> {
 }
 
 /// Past the deadline, all that is not success is failure.
-fn overdue(said: Said, deadline: Deadline) -> Said {
-    let (condition_type, _, reason, message) = &said;
+fn overdue(condition: ConditionText, deadline: Deadline) -> ConditionText {
+    let (condition_type, _, reason, message) = &condition;
     if *condition_type != conditions::PROGRESSING || *reason == reason::SUCCEEDED {
-        return said;
+        return condition;
     }
     let message = format!(
         "Revision has not rolled out for {} minute(s). Last status: {message}",
@@ -192,22 +199,22 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn facts() -> Facts {
-        Facts {
+    fn inputs() -> StatusInputs {
+        StatusInputs {
             generation: 1,
             version: "1.2.3".into(),
             deadline: Deadline::after(at(0), 10),
         }
     }
 
-    fn told(list: &[Condition]) -> Vec<String> {
+    fn lines(list: &[Condition]) -> Vec<String> {
         list.iter()
             .map(|c| format!("{}={}/{}: {}", c.type_, c.status, c.reason, c.message))
             .collect()
     }
 
-    const COMPLETE: Verdict = Verdict::Complete { skipped: None };
-    /// What is said of it.
+    const COMPLETE: RevisionState = RevisionState::Complete { skipped: None };
+    /// What the conditions say of it.
     const ROLLED_OUT: [&str; 3] = [
         "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
         "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
@@ -215,22 +222,22 @@ mod tests {
     ];
 
     #[track_caller]
-    fn check(before: &[Condition], verdict: &Verdict, now: i64, expected: &[&str]) -> Vec<Condition> {
-        let list = after(before, verdict, &facts(), at(now));
-        assert_eq!(told(&list), expected);
+    fn check(before: &[Condition], state: &RevisionState, now: i64, expected: &[&str]) -> Vec<Condition> {
+        let list = after(before, state, &inputs(), at(now));
+        assert_eq!(lines(&list), expected);
         assert_eq!(
-            after(&list, verdict, &facts(), at(now + 5)),
+            after(&list, state, &inputs(), at(now + 5)),
             list,
-            "the same verdict again changes nothing"
+            "the same state again changes nothing"
         );
         list
     }
 
     #[test]
-    fn a_rollout_is_told_from_its_start_to_its_success_and_later_trouble() {
+    fn conditions_report_a_rollout_from_start_to_success_and_later_trouble() {
         let list = check(
             &[],
-            &Verdict::RollingOut(vec!["Object A: no".into(), "Object B: no".into()]),
+            &RevisionState::RollingOut(vec!["Object A: no".into(), "Object B: no".into()]),
             1,
             &[
                 "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
@@ -245,7 +252,7 @@ mod tests {
         );
         check(
             &list,
-            &Verdict::RollingOut(Vec::new()),
+            &RevisionState::RollingOut(Vec::new()),
             100_000,
             &[
                 "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
@@ -255,7 +262,7 @@ mod tests {
         );
         check(
             &list,
-            &Verdict::Retrying("why".into()),
+            &RevisionState::Retrying("why".into()),
             100_000,
             &[
                 "Progressing=True/Retrying: why",
@@ -266,30 +273,30 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_past_its_deadline_is_told_as_failed_until_it_completes() {
+    fn conditions_report_failure_past_the_deadline_until_the_rollout_completes() {
         let list = check(
             &[],
-            &Verdict::Retrying("why".into()),
+            &RevisionState::Retrying("why".into()),
             600,
             &[
                 "Progressing=False/ProgressDeadlineExceeded: Revision has not rolled out for 10 minute(s). Last status: why",
             ],
         );
-        let list = after(&list, &COMPLETE, &facts(), at(700));
-        assert!(told(&list)[0].starts_with("Progressing=True/Succeeded"));
+        let list = after(&list, &COMPLETE, &inputs(), at(700));
+        assert!(lines(&list)[0].starts_with("Progressing=True/Succeeded"));
         assert_eq!(
-            facts().deadline.unwrap().remaining(at(590)),
+            inputs().deadline.unwrap().remaining(at(590)),
             Duration::from_secs(10)
         );
-        assert_eq!(facts().deadline.unwrap().remaining(at(601)), Duration::ZERO);
+        assert_eq!(inputs().deadline.unwrap().remaining(at(601)), Duration::ZERO);
     }
 
     #[test]
-    fn what_is_left_out_is_told_of_a_complete_revision() {
+    fn conditions_of_a_complete_revision_name_the_objects_left_out() {
         let skipped = Some("Left out: ServiceMonitor.".to_owned());
         check(
             &[],
-            &Verdict::Complete { skipped },
+            &RevisionState::Complete { skipped },
             1,
             &[
                 "Progressing=True/Succeeded: Revision 1.2.3 has rolled out. Left out: ServiceMonitor.",
@@ -303,7 +310,7 @@ mod tests {
     fn blocking_says_nothing_about_availability() {
         check(
             &[],
-            &Verdict::Blocked("x".into()),
+            &RevisionState::Blocked("x".into()),
             0,
             &["Progressing=False/Blocked: x"],
         );
@@ -313,7 +320,7 @@ mod tests {
     fn a_revision_that_hands_over_has_not_succeeded() {
         check(
             &[],
-            &Verdict::HandingOver,
+            &RevisionState::HandingOver,
             0,
             &[
                 "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
@@ -323,10 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn archiving_is_told() {
+    fn conditions_report_archiving() {
         let list = check(
             &[],
-            &Verdict::Archiving,
+            &RevisionState::Archiving,
             0,
             &[
                 "Progressing=True/Retrying: removing revision resources that are not owned by another revision",
@@ -335,7 +342,7 @@ mod tests {
         assert!(!is_archived(&list));
         let list = check(
             &list,
-            &Verdict::Archived,
+            &RevisionState::Archived,
             0,
             &[
                 "Progressing=False/Archived: revision is archived",
@@ -350,7 +357,7 @@ mod tests {
         let complete = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &complete,
-            &Verdict::Paused("paused".into()),
+            &RevisionState::Paused("paused".into()),
             2,
             &[
                 "Progressing=False/Blocked: paused",
@@ -360,7 +367,7 @@ mod tests {
         );
         check(
             &[],
-            &Verdict::Paused("paused".into()),
+            &RevisionState::Paused("paused".into()),
             1,
             &["Progressing=False/Blocked: paused"],
         );
@@ -371,7 +378,7 @@ mod tests {
         let list = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &list,
-            &Verdict::Removing("waiting".into()),
+            &RevisionState::Removing("waiting".into()),
             2,
             &[
                 "Progressing=True/Removing: waiting",
@@ -383,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_long_is_cut() {
-        let list = after(&[], &Verdict::Blocked("x".repeat(40_000)), &facts(), at(0));
+        let list = after(&[], &RevisionState::Blocked("x".repeat(40_000)), &inputs(), at(0));
         assert_eq!(list[0].message.len(), conditions::MAX_MESSAGE_BYTES);
     }
 }

@@ -6,7 +6,6 @@ use std::time::Instant;
 use olm_api::ClusterObjectSet;
 use olm_api::names::{annotation, cert_manager};
 use olm_bundle::CertificateProvider;
-
 use olm_cluster::discover::Discovery;
 
 /// Providers besides ourselves.

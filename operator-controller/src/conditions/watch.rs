@@ -12,7 +12,7 @@ use olm_api::names::label;
 use olm_platform::queue::Queue;
 
 use super::definition;
-use olm_cluster::followed::{Followed, Told};
+use olm_cluster::followed::{Followed, ObjectChange};
 
 /// How many OperatorConditions of each extension were deleted: a number that differs has the extension create them again.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub async fn watch(client: Client, deletions: Arc<Deletions>, queue: Queue<Strin
                 continue;
             }
         };
-        for Told { before, now, .. } in followed.take(&event, note) {
+        for ObjectChange { before, now, .. } in followed.take(&event, note) {
             if before == now {
                 continue;
             }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::extension::context::Context;
 use crate::object_set::store::Change;
-use olm_cluster::followed::{Followed, Told};
+use olm_cluster::followed::{Followed, ObjectChange};
 
 /// How long changes of an extension's revisions are gathered.
 const GATHER: Duration = Duration::from_millis(100);
@@ -42,7 +42,8 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            for Told { name, before, now } in followed.take(&event, |extension| standing(&context, extension))
+            for ObjectChange { name, before, now } in
+                followed.take(&event, |extension| standing(&context, extension))
             {
                 if before.is_some() && before != now {
                     for waiting in context.moves.awaiting() {

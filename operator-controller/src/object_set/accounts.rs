@@ -1,4 +1,4 @@
-//! Follows the service accounts that sets are worked on as, so that one that goes is told at once and not only when
+//! Follows the service accounts that sets are worked on as: the status reports one that goes at once, and not only when
 //! something has to be written, and one that comes is used at once.
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,12 +13,12 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-
-use super::{controller::Context, reconcile::RESYNC};
 use olm_cluster::{identity::AccountName, watch::code};
 
-/// Never returns. Where the controller may not watch service accounts it is asked again now and then, and their going is
-/// told when something has to be written.
+use super::{acting, conclusion::RESYNC, context::Context};
+
+/// Never returns. Where the controller may not watch service accounts it tries again now and then, and the status
+/// reports a missing account when something has to be written.
 pub(super) async fn follow(context: &Context) {
     loop {
         watch(context).await;
@@ -40,7 +40,7 @@ async fn watch(context: &Context) {
             }
             Ok(Event::InitDone) => {
                 let listed = std::mem::take(&mut listed);
-                for (account, sets) in context.sets_by_account() {
+                for (account, sets) in sets_by_account(context) {
                     if !listed.contains(&account) {
                         context.accounts.forget_token(&account).await;
                         context.wake(sets);
@@ -69,8 +69,29 @@ async fn watch(context: &Context) {
     }
 }
 
+/// The sets that are worked on as each account.
+fn sets_by_account(context: &Context) -> BTreeMap<AccountName, Vec<String>> {
+    let mut found: BTreeMap<AccountName, Vec<String>> = BTreeMap::new();
+    for set in context.sets.state() {
+        if let Ok(account) = acting::account(context, &set) {
+            found.entry(account).or_default().push(set.name().to_owned());
+        }
+    }
+    found
+}
+
+/// Forgets accounts that no set names any more.
+pub(super) fn forget_unused(context: &Context) {
+    let used = sets_by_account(context);
+    let is_used = |account: &AccountName| {
+        used.contains_key(account) || context.options.default_account.as_ref() == Some(account)
+    };
+    context.accounts.retain(is_used);
+    context.reviews.retain(is_used);
+}
+
 fn sets_of(context: &Context, account: &AccountName) -> Vec<String> {
-    let mut all: BTreeMap<AccountName, Vec<String>> = context.sets_by_account();
+    let mut all: BTreeMap<AccountName, Vec<String>> = sets_by_account(context);
     all.remove(account).unwrap_or_default()
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use kube::Client;
 use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
+use olm_cluster::identity::{AccountName, AccountNameError, IdentityError};
+use olm_platform::queue::Outcome;
+use olm_rollout::status::RevisionState;
 
 use super::{
-    controller::Context,
-    reconcile::{Again, Conclusion, RIGHTS},
+    conclusion::{Conclusion, RIGHTS},
+    context::Context,
 };
-use olm_cluster::identity::{AccountName, AccountNameError, IdentityError};
-use olm_rollout::status::Verdict;
 
 /// A service account that can be acted as.
 #[derive(Clone)]
@@ -55,8 +56,10 @@ impl Nobody {
     pub(super) fn conclusion(&self) -> Conclusion {
         let message = self.to_string();
         match self {
-            Self::Unnamed | Self::Misnamed(_) => Conclusion::new(Verdict::Blocked(message), Again::OnChange),
-            Self::Unidentified(_) => Conclusion::retrying(message, Again::After(RIGHTS)),
+            Self::Unnamed | Self::Misnamed(_) => {
+                Conclusion::new(RevisionState::Blocked(message), Outcome::Done)
+            }
+            Self::Unidentified(_) => Conclusion::retrying(message, Outcome::After(RIGHTS)),
         }
     }
 }

@@ -1,159 +1,34 @@
 //! Watches ClusterObjectSets and works on them: one at a time each, many at once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures::{StreamExt as _, pin_mut};
-use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client, Config,
+    Api,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
     },
 };
-use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
-use olm_platform::{
-    metrics::Metrics,
-    queue::{Outcome, Queue, on_its_own},
-};
+use olm_api::ClusterObjectSet;
+use olm_platform::queue::{Outcome, on_its_own};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    accounts, acting,
-    memory::Memory,
-    reconcile::{Again, reconcile},
-    store::{Change, Sets},
-    teardown_records::TeardownRecords,
-};
-use olm_cluster::{
-    discover::Discovery,
-    identity::{AccountName, Accounts},
-    permissions::Reviews,
-    watch::{Managed, Watches},
-};
+use super::{accounts, context::lock, reconcile::reconcile, store::Change};
 
-/// The controller's name in metrics, as the reference calls it.
-const CONTROLLER: &str = "clusterobjectset";
+pub use super::context::{Context, Options};
 
 /// How long new kinds are waited for before the sets that miss some are looked at, since they come in groups.
 const GATHERING: Duration = Duration::from_millis(500);
 
-/// The objects that are watched.
-const MANAGED: Managed = Managed {
-    label: names::label::OWNER_NAME,
-    api_version: names::API_VERSION,
-    kind: names::CLUSTER_OBJECT_SET,
-};
-
-/// How the controller works.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The managers' own namespace.
-    pub system_namespace: String,
-    /// The account of sets that name none; without it they are blocked.
-    pub default_account: Option<AccountName>,
-    /// How many sets are worked on at the same time.
-    pub concurrency: usize,
-    /// What time it is; deadlines count by it.
-    pub clock: fn() -> Timestamp,
-}
-
-/// What every run needs.
-pub struct Context {
-    pub(super) own: Client,
-    pub(super) accounts: Arc<Accounts>,
-    pub(super) discovery: Arc<Discovery>,
-    pub(super) reviews: Arc<Reviews>,
-    pub(super) watches: Watches,
-    pub(super) fates: Arc<TeardownRecords>,
-    pub(super) sets: Arc<Sets>,
-    /// Changes of the sets, until the work begins.
-    changes: Mutex<Option<UnboundedReceiver<Change>>>,
-    pub(super) options: Options,
-    queue: Queue<String>,
-    memories: Mutex<HashMap<String, Memory>>,
-    /// Moves whenever kinds come or go.
-    kinds: AtomicU64,
-}
-
 impl Context {
-    /// `own` acts as the controller; `config` says how to reach the same API server.
-    ///
-    /// # Errors
-    /// The configuration does not make a client.
-    pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
-        let accounts = Arc::new(Accounts::new(config, own.clone(), &Metrics::default())?);
-        let discovery = Arc::new(Discovery::new(own.clone()));
-        let reviews = Arc::default();
-        Ok(Self::with(
-            own,
-            accounts,
-            discovery,
-            reviews,
-            Arc::default(),
-            Arc::default(),
-            options,
-        ))
-    }
-
-    /// The same with parts that others use too.
-    pub fn with(
-        own: Client,
-        accounts: Arc<Accounts>,
-        discovery: Arc<Discovery>,
-        reviews: Arc<Reviews>,
-        fates: Arc<TeardownRecords>,
-        sets: Arc<Sets>,
-        options: Options,
-    ) -> Self {
-        let queue = Queue::<String>::default();
-        let wake = queue.clone();
-        let watches = Watches::new(
-            own.clone(),
-            MANAGED,
-            Arc::clone(&discovery),
-            Arc::clone(&reviews),
-            move |set| {
-                wake.add(set.to_owned());
-            },
-        );
-        Self {
-            own,
-            accounts,
-            discovery,
-            reviews,
-            watches,
-            fates,
-            changes: Mutex::new(Some(sets.subscribe())),
-            sets,
-            options,
-            queue,
-            memories: Mutex::default(),
-            kinds: AtomicU64::new(0),
-        }
-    }
-
-    /// The sets, to be followed.
-    pub fn sets(&self) -> &Arc<Sets> {
-        &self.sets
-    }
-
-    /// Shows in `metrics` what the work on sets comes to.
-    pub fn report_to(&self, metrics: &Metrics) {
-        self.queue.report_to(metrics, CONTROLLER);
-    }
-
     async fn work(&self, name: String) -> Outcome {
         if self.sets.is_unreadable(&name) {
             // It waits until it can be read.
@@ -162,54 +37,19 @@ impl Context {
         let Some(set) = self.sets.get(&name) else {
             self.watches.forget(&name);
             lock(&self.memories).remove(&name);
-            self.forget_accounts();
+            accounts::forget_unused(self);
             return Outcome::Done;
         };
         let mut memory = lock(&self.memories).remove(&name).unwrap_or_default();
         let kinds = self.kinds.load(Ordering::SeqCst);
-        let again = reconcile(self, &set, &mut memory).await;
+        let outcome = reconcile(self, &set, &mut memory).await;
         let misses_kinds = memory.misses_kinds;
         lock(&self.memories).insert(name.clone(), memory);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
             // They came while nobody could see that they were missed.
             self.queue.add_after(name, GATHERING);
         }
-        match again {
-            Again::OnChange => Outcome::Done,
-            Again::After(delay) => Outcome::After(delay),
-            Again::Backoff => Outcome::Failed,
-        }
-    }
-
-    /// The sets that are worked on as each account.
-    pub(super) fn sets_by_account(&self) -> BTreeMap<AccountName, Vec<String>> {
-        let mut found: BTreeMap<AccountName, Vec<String>> = BTreeMap::new();
-        for set in self.sets.state() {
-            if let Ok(account) = acting::account(self, &set) {
-                found.entry(account).or_default().push(set.name().to_owned());
-            }
-        }
-        found
-    }
-
-    /// Has sets looked at.
-    pub(super) fn wake(&self, sets: Vec<String>) {
-        for set in sets {
-            self.queue.add(set);
-        }
-    }
-
-    /// Forgets accounts that no set names any more.
-    fn forget_accounts(&self) {
-        let mut used = self.sets_by_account();
-        used.extend(
-            self.options
-                .default_account
-                .clone()
-                .map(|account| (account, Vec::new())),
-        );
-        self.accounts.retain(|account| used.contains_key(account));
-        self.reviews.retain(|account| used.contains_key(account));
+        outcome
     }
 
     /// Has sets looked at that changed. None is worked on before all are known: what may be done to an object depends on the
@@ -274,11 +114,6 @@ impl Context {
     }
 }
 
-/// The UID of the extension that a set is a revision of.
-pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
-    controlling_extension(&set.metadata)
-}
-
 /// Differs when anything but the status differs.
 fn mark(set: &ClusterObjectSet) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -289,13 +124,8 @@ fn mark(set: &ClusterObjectSet) -> u64 {
     metadata.annotations.hash(&mut hasher);
     metadata.finalizers.hash(&mut hasher);
     set.is_deleting().hash(&mut hasher);
-    extension_uid(set).hash(&mut hasher);
+    super::context::extension_uid(set).hash(&mut hasher);
     hasher.finish()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while it holds one of the locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Works on ClusterObjectSets until `stop` is cancelled, then finishes what is under way. Somebody follows the sets

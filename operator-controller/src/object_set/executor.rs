@@ -1,6 +1,8 @@
 //! Fulfils what the engine asks for, under the account, with as few requests as possible.
 
 mod certificates;
+mod definition;
+mod goal;
 mod issued;
 mod kinds;
 
@@ -14,10 +16,14 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use kube::Client;
 use olm_api::cluster_object_set::ProgressionProbe;
-use serde_json::Value;
-
+use olm_cluster::{
+    apply::{self, Commit, Target},
+    discover::{Discovery, Resource},
+    watch::{Coverage, Look, number},
+};
 use olm_rollout::{
     certificates::authority::Obstacle,
     content::Content,
@@ -34,14 +40,10 @@ use olm_rollout::{
     ownership::{Guard, Ownership},
     probe::{self, ProbeResult},
 };
+use serde_json::Value;
 
-use super::memory::{Known, Memory};
-use certificates::today;
-use olm_cluster::{
-    apply::{self, Commit, Target},
-    discover::{Discovery, Resource},
-    watch::{Coverage, Look, number},
-};
+use super::memory::{Memory, SeenObject};
+use goal::Goal;
 
 /// How many requests of one set are made at the same time.
 const CONCURRENCY: usize = 8;
@@ -146,7 +148,7 @@ impl Executor<'_> {
                     .map(|known| known.at);
                 self.memory.known.insert(
                     place,
-                    Known {
+                    SeenObject {
                         seen: (**seen).clone(),
                         at: at.unwrap_or_else(Instant::now),
                     },
@@ -335,11 +337,7 @@ fn is_gone(answer: &Answer) -> bool {
     }
 }
 
-/// What a run wants of the objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goal {
-    /// That they are as the revision says.
-    Keep,
-    /// That they are gone.
-    Remove,
+/// The day, in UTC.
+fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
 }

@@ -17,7 +17,7 @@ pub enum GatherError {
     Unread {
         /// The Secret.
         name: SecretName,
-        /// What the server said.
+        /// The error of the request.
         source: kube::Error,
     },
     /// Only an account may read it, and there is none.

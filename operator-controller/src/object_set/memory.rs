@@ -33,9 +33,9 @@ pub struct Memory {
     /// The phases without bodies.
     pub phases: Option<Arc<Phases>>,
     /// The objects as they were seen last.
-    pub known: HashMap<Place, Known>,
+    pub known: HashMap<Place, SeenObject>,
     /// What was seen of certificates.
-    pub certificates: certificates::known::Known,
+    pub certificates: certificates::memory::CertificateMemory,
     /// The fingerprints of differences that the server left.
     pub accepted: BTreeMap<Place, u64>,
     /// Objects of a set that is taken down of which nothing is left.
@@ -56,7 +56,7 @@ pub struct Memory {
 
 /// An object as it was seen.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct SeenObject {
     /// What was seen.
     pub seen: Observation,
     /// When.

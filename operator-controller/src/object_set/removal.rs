@@ -1,22 +1,18 @@
 //! Taking a revision down: because it is archived, or because it is being deleted.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::atomic::AtomicBool,
-    time::{Duration, Instant},
-};
+mod remaining;
+mod successor;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
-use kube::core::PartialObjectMeta;
+use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
+
 use olm_api::{
-    ClusterExtension, ClusterObjectSet,
+    ClusterObjectSet,
     cluster_object_set::LifecycleState,
     command::{Annotated, annotate},
-    conditions, names,
+    names,
 };
 use olm_platform::log::chain;
-
+use olm_platform::queue::Outcome;
 use olm_rollout::{
     engine::teardown::{Lasting, TeardownEnd},
     failure::{Failure, FailureKind},
@@ -24,21 +20,23 @@ use olm_rollout::{
     outline::{Outline, Owner},
     policy::{Policy, Uninstall},
     report,
-    status::{self, Verdict},
+    status::{self, RevisionState},
     teardown_record::{TeardownRecord, kept},
 };
 
 use super::{
-    acting::{Actor, account, identify_for_removal},
-    controller::{Context, extension_uid},
+    acting::{Actor, Nobody, identify_for_removal},
+    conclusion::{Conclusion, RESYNC, retry},
+    context::{Context, extension_uid},
     executor::Executor,
+    load::{check_observed, load, outline},
     memory::Memory,
-    reconcile::{Again, Conclusion, RESYNC, check_observed, load, outline, retry},
     records, rights,
 };
-use olm_cluster::{discover::Scope, identity::is_name};
+use remaining::{left, needed};
+use successor::{Successor, successor};
 
-/// When objects that are being deleted are looked at again; watches are quicker.
+/// How long until objects that are being deleted are looked at again; watches are quicker.
 const LOOK: Duration = Duration::from_secs(5);
 /// What a foreground deletion means.
 const IN_FOREGROUND: &str =
@@ -65,18 +63,19 @@ pub(super) async fn archive(
         Ok((Ok(actor), outline)) => (actor, outline),
         Ok((Err(nobody), outline)) => {
             let left = left(context, set, memory, &outline).await;
-            let told = |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
-            let mut conclusion = nobody.conclusion().reworded(told);
+            let reported =
+                |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
+            let mut conclusion = nobody.conclusion().reworded(reported);
             if policy.uninstall == Uninstall::Orphan && nobody.is_gone() {
                 // All objects stay anyway; only our references are to be taken off, and that may take its time.
-                conclusion.again = Again::After(RESYNC);
+                conclusion.outcome = Outcome::After(RESYNC);
             }
             return conclusion;
         }
         Err(conclusion) => return conclusion,
     };
     if let Err(error) = check_observed(set, memory) {
-        return Conclusion::new(Verdict::Blocked(error), Again::OnChange);
+        return Conclusion::new(RevisionState::Blocked(error), Outcome::Done);
     }
     let work = Work {
         context,
@@ -89,9 +88,9 @@ pub(super) async fn archive(
         },
     };
     match take_down(work, memory).await {
-        TeardownEnd::Complete => Conclusion::new(Verdict::Archived, Again::After(Duration::ZERO)),
+        TeardownEnd::Complete => Conclusion::new(RevisionState::Archived, Outcome::After(Duration::ZERO)),
         TeardownEnd::Waiting { .. } | TeardownEnd::Held(_) => {
-            Conclusion::new(Verdict::Archiving, Again::After(LOOK))
+            Conclusion::new(RevisionState::Archiving, Outcome::After(LOOK))
         }
         TeardownEnd::Failed { phase, failures } => {
             let failed = report::failures(outline.phase(phase), &failures);
@@ -106,7 +105,7 @@ async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
-) -> Result<(Result<Actor, super::acting::Nobody>, Outline), Conclusion> {
+) -> Result<(Result<Actor, Nobody>, Outline), Conclusion> {
     let actor = identify_for_removal(context, set).await;
     let client = actor.as_ref().ok().map(|actor| &actor.client);
     match load(context, set, memory, client).await {
@@ -162,7 +161,7 @@ pub(super) async fn delete(
 ) -> Result<Conclusion, kube::Error> {
     if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
         context.watches.forget(set.name());
-        return Ok(Conclusion::silent(Again::OnChange));
+        return Ok(Conclusion::silent(Outcome::Done));
     }
     memory.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to take down, or Kubernetes itself lets the objects go.
@@ -176,11 +175,11 @@ pub(super) async fn delete(
                 if !records::has_finalizer(set, records::ORPHAN) {
                     // Without it, the objects would be collected.
                     let message = "the API server does not let the objects be left behind";
-                    return Ok(Conclusion::retrying(message, Again::Backoff));
+                    return Ok(Conclusion::retrying(message, Outcome::Failed));
                 }
             }
             Removal::NotYet(conclusion) if records::has_finalizer(set, records::FOREGROUND) => {
-                // What is said may end with roles to be applied.
+                // The message may end with roles to apply.
                 return Ok(conclusion.reworded(|message| format!("{IN_FOREGROUND}; {message}")));
             }
             Removal::NotYet(conclusion) => return Ok(conclusion),
@@ -188,15 +187,15 @@ pub(super) async fn delete(
     }
     context.watches.forget(set.name());
     if !ended {
-        note_fate(context, set, memory);
+        record_teardown(context, set, memory);
     }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
     memory.ended = true;
-    Ok(Conclusion::silent(Again::OnChange))
+    Ok(Conclusion::silent(Outcome::Done))
 }
 
 /// Notes what became of the objects of an extension's revision.
-fn note_fate(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
+fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
     let policy = if records::has_finalizer(set, records::ORPHAN) {
         Uninstall::Orphan
     } else {
@@ -210,7 +209,7 @@ fn note_fate(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
         };
         let mut record = TeardownRecord::of(&outline, policy, &memory.gone, going);
         record.in_foreground = memory.in_foreground;
-        context.fates.note(extension, set.name(), record);
+        context.teardown_records.note(extension, set.name(), record);
     }
 }
 
@@ -218,27 +217,26 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
-            let verdict = Verdict::Blocked(format!("{error}; nothing is removed until that is mended"));
-            return Removal::NotYet(Conclusion::new(verdict, Again::OnChange));
+            let state = RevisionState::Blocked(format!(
+                "{error}; nothing is removed until the annotation is fixed"
+            ));
+            return Removal::NotYet(Conclusion::new(state, Outcome::Done));
         }
     };
     let orphan = policy.uninstall == Uninstall::Orphan;
-    let heir = match heir(context, set).await {
-        Ok(Heir::Nobody) => None,
-        Ok(Heir::GoesOn(extension)) => Some(extension),
-        Ok(Heir::Undecided(extension)) => {
-            let message = format!(
-                "ClusterExtension {extension} is being deleted, too, and has not begun to remove anything; what keeps it from \
-                 that is said there"
-            );
-            return Removal::NotYet(Conclusion::new(Verdict::Removing(message), Again::After(LOOK)));
+    let successor = match successor(context, set).await {
+        Ok(Successor::None) => None,
+        Ok(Successor::NextRevision(extension)) => Some(extension),
+        Ok(Successor::Undecided(extension)) => {
+            let state = RevisionState::Removing(undecided(extension));
+            return Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)));
         }
         Err(error) => {
             let message = format!(
                 "cannot tell whether the ClusterExtension is there: {}",
                 chain(&error)
             );
-            return Removal::NotYet(Conclusion::retrying(message, Again::Backoff));
+            return Removal::NotYet(Conclusion::retrying(message, Outcome::Failed));
         }
     };
     let (actor, outline) = match prepare(context, set, memory).await {
@@ -250,15 +248,17 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             if left.is_empty() {
                 return Removal::Done;
             }
-            let told = explain(nobody.conclusion(), set, &left);
+            let reported = explain(nobody.conclusion(), set, &left);
             let needed = if nobody.is_gone() {
                 needed(context, set, memory, &outline).await
             } else {
                 None
             };
-            return Removal::NotYet(with(told, needed));
+            return Removal::NotYet(with(reported, needed));
         }
-        Err(conclusion) if conclusion.lost && heir.is_none() && policy.uninstall == Uninstall::Delete => {
+        Err(conclusion)
+            if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
+        {
             // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
             tracing::warn!(
                 set = set.name(),
@@ -273,25 +273,25 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         set,
         actor: &actor,
         outline: &outline,
-        lasting: lasting(policy.uninstall, heir.is_some(), &outline),
+        lasting: lasting(policy.uninstall, successor.is_some(), &outline),
     };
     match take_down(work, memory).await {
         TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Held(objects) => {
-            let message = held(heir.unwrap_or_default(), &objects);
-            let verdict = Verdict::Removing(message);
-            Removal::NotYet(Conclusion::new(verdict, Again::After(LOOK)))
+            let message = held(successor.unwrap_or_default(), &objects);
+            let state = RevisionState::Removing(message);
+            Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)))
         }
         TeardownEnd::Waiting { objects, .. } => {
             let message = format!("removing objects; waiting for {}", report::remaining(&objects));
-            let verdict = Verdict::Removing(message);
-            Removal::NotYet(Conclusion::new(verdict, Again::After(LOOK)))
+            let state = RevisionState::Removing(message);
+            Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)))
         }
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
             let message = report::failures(outline.phase(phase), &failures);
-            let again = retry(context, &actor.account, &failures);
-            let conclusion = Conclusion::retrying(message, again);
+            let outcome = retry(context, &actor.account, &failures);
+            let conclusion = Conclusion::retrying(message, outcome);
             let left: Vec<ObjectId> = outline
                 .all_places()
                 .filter(|place| !memory.gone.contains(place))
@@ -310,62 +310,9 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     }
 }
 
-/// The extension of a revision that is being deleted.
-enum Heir<'a> {
-    /// It is gone, or has all it needs, or takes the revision down.
-    Nobody,
-    /// It goes on without this revision.
-    GoesOn(&'a str),
-    /// It is being deleted, but may be held, and what is to stay may still be said.
-    Undecided(&'a str),
-}
-
-/// Who needs what a revision holds, as long as no later one is complete: with the definitions that this one brought would go
-/// everything that users have stored, and the extension's next revision needs them anyway.
-async fn heir<'a>(context: &Context, set: &'a ClusterObjectSet) -> Result<Heir<'a>, kube::Error> {
-    let owners = set.metadata.owner_references.iter().flatten();
-    let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
-    else {
-        return Ok(Heir::Nobody);
-    };
-    if set.spec.lifecycle_state == LifecycleState::Archived
-        || set.annotation(names::annotation::UNINSTALLING).is_some()
-        || context
-            .sets
-            .siblings(set)
-            .iter()
-            .any(|other| supersedes(other, set))
-    {
-        return Ok(Heir::Nobody);
-    }
-    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
-    let found = extensions.get_metadata_opt(&owner.name).await?;
-    let same =
-        |found: &PartialObjectMeta<ClusterExtension>| found.metadata.uid.as_deref() == Some(&owner.uid);
-    let Some(found) = found.filter(same) else {
-        return Ok(Heir::Nobody);
-    };
-    let to_be_taken_down = |finalizer: &String| finalizer == names::finalizer::CLEANUP_CONTENT_MANAGER_CACHE;
-    Ok(if found.metadata.deletion_timestamp.is_none() {
-        Heir::GoesOn(&owner.name)
-    } else if found.metadata.finalizers.iter().flatten().any(to_be_taken_down) {
-        Heir::Undecided(&owner.name)
-    } else {
-        Heir::Nobody
-    })
-}
-
-/// Whether a later revision is complete, so that it has everything that it wants.
-fn supersedes(other: &ClusterObjectSet, set: &ClusterObjectSet) -> bool {
-    other.spec.revision > set.spec.revision
-        && other.spec.lifecycle_state == LifecycleState::Active
-        && !other.is_deleting()
-        && conditions::is_true(other.conditions(), conditions::SUCCEEDED)
-}
-
 /// The objects of a revision that are not deleted with it.
-fn lasting(uninstall: Uninstall, has_heir: bool, outline: &Outline) -> Lasting {
-    if has_heir && uninstall != Uninstall::Orphan {
+fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> Lasting {
+    if has_successor && uninstall != Uninstall::Orphan {
         return Lasting {
             held: outline.custom_resources(),
             ..Lasting::default()
@@ -377,17 +324,25 @@ fn lasting(uninstall: Uninstall, has_heir: bool, outline: &Outline) -> Lasting {
     }
 }
 
-/// What is said of objects that the next revision of an extension is to take over.
+/// The message while an extension that is being deleted may still choose what stays.
+fn undecided(extension: &str) -> String {
+    format!(
+        "waiting for ClusterExtension {extension}, which is being deleted and has not begun to remove objects; its condition \
+         Progressing says why"
+    )
+}
+
+/// The message about objects that the next revision of an extension takes over.
 fn held(extension: &str, objects: &[ObjectId]) -> String {
     format!(
-        "removed all objects but custom resource definitions and custom resources, which stay with all that users have stored \
-         until the next revision of ClusterExtension {extension} has taken them over; what keeps that from being made is said \
-         there; left are {}",
+        "removed all objects but custom resource definitions and custom resources, which stay with all data of users until the \
+         next revision of ClusterExtension {extension} has taken them over; its condition Progressing says what that waits \
+         for; remaining: {}",
         report::names(objects)
     )
 }
 
-/// The same, and what else is to be told.
+/// The same with more to report.
 fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
     match more {
         Some(more) => conclusion.reworded(|message| format!("{message}\n{more}")),
@@ -395,91 +350,15 @@ fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
     }
 }
 
-/// What the account needs beside itself, for all that will be asked about under it: it reads what was in its own namespace,
-/// which comes back with it, and what is elsewhere unless that is gone for good.
-async fn needed(
-    context: &Context,
-    set: &ClusterObjectSet,
-    memory: &Memory,
-    outline: &Outline,
-) -> Option<String> {
-    let account = account(context, set).ok()?;
-    let mut namespaces = Namespaces::default();
-    let mut ids = Vec::new();
-    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
-        let id = outline.id(place);
-        if id.namespace.is_empty()
-            || id.namespace == account.namespace
-            || namespaces.has(context, &id.namespace).await
-        {
-            ids.push(id);
-        }
-    }
-    rights::needed_for_removal(context, &account, outline.owner.extension_name(), &ids).await
-}
-
-/// Which namespaces there are; each is asked about once.
-#[derive(Default)]
-struct Namespaces(BTreeMap<String, bool>);
-
-impl Namespaces {
-    /// Whether a namespace may exist.
-    async fn has(&mut self, context: &Context, namespace: &str) -> bool {
-        if let Some(known) = self.0.get(namespace) {
-            return *known;
-        }
-        let api: Api<Namespace> = Api::all(context.own.clone());
-        let found = !is_name(namespace) || !matches!(api.get_metadata_opt(namespace).await, Ok(None));
-        self.0.insert(namespace.to_owned(), found);
-        found
-    }
-}
-
-/// Whether the account will not get further by trying again.
+/// Whether another try as the account will not get further.
 fn refused(failures: &[(ObjectId, Failure)]) -> bool {
     failures
         .iter()
         .any(|(_, failure)| matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid))
 }
 
-/// The objects that may be left when nobody can be acted as, so far as the controller sees that by itself: an object
-/// whose namespace is gone is not, nor is one that a watch does not show as ours.
-async fn left(
-    context: &Context,
-    set: &ClusterObjectSet,
-    memory: &Memory,
-    outline: &Outline,
-) -> Vec<ObjectId> {
-    let coverage = rights::watch(context, set.name(), None, outline)
-        .await
-        .unwrap_or_default();
-    let asked = Instant::now();
-    let mut namespaces = Namespaces::default();
-    let mut left = Vec::new();
-    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
-        let id = outline.id(place);
-        let found = context
-            .discovery
-            .find_since(&id.group, &id.version, &id.kind, asked);
-        match found.await {
-            Ok(None) => continue,
-            Ok(Some(resource)) => {
-                if coverage.owns(set.name(), &resource, &id.namespace, &id.name) == Some(false) {
-                    continue;
-                }
-                if resource.scope == Scope::Namespaced && !namespaces.has(context, &id.namespace).await {
-                    continue;
-                }
-            }
-            Err(error) => tracing::debug!(%error, object = %id, "cannot tell whether its kind is served"),
-        }
-        left.push(id);
-    }
-    left
-}
-
-/// Says what may be left when a set cannot be taken down, and what the user can do; of a set that something controls,
-/// that is said there.
+/// Adds what may be left when a set cannot be taken down and, for a set that no extension controls, the command that
+/// leaves it behind.
 fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> Conclusion {
     let or = if extension_uid(set).is_some() {
         String::new()
@@ -490,7 +369,7 @@ fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) ->
     let left = may_be_left(left);
     conclusion.reworded(|message| {
         format!(
-            "cannot remove the objects of this revision: {message}{left}; removal goes on once that is mended{or}"
+            "cannot remove the objects of this revision: {message}{left}; removal continues once that is fixed{or}"
         )
     })
 }
@@ -533,16 +412,20 @@ mod tests {
             ..Outline::default()
         };
         let custom = [place(0), place(1)];
-        for (uninstall, has_heir, kept, held) in [
+        for (uninstall, has_successor, kept, held) in [
             (Uninstall::Delete, false, &[][..], &[][..]),
             (Uninstall::Delete, true, &[], &custom),
             (Uninstall::KeepCrds, false, &custom, &[]),
             (Uninstall::KeepCrds, true, &[], &custom),
             (Uninstall::Orphan, true, &[place(0), place(1), place(2)], &[]),
         ] {
-            let found = lasting(uninstall, has_heir, &outline);
+            let found = lasting(uninstall, has_successor, &outline);
             let expected = [kept, held].map(|places| places.iter().copied().collect::<BTreeSet<_>>());
-            assert_eq!([found.kept, found.held], expected, "{uninstall:?} {has_heir}");
+            assert_eq!(
+                [found.kept, found.held],
+                expected,
+                "{uninstall:?} {has_successor}"
+            );
         }
     }
 
@@ -555,13 +438,13 @@ mod tests {
             name: "a".to_owned(),
             ..ObjectId::default()
         };
-        let conclusion = Conclusion::retrying("no account", Again::OnChange);
+        let conclusion = Conclusion::retrying("no account", Outcome::Done);
         let set = ClusterObjectSet::new("pot", ClusterObjectSetSpec::default());
         assert_eq!(
-            explain(conclusion, &set, &[id]).verdict,
-            Some(Verdict::Retrying(
+            explain(conclusion, &set, &[id]).state,
+            Some(RevisionState::Retrying(
                 "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
-                 removal goes on once that is mended; to leave them behind: kubectl annotate clusterobjectset pot --overwrite \
+                 removal continues once that is fixed; to leave them behind: kubectl annotate clusterobjectset pot --overwrite \
                  olm.operatorframework.io/uninstall=orphan"
                     .to_owned()
             ))

@@ -9,13 +9,6 @@ use std::{
 use futures::future;
 use kube::Client;
 use olm_api::names::label;
-use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-
-use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
-
-use super::{acting::Actor, controller::Context};
 use olm_cluster::{
     apply::Target,
     discover::{Discovery, Scope},
@@ -23,6 +16,12 @@ use olm_cluster::{
     permissions::{Reviews, Viewer},
     watch::{Coverage, Need},
 };
+use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
+use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{acting::Actor, context::Context};
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -20,9 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::object_set::store::Sets;
-
 use super::verdict::{Revision, Verdict, verdict};
+use crate::object_set::store::Sets;
 
 const GROUP: &str = "config.openshift.io";
 /// The one object of kind ClusterVersion.

@@ -106,7 +106,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         .await?;
     let stays = "until the next revision of ClusterExtension held-deletion has taken them over";
     let left =
-        "left are CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
+        "remaining: CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
     world
         .eventually("the revision says what stays", SOON, async || {
             let set = revisions(world).get("held-deletion-1").await?;
@@ -176,7 +176,7 @@ fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> R
                 let told = conditions::find(set.conditions(), conditions::PROGRESSING);
                 let message = told.map(|told| told.message.as_str()).unwrap_or_default();
                 ensure!(
-                    message.contains("deleted-revision is being deleted, too"),
+                    message.contains("waiting for ClusterExtension deleted-revision, which is being deleted"),
                     "{message}"
                 );
                 Ok(Some(()))

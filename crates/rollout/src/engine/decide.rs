@@ -1,4 +1,4 @@
-//! What is to be done with one object, given how it is.
+//! The decision about one object, from how it is observed.
 
 use olm_api::cluster_object_set::CollisionProtection;
 
@@ -6,7 +6,7 @@ use super::request::{Observation, Write};
 use crate::outline::{Outline, OutlineObject, Sibling};
 use crate::ownership::{Guard, OwnerReference, Ownership, RevisionMark};
 
-/// What is to be done with one object.
+/// The decision about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing: it is ours and as it was applied.

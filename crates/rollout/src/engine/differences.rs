@@ -10,9 +10,8 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use serde_json::{Map, Value};
-
 use olm_api::names::field_manager;
+use serde_json::{Map, Value};
 
 use crate::ownership::fields_of;
 

@@ -74,7 +74,7 @@ pub enum RolloutEnd {
     Failed {
         /// The phase's index.
         phase: usize,
-        /// The objects and what the server said.
+        /// The objects and their failures.
         failures: Vec<(ObjectId, Failure)>,
     },
     /// The revision is paused and these objects are not as wanted.
@@ -116,14 +116,14 @@ enum Stage {
 /// Objects that the server refuses as long as authorities stand in the live ones.
 #[derive(Debug, Default)]
 struct Obstructed {
-    /// The objects and what the server said.
+    /// The objects and their failures.
     objects: Vec<(Place, Failure)>,
     /// Others that changed meanwhile.
     changed: Vec<Place>,
 }
 
 #[derive(Debug, Clone)]
-enum Fate {
+enum ObjectState {
     Absent,
     Seen(Observation),
     HandedOver(Observation),
@@ -138,7 +138,7 @@ pub struct Rollout {
     phase: usize,
     stage: Stage,
     round: usize,
-    fates: BTreeMap<Place, Fate>,
+    states: BTreeMap<Place, ObjectState>,
     not_ready: Vec<NotReady>,
     handed_over: usize,
     skipped: Vec<ObjectId>,
@@ -155,7 +155,7 @@ impl Rollout {
             phase: 0,
             stage: Stage::Observing(Vec::new()),
             round: 0,
-            fates: BTreeMap::new(),
+            states: BTreeMap::new(),
             not_ready: Vec::new(),
             handed_over: 0,
             skipped: Vec::new(),
@@ -180,7 +180,7 @@ impl Rollout {
             if !places.is_empty() {
                 self.phase = phase;
                 self.round = 0;
-                self.fates.clear();
+                self.states.clear();
                 return self.observe(places);
             }
         }
@@ -202,8 +202,8 @@ impl Rollout {
         let mut failures = Vec::new();
         for (place, answer) in places.iter().zip(answers) {
             match answer {
-                Answer::Absent => drop(self.fates.insert(*place, Fate::Absent)),
-                Answer::Live(seen) => drop(self.fates.insert(*place, Fate::Seen(*seen))),
+                Answer::Absent => drop(self.states.insert(*place, ObjectState::Absent)),
+                Answer::Live(seen) => drop(self.states.insert(*place, ObjectState::Seen(*seen))),
                 Answer::Failed(failure) | Answer::Obstructed(failure) => {
                     self.failed(outline, *place, failure, &mut failures);
                 }
@@ -225,7 +225,7 @@ impl Rollout {
     ) {
         let id = outline.id(place);
         if failure.kind == FailureKind::UnknownKind && self.settings.missing_kinds == MissingKinds::Skip {
-            self.fates.insert(place, Fate::Skipped);
+            self.states.insert(place, ObjectState::Skipped);
             self.skipped.push(id);
         } else {
             failures.push((id, failure));
@@ -235,20 +235,20 @@ impl Rollout {
     fn decide(mut self, outline: &Outline) -> Next {
         let mut writes = Vec::new();
         let mut collisions = Vec::new();
-        for (place, fate) in &mut self.fates {
+        for (place, state) in &mut self.states {
             let Some(object) = outline.object(*place) else {
                 continue;
             };
-            let seen = match fate {
-                Fate::Absent => None,
-                Fate::Seen(seen) => Some(&*seen),
-                Fate::HandedOver(_) | Fate::Terminating | Fate::Skipped => continue,
+            let seen = match state {
+                ObjectState::Absent => None,
+                ObjectState::Seen(seen) => Some(&*seen),
+                ObjectState::HandedOver(_) | ObjectState::Terminating | ObjectState::Skipped => continue,
             };
             let accepted = self.settings.accepted.get(place).copied();
             match (decide(outline, object, seen, accepted), seen) {
                 (Decision::Write(write), _) => writes.push((*place, write)),
-                (Decision::Terminating, _) => *fate = Fate::Terminating,
-                (Decision::HandedOver, Some(seen)) => *fate = Fate::HandedOver(seen.clone()),
+                (Decision::Terminating, _) => *state = ObjectState::Terminating,
+                (Decision::HandedOver, Some(seen)) => *state = ObjectState::HandedOver(seen.clone()),
                 (Decision::Collision, Some(seen)) => collisions.push((object.id.clone(), seen.clone())),
                 (Decision::Keep | Decision::HandedOver | Decision::Collision, _) => {}
             }
@@ -326,7 +326,7 @@ impl Rollout {
         Step::Ask(self, requests)
     }
 
-    /// What could not be cleared is refused as the server said before.
+    /// An object that could not be cleared stays refused for the reason that the server gave first.
     fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<Answer>) -> Next {
         let Obstructed {
             objects,
@@ -357,7 +357,7 @@ impl Rollout {
                 Answer::Live(seen) => {
                     self.written += 1;
                     self.settings.accepted.insert(*place, seen.differences);
-                    self.fates.insert(*place, Fate::Seen(*seen));
+                    self.states.insert(*place, ObjectState::Seen(*seen));
                 }
                 Answer::Failed(failure)
                     if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
@@ -394,16 +394,16 @@ impl Rollout {
 
     fn conclude(mut self, outline: &Outline) -> Next {
         let mut first = None;
-        for (place, fate) in &self.fates {
-            let messages = match fate {
-                Fate::Seen(seen) => not_passing(seen),
-                Fate::HandedOver(seen) => {
+        for (place, state) in &self.states {
+            let messages = match state {
+                ObjectState::Seen(seen) => not_passing(seen),
+                ObjectState::HandedOver(seen) => {
                     self.handed_over += 1;
                     not_passing(seen)
                 }
-                Fate::Terminating => Some(vec!["is being deleted".to_owned()]),
-                Fate::Skipped => None,
-                Fate::Absent => Some(vec!["does not exist".to_owned()]),
+                ObjectState::Terminating => Some(vec!["is being deleted".to_owned()]),
+                ObjectState::Skipped => None,
+                ObjectState::Absent => Some(vec!["does not exist".to_owned()]),
             };
             if first.is_none() {
                 first = messages.map(|messages| NotReady {

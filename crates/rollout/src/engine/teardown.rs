@@ -30,7 +30,7 @@ pub enum TeardownEnd {
     Failed {
         /// The phase's index.
         phase: usize,
-        /// The objects and what the server said.
+        /// The objects and their failures.
         failures: Vec<(ObjectId, Failure)>,
     },
 }

@@ -2,10 +2,8 @@
 
 use std::time::Instant;
 
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use olm_api::names::field_manager;
-use serde_json::Value;
-
+use olm_cluster::apply::{Commit, Target};
 use olm_rollout::{
     certificates::{
         authority::{self, Obstacle},
@@ -21,10 +19,10 @@ use olm_rollout::{
     outline::Place,
     ownership::{Guard, Ownership},
 };
+use serde_json::Value;
 
-use super::{Executor, Goal};
+use super::{Executor, goal::Goal, today};
 use crate::certificates::secret;
-use olm_cluster::apply::{Commit, Target};
 
 impl Executor<'_> {
     pub(super) fn layout(&self) -> &Layout {
@@ -223,9 +221,4 @@ async fn inherit(target: &Target<'_>, guard: &Guard) -> Result<Option<Value>, Fa
         Some(patch) => target.merge(&patch).await.map(Some),
         None => Ok(None),
     }
-}
-
-/// The day, in UTC.
-pub(super) fn today() -> Date {
-    Timestamp::now().to_zoned(TimeZone::UTC).date()
 }

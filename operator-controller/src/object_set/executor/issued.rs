@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use olm_api::names::cert_manager;
-use serde_json::Value;
-
 use olm_cluster::apply::Target;
 use olm_rollout::failure::{Failure, FailureKind};
 use olm_rollout::object::ObjectId;
 use olm_rollout::ownership::{Guard, Ownership};
+use serde_json::Value;
 
-use super::{Executor, Goal};
+use super::{Executor, goal::Goal};
 
 /// How often the deletion of a Secret is tried: afterwards nothing leads to it any more.
 const TRIES: usize = 3;

@@ -2,15 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use olm_rollout::failure::{Failure, FailureKind};
-use olm_rollout::object::ObjectId;
-
-use super::super::definition;
-use super::{Executor, Goal};
 use olm_cluster::{
     apply::{self, Target},
     discover::{Resource, Scope},
 };
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::object::ObjectId;
+
+use super::{Executor, definition, goal::Goal};
 
 impl Executor<'_> {
     /// What it means that the server has no path for an object: that it does not serve the kind counts only when it says

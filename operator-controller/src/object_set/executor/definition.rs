@@ -1,12 +1,11 @@
 //! What a live CustomResourceDefinition serves.
 
 use kube::core::ApiResource;
+use olm_cluster::discover::{Resource, Scope};
+use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
-use olm_rollout::object::ObjectId;
-
-use super::executor::Goal;
-use olm_cluster::discover::{Resource, Scope};
+use super::goal::Goal;
 
 /// The kind of an object as a live definition serves it; `None` when it does not. To remove an object, any served version
 /// will do.

@@ -11,7 +11,7 @@ use crate::outline::Place;
 
 /// What is remembered of one revision's certificates. Requests of a run are made at the same time.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct CertificateMemory {
     secrets: Mutex<BTreeMap<Place, Secret>>,
     callers: Mutex<BTreeMap<Place, u64>>,
 }
@@ -22,7 +22,7 @@ struct Secret {
     trusted: String,
 }
 
-impl Known {
+impl CertificateMemory {
     /// A Secret was looked at on that day; these authorities are to be trusted.
     pub fn secret_seen(&self, place: Place, looked: Date, trusted: String) {
         lock(&self.secrets).insert(place, Secret { looked, trusted });
@@ -86,16 +86,16 @@ mod tests {
             Place { phase: 1, object: 0 },
         );
         let day = |text: &str| -> Date { text.parse().unwrap() };
-        let known = Known::default();
-        let current = |place, on| known.is_current(&layout, place, day(on));
+        let memory = CertificateMemory::default();
+        let current = |place, on| memory.is_current(&layout, place, day(on));
         assert!(!current(secret, "2026-01-01") && !current(caller, "2026-01-01"));
         assert!(current(other, "2026-01-01"));
-        known.secret_seen(secret, day("2026-01-01"), "one".to_owned());
+        memory.secret_seen(secret, day("2026-01-01"), "one".to_owned());
         assert!(current(secret, "2026-01-01") && !current(secret, "2026-01-02"));
         assert!(!current(caller, "2026-01-01"));
-        known.caller_seen(caller, "one");
+        memory.caller_seen(caller, "one");
         assert!(current(caller, "2026-01-01"));
-        known.secret_seen(secret, day("2026-01-01"), "two".to_owned());
+        memory.secret_seen(secret, day("2026-01-01"), "two".to_owned());
         assert!(!current(caller, "2026-01-01"));
     }
 }

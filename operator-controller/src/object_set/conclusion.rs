@@ -1,0 +1,80 @@
+//! What a run over a ClusterObjectSet came to, and when the set is due again.
+
+use std::time::Duration;
+
+use olm_cluster::identity::AccountName;
+use olm_platform::queue::Outcome;
+use olm_rollout::{
+    failure::{Failure, FailureKind},
+    object::ObjectId,
+    report,
+    status::RevisionState,
+};
+
+use super::context::Context;
+
+/// How long until an error that a user must fix is looked at again.
+pub(super) const LATER: Duration = Duration::from_secs(10);
+/// How long until missing rights and accounts are looked at again.
+pub(super) const RIGHTS: Duration = Duration::from_secs(15);
+/// How long until a set that nothing happens to is looked at again: rights may be gone, and nobody may watch some objects.
+pub(super) const RESYNC: Duration = Duration::from_mins(10);
+
+/// What a run came to.
+#[derive(Debug)]
+pub(super) struct Conclusion {
+    /// What the conditions report; `None` leaves the status alone.
+    pub(super) state: Option<RevisionState>,
+    pub(super) outcome: Outcome,
+    /// A Secret with content does not exist.
+    pub(super) lost: bool,
+}
+
+impl Conclusion {
+    pub(super) fn new(state: RevisionState, outcome: Outcome) -> Self {
+        Self {
+            state: Some(state),
+            outcome,
+            lost: false,
+        }
+    }
+
+    pub(super) fn retrying(message: impl Into<String>, outcome: Outcome) -> Self {
+        Self::new(RevisionState::Retrying(message.into()), outcome)
+    }
+
+    /// The same with another message, where the state has one.
+    pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
+        self.state = self.state.map(|state| match state {
+            RevisionState::Blocked(message) => RevisionState::Blocked(reword(&message)),
+            RevisionState::Paused(message) => RevisionState::Paused(reword(&message)),
+            RevisionState::Retrying(message) => RevisionState::Retrying(reword(&message)),
+            RevisionState::Removing(message) => RevisionState::Removing(reword(&message)),
+            other => other,
+        });
+        self
+    }
+
+    pub(super) fn silent(outcome: Outcome) -> Self {
+        Self {
+            state: None,
+            outcome,
+            lost: false,
+        }
+    }
+}
+
+/// When a set is due again after requests that failed.
+pub(super) fn retry(context: &Context, account: &AccountName, failures: &[(ObjectId, Failure)]) -> Outcome {
+    match report::gravest(failures) {
+        Some(FailureKind::Forbidden) => {
+            context.reviews.forget(account);
+            Outcome::After(RIGHTS)
+        }
+        Some(FailureKind::UnknownKind | FailureKind::MissingNamespace | FailureKind::Invalid) => {
+            Outcome::After(LATER)
+        }
+        Some(FailureKind::Conflict) => Outcome::After(Duration::from_secs(1)),
+        Some(FailureKind::Transient) | None => Outcome::Failed,
+    }
+}

@@ -1,0 +1,150 @@
+//! What every run over a ClusterObjectSet needs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+};
+
+use jiff::Timestamp;
+use kube::{Client, Config};
+use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
+use olm_cluster::{
+    discover::Discovery,
+    identity::{AccountName, Accounts},
+    permissions::Reviews,
+    watch::{Managed, Watches},
+};
+use olm_platform::{metrics::Metrics, queue::Queue};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    memory::Memory,
+    store::{Change, Sets},
+    teardown_records::TeardownRecords,
+};
+
+/// The controller's name in metrics, as the reference calls it.
+const CONTROLLER: &str = "clusterobjectset";
+
+/// The objects that are watched.
+const MANAGED: Managed = Managed {
+    label: names::label::OWNER_NAME,
+    api_version: names::API_VERSION,
+    kind: names::CLUSTER_OBJECT_SET,
+};
+
+/// How the controller works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The managers' own namespace.
+    pub system_namespace: String,
+    /// The account of sets that name none; without it they are blocked.
+    pub default_account: Option<AccountName>,
+    /// How many sets are worked on at the same time.
+    pub concurrency: usize,
+    /// What time it is; deadlines count by it.
+    pub clock: fn() -> Timestamp,
+}
+
+/// What every run needs.
+pub struct Context {
+    pub(super) own: Client,
+    pub(super) accounts: Arc<Accounts>,
+    pub(super) discovery: Arc<Discovery>,
+    pub(super) reviews: Arc<Reviews>,
+    pub(super) watches: Watches,
+    pub(super) teardown_records: Arc<TeardownRecords>,
+    pub(super) sets: Arc<Sets>,
+    /// Changes of the sets, until the work begins.
+    pub(super) changes: Mutex<Option<UnboundedReceiver<Change>>>,
+    pub(super) options: Options,
+    pub(super) queue: Queue<String>,
+    pub(super) memories: Mutex<HashMap<String, Memory>>,
+    /// Moves whenever kinds come or go.
+    pub(super) kinds: AtomicU64,
+}
+
+impl Context {
+    /// `own` acts as the controller; `config` says how to reach the same API server.
+    ///
+    /// # Errors
+    /// The configuration does not make a client.
+    pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
+        let accounts = Arc::new(Accounts::new(config, own.clone(), &Metrics::default())?);
+        let discovery = Arc::new(Discovery::new(own.clone()));
+        let reviews = Arc::default();
+        Ok(Self::with(
+            own,
+            accounts,
+            discovery,
+            reviews,
+            Arc::default(),
+            Arc::default(),
+            options,
+        ))
+    }
+
+    /// The same with parts that others use too.
+    pub fn with(
+        own: Client,
+        accounts: Arc<Accounts>,
+        discovery: Arc<Discovery>,
+        reviews: Arc<Reviews>,
+        teardown_records: Arc<TeardownRecords>,
+        sets: Arc<Sets>,
+        options: Options,
+    ) -> Self {
+        let queue = Queue::<String>::default();
+        let wake = queue.clone();
+        let watches = Watches::new(
+            own.clone(),
+            MANAGED,
+            Arc::clone(&discovery),
+            Arc::clone(&reviews),
+            move |set| {
+                wake.add(set.to_owned());
+            },
+        );
+        Self {
+            own,
+            accounts,
+            discovery,
+            reviews,
+            watches,
+            teardown_records,
+            changes: Mutex::new(Some(sets.subscribe())),
+            sets,
+            options,
+            queue,
+            memories: Mutex::default(),
+            kinds: AtomicU64::new(0),
+        }
+    }
+
+    /// The sets, to be followed.
+    pub fn sets(&self) -> &Arc<Sets> {
+        &self.sets
+    }
+
+    /// Shows in `metrics` what the work on sets comes to.
+    pub fn report_to(&self, metrics: &Metrics) {
+        self.queue.report_to(metrics, CONTROLLER);
+    }
+
+    /// Has sets looked at.
+    pub(super) fn wake(&self, sets: Vec<String>) {
+        for set in sets {
+            self.queue.add(set);
+        }
+    }
+}
+
+/// The UID of the extension that a set is a revision of.
+pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
+    controlling_extension(&set.metadata)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics while it holds one of the locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

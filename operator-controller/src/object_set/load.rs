@@ -1,0 +1,141 @@
+//! What a ClusterObjectSet holds: its content, its outline, its siblings.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use olm_api::{ClusterObjectSet, names};
+use olm_platform::queue::Outcome;
+use olm_rollout::{
+    certificates::layout,
+    content::{self, Content, ContentError},
+    outline::{Outline, Owner, Sibling},
+    phases::Phases,
+    status::RevisionState,
+};
+
+use super::{
+    conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
+    context::{Context, extension_uid},
+    gather::{self, GatherError},
+    memory::Memory,
+};
+use crate::certificates::choose;
+
+/// The phases, with their bodies in the memory when they had to be read.
+pub(super) async fn load(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    account: Option<&Client>,
+) -> Result<Arc<Phases>, Conclusion> {
+    if let Some(phases) = &memory.phases {
+        return Ok(Arc::clone(phases));
+    }
+    let all = read(context, set, account).await?;
+    let phases = Arc::new(Phases::of(&all));
+    memory.phases = Some(Arc::clone(&phases));
+    memory.content = Some(Arc::new(all));
+    Ok(phases)
+}
+
+/// The bodies.
+async fn read(
+    context: &Context,
+    set: &ClusterObjectSet,
+    account: Option<&Client>,
+) -> Result<Content, Conclusion> {
+    let system_namespace = &context.options.system_namespace;
+    let secrets = match gather::secrets(set, system_namespace, &context.own, account).await {
+        Ok(secrets) => secrets,
+        Err(error @ GatherError::TooMuch(_)) => {
+            return Err(Conclusion::retrying(error.to_string(), Outcome::After(RESYNC)));
+        }
+        Err(error) => return Err(Conclusion::retrying(error.to_string(), Outcome::Failed)),
+    };
+    let resolved = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
+        if choose::are_ours(set) {
+            layout::complete(set.spec.collision_protection, &mut content);
+        }
+        content
+    });
+    resolved.map_err(|error| match &error {
+        ContentError::Mutable(_) => {
+            Conclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
+        }
+        ContentError::TooMuch { .. } => Conclusion::retrying(error.to_string(), Outcome::After(RESYNC)),
+        _ => Conclusion {
+            lost: matches!(error, ContentError::MissingSecret { .. }),
+            ..Conclusion::retrying(error.to_string(), Outcome::After(LATER))
+        },
+    })
+}
+
+/// Whether the phases that were read are those that were first seen.
+pub(super) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
+    let Some(phases) = &memory.phases else {
+        return Ok(());
+    };
+    let observed = set
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.observed_phases);
+    content::check_observed(observed, &phases.observed).map_err(|error| error.to_string())
+}
+
+pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
+    let owner = Owner {
+        name: set.name().to_owned(),
+        uid: set.metadata.uid.clone().unwrap_or_default(),
+        revision: set.spec.revision,
+        owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
+        extension: extension_uid(set).unwrap_or_default().to_owned(),
+        migrated: set.label(names::label::MIGRATED_FROM_HELM).is_some(),
+    };
+    let others = context.sets.siblings(set);
+    let siblings = others.iter().map(|sibling| Sibling {
+        name: sibling.name().to_owned(),
+        uid: sibling.metadata.uid.clone().unwrap_or_default(),
+        revision: sibling.spec.revision,
+    });
+    let mut outline = phases.outline(owner, siblings.collect());
+    let provider = |set: &ClusterObjectSet| {
+        set.annotation(names::annotation::CERTIFICATE_PROVIDER)
+            .map(str::to_owned)
+    };
+    // What another provider issued for a revision before lies under the same name, and nobody deletes it before this one
+    // works.
+    let own = provider(set);
+    if others
+        .iter()
+        .filter_map(|other| provider(other))
+        .any(|other| Some(other) != own)
+    {
+        let secrets = phases.certificates.secrets();
+        secrets.for_each(|place| outline.inherit(place));
+    }
+    outline
+}
+
+/// The bodies, read again when they were dropped.
+pub(super) async fn bodies(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    client: &Client,
+) -> Result<Arc<Content>, Conclusion> {
+    if let Some(content) = &memory.content {
+        return Ok(Arc::clone(content));
+    }
+    let all = Arc::new(read(context, set, Some(client)).await?);
+    let changed = memory
+        .phases
+        .as_ref()
+        .is_some_and(|phases| phases.observed != all.observed_phases());
+    if changed {
+        // The next run finds out what has changed, and says so.
+        memory.phases = None;
+        return Err(Conclusion::silent(Outcome::After(Duration::ZERO)));
+    }
+    memory.content = Some(Arc::clone(&all));
+    Ok(all)
+}

@@ -1,0 +1,87 @@
+//! The objects of a revision that may remain when it cannot be taken down, as far as the controller itself can see.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use olm_api::ClusterObjectSet;
+use olm_cluster::{discover::Scope, identity::is_name};
+use olm_rollout::{object::ObjectId, outline::Outline};
+
+use crate::object_set::{acting::account, context::Context, memory::Memory, rights};
+
+/// The objects that may be left when nobody can be acted as, so far as the controller sees that by itself: an object
+/// whose namespace is gone is not, nor is one that a watch does not show as ours.
+pub(super) async fn left(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &Memory,
+    outline: &Outline,
+) -> Vec<ObjectId> {
+    let coverage = rights::watch(context, set.name(), None, outline)
+        .await
+        .unwrap_or_default();
+    let asked = Instant::now();
+    let mut namespaces = Namespaces::default();
+    let mut left = Vec::new();
+    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+        let id = outline.id(place);
+        let found = context
+            .discovery
+            .find_since(&id.group, &id.version, &id.kind, asked);
+        match found.await {
+            Ok(None) => continue,
+            Ok(Some(resource)) => {
+                if coverage.owns(set.name(), &resource, &id.namespace, &id.name) == Some(false) {
+                    continue;
+                }
+                if resource.scope == Scope::Namespaced && !namespaces.has(context, &id.namespace).await {
+                    continue;
+                }
+            }
+            Err(error) => tracing::debug!(%error, object = %id, "cannot tell whether its kind is served"),
+        }
+        left.push(id);
+    }
+    left
+}
+
+/// What the account needs beside itself, for all that will be asked about under it: it reads what was in its own namespace,
+/// which comes back with it, and what is elsewhere unless that is gone for good.
+pub(super) async fn needed(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &Memory,
+    outline: &Outline,
+) -> Option<String> {
+    let account = account(context, set).ok()?;
+    let mut namespaces = Namespaces::default();
+    let mut ids = Vec::new();
+    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+        let id = outline.id(place);
+        if id.namespace.is_empty()
+            || id.namespace == account.namespace
+            || namespaces.has(context, &id.namespace).await
+        {
+            ids.push(id);
+        }
+    }
+    rights::needed_for_removal(context, &account, outline.owner.extension_name(), &ids).await
+}
+
+/// Which namespaces there are; each is asked about once.
+#[derive(Default)]
+struct Namespaces(BTreeMap<String, bool>);
+
+impl Namespaces {
+    /// Whether a namespace may exist.
+    async fn has(&mut self, context: &Context, namespace: &str) -> bool {
+        if let Some(known) = self.0.get(namespace) {
+            return *known;
+        }
+        let api: Api<Namespace> = Api::all(context.own.clone());
+        let found = !is_name(namespace) || !matches!(api.get_metadata_opt(namespace).await, Ok(None));
+        self.0.insert(namespace.to_owned(), found);
+        found
+    }
+}
