@@ -11,6 +11,7 @@ use kube::api::{
 use kube::{Client, Error, Resource};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ use super::definition;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::revisions::BundleIdentity;
 use olm_cluster::identity::is_name;
+use olm_rollout::engine::differences::differences_by;
 
 /// A record could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -209,17 +211,32 @@ pub async fn bind(
         );
         return Ok(());
     }
-    // What a binding refers to never changes: earlier versions bound a ClusterRole.
-    if let Some(binding) = binding.filter(|binding| binding.role_ref.kind != "Role") {
+    // The role of a binding is immutable: earlier versions bound a ClusterRole.
+    if let Some(binding) = binding.as_ref().filter(|binding| binding.role_ref.kind != "Role") {
         let deleted = bindings.delete(&name, &this_one(&binding.metadata)).await;
         unless_gone(deleted).map_err(failed("RoleBinding"))?;
     }
     let params = PatchParams::apply(field_manager::OPERATOR_CONTROLLER).force();
-    let (role, binding) = role_and_binding(extension, accounts, names);
-    let written = roles.patch(&name, &params, &Patch::Apply(&role)).await;
-    written.map_err(failed("Role"))?;
-    let written = bindings.patch(&name, &params, &Patch::Apply(&binding)).await;
-    written.map(drop).map_err(failed("RoleBinding"))
+    let (wanted_role, wanted_binding) = role_and_binding(extension, accounts, names);
+    if !holds(role.as_ref(), &wanted_role) {
+        let written = roles.patch(&name, &params, &Patch::Apply(&wanted_role)).await;
+        written.map_err(failed("Role"))?;
+    }
+    if !holds(binding.as_ref(), &wanted_binding) {
+        let written = bindings
+            .patch(&name, &params, &Patch::Apply(&wanted_binding))
+            .await;
+        written.map_err(failed("RoleBinding"))?;
+    }
+    Ok(())
+}
+
+/// Whether an object is as it was applied, so that nothing needs to be written.
+fn holds(found: Option<&impl Serialize>, wanted: &Value) -> bool {
+    let found = found.and_then(|found| serde_json::to_value(found).ok());
+    found.is_some_and(|found| {
+        differences_by(field_manager::OPERATOR_CONTROLLER, wanted, &found).fingerprint == 0
+    })
 }
 
 /// The Role that covers these OperatorConditions, and the RoleBinding that gives it to the accounts.
@@ -402,6 +419,49 @@ mod tests {
         let mut odd = bundle("1");
         odd.metadata.name = "Not A Name".to_owned();
         assert_eq!(name(None, &odd), None);
+    }
+
+    #[test]
+    fn records_that_hold_what_is_wanted_are_not_written_again() {
+        let mut extension =
+            ClusterExtension::new("e", olm_api::cluster_extension::ClusterExtensionSpec::default());
+        extension.metadata.uid = Some("1".to_owned());
+        let set = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let (role, _) = role_and_binding(&extension, &set(&["op"]), &set(&["op.v1"]));
+        let mut stored = role.clone();
+        stored["metadata"]["resourceVersion"] = json!("7");
+        stored["metadata"]["managedFields"] = json!([{
+            "manager": field_manager::OPERATOR_CONTROLLER,
+            "operation": "Apply",
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:rules": {},
+                "f:metadata": {
+                    "f:labels": {
+                        format!("f:{}", label::OWNER_KIND): {},
+                        format!("f:{}", label::OWNER_NAME): {},
+                        format!("f:{}", label::MANAGED_BY): {},
+                    },
+                    "f:ownerReferences": {"k:{\"uid\":\"1\"}": {}},
+                },
+            },
+        }]);
+        let different = differences_by(field_manager::OPERATOR_CONTROLLER, &role, &stored);
+        assert_eq!(different.paths, Vec::<String>::new());
+        let (next, _) = role_and_binding(&extension, &set(&["op"]), &set(&["op.v1", "op.v2"]));
+        assert!(!holds(Some(&stored), &next));
+        assert!(!holds(None::<&Value>, &role));
+        stored["rules"][0]["verbs"] = json!(["get", "update", "patch", "delete"]);
+        assert!(
+            !holds(Some(&stored), &role),
+            "a verb that somebody added is drift"
+        );
     }
 
     #[test]
