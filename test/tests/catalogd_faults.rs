@@ -186,6 +186,56 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
 /// A cluster whose catalogd each test starts itself. All use the same catalog, one after the other.
 static CLUSTER: Shared<Lab> = Shared::new(|| Box::pin(Lab::with_manifests("manifests/base")));
 
+/// A catalog is never held whole in memory: sixteen times the bytes cost less than half of what is more.
+#[test]
+fn a_large_catalog_is_streamed() -> Result<()> {
+    const SMALL: usize = 4 << 20;
+    const LARGE: usize = 64 << 20;
+    CLUSTER.alone(async |lab| {
+        clean(lab).await?;
+        let mut replica = Replica::prepare(lab, "streamed", &[]).await?;
+        replica.start(lab).await?;
+        let reference = push(lab, "cat", 0, SMALL).await?;
+        create(lab, "cat", &reference).await?;
+        settled(lab, "cat", "Succeeded").await?;
+        let before = peak(&replica.manager)?;
+        push(lab, "cat", 1, LARGE).await?;
+        touch(lab, "cat", 1).await?;
+        let client = client(lab).await?;
+        eventually("the large catalog is served", SOON, async || {
+            let now = served(&client, &replica.content, "cat").await?;
+            Ok(now.filter(|(round, length)| round == "round-1" && *length > LARGE))
+        })
+        .await?;
+        let after = peak(&replica.manager)?;
+        eprintln!(
+            "the peak of memory was {} MiB with {} MiB and {} MiB with {} MiB",
+            before >> 20,
+            SMALL >> 20,
+            after >> 20,
+            LARGE >> 20
+        );
+        ensure!(
+            after - before < (LARGE - SMALL) / 2,
+            "the peak of memory grew by {} MiB",
+            (after - before) >> 20
+        );
+        remove(lab).await?;
+        replica.manager.stop().await.map(drop)
+    })
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak(manager: &Manager) -> Result<usize> {
+    let pid = manager.pid().context("it does not run")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("no peak")?;
+    Ok(kibibytes.trim().parse::<usize>()? << 10)
+}
+
 /// Takes away what a test that failed has left.
 async fn clean(lab: &Lab) -> Result<()> {
     let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());

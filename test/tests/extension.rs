@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -466,6 +466,106 @@ async fn get_insecure(url: &str) -> Result<String> {
         .danger_accept_invalid_certs(true)
         .build()?;
     Ok(client.get(url).send().await?.error_for_status()?.text().await?)
+}
+
+/// What operator-controller and the accounts of extensions have asked of the API server from line `from` of its log on, but
+/// for watches, its Lease, and reviews of rights, which store nothing.
+fn requests(world: &World, from: usize) -> Result<Vec<String>> {
+    let log = std::fs::read_to_string(world.cluster.audit_log())?;
+    let entries = log.lines().skip(from);
+    let entries = entries.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ours = entries.filter(|entry| {
+        let agent = entry["userAgent"].as_str().unwrap_or_default();
+        let resource = entry["objectRef"]["resource"].as_str().unwrap_or_default();
+        agent.starts_with("operator-controller")
+            && entry["verb"] != "watch"
+            && resource != "leases"
+            && !resource.ends_with("reviews")
+            && entry["objectRef"]["subresource"] != "token"
+    });
+    Ok(ours
+        .map(|entry| {
+            format!(
+                "{} {}",
+                entry["verb"].as_str().unwrap_or_default(),
+                entry["requestURI"]
+            )
+        })
+        .collect())
+}
+
+#[test]
+fn a_run_that_changes_nothing_lists_and_writes_nothing() -> Result<()> {
+    CLUSTER.alone(async |world| {
+        publish(world, "unchanged", &["1.0.0"]).await?;
+        apply(world, "unchanged")?;
+        await_version(world, "unchanged", "1.0.0").await?;
+        let lines = || -> Result<usize> {
+            Ok(std::fs::read_to_string(world.cluster.audit_log())?
+                .lines()
+                .count())
+        };
+        world
+            .eventually("nothing is asked for", SOON, async || {
+                let from = lines()?;
+                tokio::time::sleep(Duration::from_secs(8)).await;
+                let asked = requests(world, from)?;
+                ensure!(asked.is_empty(), "{asked:?}");
+                Ok(Some(()))
+            })
+            .await?;
+        // Both controllers look at what is theirs, and there is nothing to do.
+        let from = lines()?;
+        let runs = runs(world).await?;
+        for object in ["clusterextension/unchanged", "clusterobjectset/unchanged-1"] {
+            world.kubectl(&["annotate", object, "example.com/look=again"])?;
+        }
+        world
+            .eventually("both have run", SOON, async || {
+                let now = self::runs(world).await?;
+                let more: Vec<bool> = now.iter().zip(&runs).map(|(now, before)| now > before).collect();
+                ensure!(more == [true, true], "{runs:?} {now:?}");
+                Ok(Some(()))
+            })
+            .await?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let mut asked = requests(world, from)?;
+        asked.retain(|request| !request.starts_with("get "));
+        ensure!(asked.is_empty(), "{asked:#?}");
+        Ok(())
+    })
+}
+
+/// How often each controller has run.
+async fn runs(world: &World) -> Result<[u64; 2]> {
+    let token = world.kubectl(&["create", "token", "metrics-reader", "-n", "default"]);
+    if token.is_err() {
+        world.kubectl(&["create", "serviceaccount", "metrics-reader", "-n", "default"])?;
+        world.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "metrics-reader",
+            "--clusterrole=operator-controller-metrics-reader",
+            "--serviceaccount=default:metrics-reader",
+        ])?;
+    }
+    let token = world.kubectl(&["create", "token", "metrics-reader", "-n", "default"])?;
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .build()?;
+    let url = format!("https://{}/metrics", world.operator_controller.metrics);
+    let answer = client.get(url).bearer_auth(token.trim()).send().await?;
+    let text = answer.error_for_status()?.text().await?;
+    let of = |controller: &str| -> Result<u64> {
+        let start = format!("controller_runtime_reconcile_total{{controller=\"{controller}\"");
+        let lines = text.lines().filter(|line| line.starts_with(&start));
+        let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        Ok(values.sum())
+    };
+    Ok([
+        of("controller-operator-cluster-extension-controller")?,
+        of("clusterobjectset")?,
+    ])
 }
 
 #[test]
