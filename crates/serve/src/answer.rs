@@ -28,8 +28,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use olm_api::serving::{DIGEST_HEADER, Endpoint, IMAGE_HEADER};
 
 pub use observe::{Access, Observer};
-pub(crate) use route::PACKAGE_PAGES;
-pub(crate) use search::{SearchPage, SearchResult};
 
 use crate::body::Body;
 use crate::store::{Lookup, Snapshot, Store};

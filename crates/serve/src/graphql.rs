@@ -12,8 +12,6 @@
 
 mod limits;
 mod resolve;
-mod schema;
-mod shape;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -28,9 +26,7 @@ use apollo_compiler::response::{GraphQLError, JsonMap, ResponseDataPathSegment};
 use apollo_compiler::validation::{DiagnosticList, Valid};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use schema::Graph;
-pub(crate) use shape::Shapes;
-
+use crate::graphql_schema::Graph;
 use crate::store::Snapshot;
 use resolve::{Budget, Query};
 

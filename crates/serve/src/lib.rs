@@ -17,8 +17,10 @@ mod compression;
 #[doc(hidden)]
 pub mod fuzz;
 mod graphql;
+mod graphql_schema;
 mod ingest;
 mod package_summary;
+mod search_page;
 mod site;
 pub mod store;
 

@@ -18,6 +18,8 @@ use http::{HeaderMap, HeaderValue};
 
 /// The media type of a page.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
+/// The path below which the pages of packages lie.
+pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 /// The style sheet of the pages.
 pub(crate) const STYLE: &str = include_str!("site/style.css");
 
@@ -43,7 +45,7 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
 fn package_path(catalog: &str, package: &str) -> String {
     format!(
         "{}{}/{}",
-        crate::answer::PACKAGE_PAGES,
+        PACKAGE_PAGES,
         catalog,
         olm_api::serving::percent_encode(package)
     )

@@ -8,9 +8,7 @@ use olm_api::serving::{CATALOG_LIST_PATH, Endpoint, FBC_SCHEMA_PATH, OPENAPI_PAT
 use super::Endpoints;
 use super::problem::Detail;
 use super::query::{Plus, percent_decode};
-
-/// The path below which the pages of packages lie.
-pub(crate) const PACKAGE_PAGES: &str = "/packages/";
+use crate::site::PACKAGE_PAGES;
 
 /// The resource of a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,7 +92,7 @@ impl Route {
     }
 }
 
-/// SearchPage the route of a path as it stands in the request, escapes and all.
+/// Finds the route of a path as it stands in the request, escapes and all.
 pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {

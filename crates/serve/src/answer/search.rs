@@ -9,7 +9,6 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use olm_fbc::SCHEMA_PACKAGE;
 use olm_fbc::similar::distance;
-use serde::Serialize;
 
 use super::problem::ErrorResponse;
 use super::query::{BadQuery, parameters, parse_limit};
@@ -17,6 +16,7 @@ use super::{App, document};
 use crate::body::Body;
 use crate::graphql::TIMEOUT;
 use crate::package_summary::{Api, PackageSummary};
+use crate::search_page::{SearchPage, SearchResult};
 use crate::store::Snapshot;
 
 /// Packages on a page, unasked and at the most.
@@ -143,30 +143,6 @@ fn is_called(api: &Api, wanted: &str) -> bool {
     ]
     .iter()
     .any(|called| called == wanted)
-}
-
-/// A package that was found.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SearchResult {
-    pub(crate) catalog: String,
-    pub(crate) catalog_priority: i32,
-    #[serde(flatten)]
-    pub(crate) facts: PackageSummary,
-}
-
-/// A page of what was found.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct SearchPage {
-    pub(crate) items: Vec<SearchResult>,
-    /// How many there are on all pages.
-    pub(crate) total: usize,
-    /// What leads to the next page, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next: Option<String>,
-    /// Where nothing was found, catalogs and packages in them whose names are like what was looked for.
-    #[serde(skip)]
-    pub(crate) near: Vec<(String, String)>,
 }
 
 impl App {

@@ -8,8 +8,7 @@ use apollo_compiler::response::{JsonMap, JsonValue};
 use olm_fbc::index::{Filter, Indexed};
 use serde_json::{Map, Value};
 
-use super::schema::{Graph, PAGE, Root};
-use super::shape::{Field, Fields, Kind, Scalar, field_name};
+use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
 /// The bytes and time of one query.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::layout::page;
 use super::package_path;
-use crate::answer::{SearchPage, SearchResult};
+use crate::search_page::{SearchPage, SearchResult};
 
 /// The page with what was found, and how to go on.
 pub(crate) fn home(words: &str, query: &str, found: &SearchPage, catalogs: usize) -> Markup {

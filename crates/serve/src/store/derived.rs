@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::content::Content;
 use super::error::{Context as _, StoreError};
 use super::files::{ALL, digest, replace, sync};
-use crate::graphql::{Graph, Shapes};
+use crate::graphql_schema::{Graph, Shapes};
 use crate::package_summary::{Collector, PackageSummary};
 
 /// The derived data of one content.

@@ -17,7 +17,7 @@ use super::filter::Filter;
 use super::record::Record;
 use crate::body::{Body, Part};
 use crate::compression::Encoding;
-use crate::graphql::Graph;
+use crate::graphql_schema::Graph;
 use crate::package_summary::PackageSummary;
 
 /// Stored content with its files open: readable for as long as it is held, whatever happens to its directory.

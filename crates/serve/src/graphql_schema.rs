@@ -1,4 +1,6 @@
-//! The GraphQL schema of a catalog, made from the shapes of its blobs.
+//! The GraphQL schema of a catalog, made from the shapes of its blobs. The store keeps it, `graphql` answers queries with it.
+
+mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,10 +8,11 @@ use std::fmt::Write as _;
 use apollo_compiler::Schema;
 use apollo_compiler::validation::Valid;
 
-use super::shape::{Fields, Kind, Scalar, Shapes, root_name, type_name};
+pub(crate) use shape::{Field, Fields, Kind, Scalar, Shapes, field_name};
+use shape::{root_name, type_name};
 
 /// The maximum and the default of `limit`.
-pub(super) const PAGE: u32 = 100;
+pub(crate) const PAGE: u32 = 100;
 
 /// Type names that are taken.
 const TAKEN: [&str; 9] = [
@@ -27,20 +30,20 @@ const TAKEN: [&str; 9] = [
 /// The GraphQL schema of a catalog and the blobs behind its root fields.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    pub(super) schema: Valid<Schema>,
+    pub(crate) schema: Valid<Schema>,
     /// By the field of the query.
-    pub(super) roots: BTreeMap<String, Root>,
+    pub(crate) roots: BTreeMap<String, Root>,
 }
 
 /// A field of the query.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     /// The schema of the blobs it lists.
-    pub(super) schema: String,
+    pub(crate) schema: String,
     /// The name of their type.
-    pub(super) of_type: String,
+    pub(crate) of_type: String,
     /// Their fields.
-    pub(super) fields: Fields,
+    pub(crate) fields: Fields,
 }
 
 impl Graph {
