@@ -10,8 +10,8 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::{
-    Availability, Candidate, Catalog, Content, Declared, Edge, Installed, Package, ReleaseField, Request,
-    Resolution, UpgradeConstraintPolicy, deprecation,
+    Availability, Candidate, Catalog, Content, DeclaredRequirement, Edge, Installed, Package, ReleaseField,
+    Request, Resolution, UpgradeConstraintPolicy, deprecation,
 };
 use serde_json::{Value, json};
 
@@ -271,7 +271,7 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
 }
 
 /// What is required, on one line.
-fn value(needed: &Declared) -> Value {
+fn value(needed: &DeclaredRequirement) -> Value {
     // What is no JSON is shown as it is.
     serde_json::from_str(&needed.text).unwrap_or_else(|_| needed.text.as_str().into())
 }
@@ -291,7 +291,7 @@ fn json(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> Value 
             "bundle": messages.bundle,
         },
     });
-    let requires = |needed: &Arc<Declared>| {
+    let requires = |needed: &Arc<DeclaredRequirement>| {
         let fault = needed.read().err().map(ToString::to_string);
         json!({"type": needed.kind, "value": value(needed), "fault": fault})
     };

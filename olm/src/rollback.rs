@@ -18,7 +18,7 @@ use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_fbc::similar::nearest;
-use olm_preflight::crd_upgrade::reversal::{Effect, Reversal, reversals};
+use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
@@ -109,7 +109,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let rehearsal = rehearse::rehearse(&client, asker, &now, &older).await;
     let _ = write!(text, "{rehearsal}");
     print_text(&text)?;
-    if !found.iter().all(Reversal::is_possible) {
+    if !found.iter().all(CrdRollback::is_possible) {
         return Ok(refused(
             "a custom resource definition cannot roll back; first migrate the objects stored in the newer version, or \
              keep the current version",
@@ -192,7 +192,7 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
 }
 
 /// What going back does to custom resource definitions.
-async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow::Result<Vec<Reversal>> {
+async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow::Result<Vec<CrdRollback>> {
     let names: BTreeSet<&str> = present.iter().chain(older).filter_map(definition_name).collect();
     let api = definitions(client);
     let mut live: BTreeMap<&str, Value> = BTreeMap::new();
@@ -203,7 +203,7 @@ async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow:
             live.insert(name, serde_json::to_value(found)?);
         }
     }
-    Ok(reversals(present, older, |name| live.get(name)))
+    Ok(rollback_effects(present, older, |name| live.get(name)))
 }
 
 /// Whether there may be objects of a definition's kind; what cannot be asked may have some.
@@ -266,10 +266,10 @@ async fn objects(
 }
 
 /// The checks that would stop the extension from going back. What a schema refuses, existing objects may have.
-fn checks(found: &[Reversal]) -> BTreeSet<Check> {
+fn checks(found: &[CrdRollback]) -> BTreeSet<Check> {
     let mut checks = BTreeSet::new();
     for reversal in found {
-        if let Effect::Lossy(findings) | Effect::Impossible(findings) = &reversal.effect {
+        if let RollbackEffect::Lossy(findings) | RollbackEffect::Impossible(findings) = &reversal.effect {
             checks.extend(findings.iter().map(|finding| finding.check));
             checks.insert(Check::ExistingObjects);
         }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn objects_that_become_invalid_are_accepted_with_what_makes_them_so() {
-        let reversal = |effect: Effect| Reversal {
+        let reversal = |effect: RollbackEffect| CrdRollback {
             definition: "pots.x.io".to_owned(),
             effect,
         };
@@ -301,10 +301,10 @@ mod tests {
         };
         for (effect, expected) in [
             (
-                Effect::Lossy(vec![finding]),
+                RollbackEffect::Lossy(vec![finding]),
                 &[Check::Enum, Check::ExistingObjects][..],
             ),
-            (Effect::Deleted, &[]),
+            (RollbackEffect::Deleted, &[]),
         ] {
             let expected: BTreeSet<Check> = expected.iter().copied().collect();
             assert_eq!(checks(&[reversal(effect)]), expected);

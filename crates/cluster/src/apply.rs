@@ -8,7 +8,7 @@ use kube::{
     core::Request,
 };
 use olm_api::names;
-use olm_preflight::rehearsal;
+use olm_preflight::dry_run;
 use olm_rollout::failure::{Failure, FailureKind};
 use olm_rollout::ownership::{Guard, finalizers};
 use serde_json::Value;
@@ -173,7 +173,7 @@ pub fn classify(error: &kube::Error) -> Failure {
 
 /// The failure of an apply, which the server may also refuse because the object does not fit its kind.
 fn misfit(failure: Failure) -> Failure {
-    if rehearsal::does_not_fit(failure.code, &failure.reason) {
+    if dry_run::does_not_fit(failure.code, &failure.reason) {
         return Failure {
             kind: FailureKind::Invalid,
             ..failure
@@ -210,7 +210,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
 pub fn cannot_dry_run(failure: &Failure) -> bool {
     failure.kind == FailureKind::Invalid
         && failure.fields.is_empty()
-        && rehearsal::cannot_be_made(&failure.reason)
+        && dry_run::cannot_be_made(&failure.reason)
 }
 
 #[cfg(test)]

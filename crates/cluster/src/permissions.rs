@@ -16,7 +16,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::{Api, Client, api::PostParams};
 use olm_preflight::{
-    permissions::{Completeness, Held, Missing, Needs, Right, Verdict},
+    permissions::{AccountRights, Completeness, Missing, Needs, Right, RightStatus},
     rules::{Access, Object, PolicyRule},
 };
 
@@ -98,21 +98,24 @@ impl Reviews {
     ) -> Result<Missing, kube::Error> {
         let mut missing = Missing::default();
         for oldest in [GRANTED, REFUSED] {
-            let mut held = Held::new();
+            let mut account_rights = AccountRights::new();
             for scope in needs.scopes() {
                 let rules = self.rules(client, viewer, scope, oldest).await?;
-                held.add_rules(scope, rules.rules.clone(), rules.complete);
+                account_rights.add_rules(scope, rules.rules.clone(), rules.complete);
             }
-            let questions = needs.open_questions(&held).into_iter().map(async |right| {
-                let allowed = self.answer(client, viewer, &right).await?;
-                Ok::<_, kube::Error>((right, allowed))
-            });
+            let questions = needs
+                .open_questions(&account_rights)
+                .into_iter()
+                .map(async |right| {
+                    let allowed = self.answer(client, viewer, &right).await?;
+                    Ok::<_, kube::Error>((right, allowed))
+                });
             let mut answers = futures::stream::iter(questions).buffer_unordered(QUESTIONS_AT_ONCE);
             while let Some((right, allowed)) = answers.try_next().await? {
-                held.add_answer(right, allowed);
+                account_rights.add_answer(right, allowed);
             }
             drop(answers);
-            missing = needs.missing(&held);
+            missing = needs.missing(&account_rights);
             if missing.is_empty() {
                 break;
             }
@@ -128,12 +131,12 @@ impl Reviews {
         let scope = right.namespace.as_deref();
         for oldest in [GRANTED, REFUSED] {
             let rules = self.rules(client, viewer, scope, oldest).await?;
-            let mut held = Held::new();
-            held.add_rules(scope, rules.rules.clone(), rules.complete);
-            match held.verdict(right) {
-                Verdict::Held => return Ok(true),
-                Verdict::Open => return self.answer(client, viewer, right).await,
-                Verdict::Lacking => {}
+            let mut account_rights = AccountRights::new();
+            account_rights.add_rules(scope, rules.rules.clone(), rules.complete);
+            match account_rights.status(right) {
+                RightStatus::Granted => return Ok(true),
+                RightStatus::Unknown => return self.answer(client, viewer, right).await,
+                RightStatus::Missing => {}
             }
         }
         Ok(false)
@@ -296,15 +299,15 @@ mod tests {
         .unwrap();
         let rules = listed(status);
         assert_eq!(rules.complete, Completeness::Complete);
-        let mut held = Held::new();
-        held.add_rules(Some("n"), rules.rules, rules.complete);
+        let mut account_rights = AccountRights::new();
+        account_rights.add_rules(Some("n"), rules.rules, rules.complete);
         assert_eq!(
-            held.verdict(&right("get", "apps", "deployments", "n")),
-            Verdict::Held
+            account_rights.status(&right("get", "apps", "deployments", "n")),
+            RightStatus::Granted
         );
         assert_eq!(
-            held.verdict(&right("list", "apps", "deployments", "n")),
-            Verdict::Lacking
+            account_rights.status(&right("list", "apps", "deployments", "n")),
+            RightStatus::Missing
         );
     }
 

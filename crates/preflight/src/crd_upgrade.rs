@@ -9,17 +9,17 @@
 //!
 //! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied; [`existing`] holds
 //! the objects that are there against the new schemas; [`migration`] says how versions in which objects were stored may
-//! go; [`reversal`] says whether definitions may go back to what they were.
+//! go; [`rollback`] says whether definitions may go back to what they were.
 
-mod effort;
+mod budget;
 pub mod existing;
-mod fit;
 pub mod migration;
 mod policy;
 mod property;
-pub mod reversal;
+pub mod rollback;
 mod schema;
 mod unhandled;
+mod validation;
 mod version;
 
 use std::collections::BTreeSet;
@@ -352,7 +352,7 @@ pub fn check_all<'o, 'a>(
     found
 }
 
-/// Adds what was found about one definition otherwise, where the policy wants it told.
+/// Adds what was found about one definition otherwise, where the policy wants it reported.
 pub fn add(found: &mut Vec<Unsafe>, name: &str, more: Vec<Finding>, policy: &Policy) {
     let mut more = more;
     more.retain(|finding| policy.reports(finding.check, Change::Other));
@@ -383,7 +383,7 @@ pub fn settle(found: &mut Vec<Unsafe>, name: &str, check: Check) {
     });
 }
 
-/// What stops the change, and what is only to be told. A definition that could not be read stops it.
+/// What stops the change, and what only warns. A definition that could not be read stops it.
 #[must_use]
 pub fn weigh(found: Vec<Unsafe>, policy: &Policy) -> (Vec<Unsafe>, Vec<Unsafe>) {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
@@ -391,10 +391,10 @@ pub fn weigh(found: Vec<Unsafe>, policy: &Policy) -> (Vec<Unsafe>, Vec<Unsafe>) 
         match one {
             Unsafe::Unknown { .. } => errors.push(one),
             Unsafe::Change { definition, findings } => {
-                let (told, stopping): (Vec<_>, Vec<_>) = findings
+                let (warned, stopping): (Vec<_>, Vec<_>) = findings
                     .into_iter()
                     .partition(|finding| policy.warn.contains(&finding.check));
-                for (findings, list) in [(stopping, &mut errors), (told, &mut warnings)] {
+                for (findings, list) in [(stopping, &mut errors), (warned, &mut warnings)] {
                     if !findings.is_empty() {
                         let definition = definition.clone();
                         list.push(Unsafe::Change { definition, findings });

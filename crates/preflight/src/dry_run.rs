@@ -1,7 +1,8 @@
 //! What a server-side dry run is asked about, and what its answers mean.
 //!
-//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; that is
-//! told and does not stand in the way. What builds upon others of the same bundle is asked about again when these are there.
+//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; a
+//! note lists its objects, and the bundle is applied all the same. What builds upon others of the same bundle is asked
+//! about again when these are there.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +18,9 @@ const BAD_REQUEST: &str = "BadRequest";
 /// The API group of webhook configurations, in which authorities are put after they are applied.
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// How the API server says no.
+/// How the API server refuses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum No {
+pub enum Denial {
     /// It does not take the object as it is.
     Invalid,
     /// Whoever will apply the object may not.
@@ -27,37 +28,37 @@ pub enum No {
     /// The dry run cannot be made: a webhook does not support it.
     NoDryRun,
     /// For another reason, which may pass.
-    Else,
+    Other,
 }
 
-/// What an answer other than yes means.
+/// What a refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum DryRunOutcome {
     /// The server would refuse the object.
     Refused,
     /// Nothing is known.
     Unchecked,
     /// Nothing is known as long as other objects of the bundle are not there.
-    Later,
+    Deferred,
 }
 
-/// What a no means for an object of a bundle that brings others with it.
+/// What a denial means for an object of a bundle that brings others with it.
 #[must_use]
-pub fn judge(object: &Value, no: No, brought: &Brought) -> Answer {
-    if no == No::NoDryRun {
-        return Answer::Unchecked;
+pub fn assess(object: &Value, denial: Denial, bundle_content: &BundleContent) -> DryRunOutcome {
+    if denial == Denial::NoDryRun {
+        return DryRunOutcome::Unchecked;
     }
-    if brought.explains(no, object) {
-        return Answer::Later;
+    if bundle_content.explains(denial, object) {
+        return DryRunOutcome::Deferred;
     }
-    match no {
-        No::Invalid | No::Forbidden => Answer::Refused,
-        No::NoDryRun | No::Else => Answer::Unchecked,
+    match denial {
+        Denial::Invalid | Denial::Forbidden => DryRunOutcome::Refused,
+        Denial::NoDryRun | Denial::Other => DryRunOutcome::Unchecked,
     }
 }
 
-/// Whether a no for this reason, without naming a field, says that a dry run cannot be made. Our objects are well-formed, so
-/// that the server has no other reason not to take the request as such.
+/// Whether a denial for this reason, without naming a field, says that a dry run cannot be made. Our objects are
+/// well-formed, so that the server has no other reason not to take the request as such.
 #[must_use]
 pub fn cannot_be_made(reason: &str) -> bool {
     reason == BAD_REQUEST
@@ -82,30 +83,30 @@ pub fn body(object: &Value) -> Value {
 
 /// What a bundle brings that is not there yet and that others of its objects may build upon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Brought {
+pub struct BundleContent {
     kinds: BTreeSet<(String, String)>,
     roles: BTreeSet<(String, String)>,
     namespaces: BTreeSet<String>,
 }
 
-impl Brought {
+impl BundleContent {
     /// Of a bundle's objects.
     #[must_use]
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
-        let mut brought = Self::default();
+        let mut bundle_content = Self::default();
         for object in objects {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name").to_owned());
             if definition_name(object).is_some() {
                 let group = text(object, "/spec/group").to_owned();
                 let kind = text(object, "/spec/names/kind").to_owned();
-                brought.kinds.insert((group, kind));
+                bundle_content.kinds.insert((group, kind));
             } else if matches!(kind, "Role" | "ClusterRole") {
-                brought.roles.insert((kind.to_owned(), name));
+                bundle_content.roles.insert((kind.to_owned(), name));
             } else if kind == "Namespace" {
-                brought.namespaces.insert(name);
+                bundle_content.namespaces.insert(name);
             }
         }
-        brought
+        bundle_content
     }
 
     /// Whether an object is of a kind that the bundle defines.
@@ -115,24 +116,24 @@ impl Brought {
 
     /// Whether an object may be refused only because others of its bundle are not there or not changed yet. Whether there is
     /// a role decides about who may bind it, not about what a binding may look like: it never changes its role.
-    fn explains(&self, no: No, object: &Value) -> bool {
+    fn explains(&self, denial: Denial, object: &Value) -> bool {
         let role = |field: &str| text(object, &format!("/roleRef/{field}")).to_owned();
         self.defines(object)
             || self.namespaces.contains(text(object, "/metadata/namespace"))
-            || (no != No::Invalid && self.roles.contains(&(role("kind"), role("name"))))
+            || (denial != Denial::Invalid && self.roles.contains(&(role("kind"), role("name"))))
     }
 }
 
 /// Older objects of which the present revision has one, too: those that are asked about before going back. Definitions are
-/// judged otherwise, and objects of their kinds are applied after them; what calls webhooks holds authorities that are put
-/// in later.
+/// checked otherwise, and objects of their kinds are applied after them; what calls webhooks holds authorities that are
+/// put in later.
 #[must_use]
 pub fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
     let there: BTreeSet<_> = present.iter().map(identity).collect();
-    let brought = Brought::of(present.iter().chain(older));
+    let bundle_content = BundleContent::of(present.iter().chain(older));
     let is_asked = |object: &&Value| {
         definition_name(object).is_none()
-            && !brought.defines(object)
+            && !bundle_content.defines(object)
             && group_kind(object).0 != ADMISSION
             && there.contains(&identity(object))
     };
@@ -156,7 +157,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 mod tests {
     use serde_json::json;
 
-    use super::Answer::{Later, Refused, Unchecked};
+    use super::DryRunOutcome::{Deferred, Refused, Unchecked};
     use super::*;
 
     fn object(api_version: &str, kind: &str) -> Value {
@@ -174,7 +175,7 @@ mod tests {
     fn only_what_the_server_would_refuse_in_the_end_stands_in_the_way() {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}});
-        let brought = Brought::of([&definition(), &role, &namespace]);
+        let bundle_content = BundleContent::of([&definition(), &role, &namespace]);
         let map = object("v1", "ConfigMap");
         let mut in_new = map.clone();
         in_new["metadata"]["namespace"] = "new".into();
@@ -183,22 +184,26 @@ mod tests {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
             "roleRef": {"kind": "ClusterRole", "name": "r"},
         });
-        for (object, no, expected) in [
-            (&map, No::Forbidden, Refused),
-            (&map, No::Invalid, Refused),
-            (&map, No::NoDryRun, Unchecked),
-            (&map, No::Else, Unchecked),
-            (&in_new, No::Else, Later),
-            (&pot, No::Invalid, Later),
-            (&pot, No::NoDryRun, Unchecked),
-            (&binding, No::Forbidden, Later),
-            (&binding, No::Else, Later),
-            (&binding, No::Invalid, Refused),
+        for (object, denial, expected) in [
+            (&map, Denial::Forbidden, Refused),
+            (&map, Denial::Invalid, Refused),
+            (&map, Denial::NoDryRun, Unchecked),
+            (&map, Denial::Other, Unchecked),
+            (&in_new, Denial::Other, Deferred),
+            (&pot, Denial::Invalid, Deferred),
+            (&pot, Denial::NoDryRun, Unchecked),
+            (&binding, Denial::Forbidden, Deferred),
+            (&binding, Denial::Other, Deferred),
+            (&binding, Denial::Invalid, Refused),
         ] {
-            assert_eq!(judge(object, no, &brought), expected, "{object} {no:?}");
+            assert_eq!(
+                assess(object, denial, &bundle_content),
+                expected,
+                "{object} {denial:?}"
+            );
         }
         // Where all is there already, nothing is waited for.
-        let answer = judge(&pot, No::Invalid, &Brought::default());
+        let answer = assess(&pot, Denial::Invalid, &BundleContent::default());
         assert_eq!(answer, Refused);
     }
 

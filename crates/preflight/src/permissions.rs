@@ -1,16 +1,16 @@
-//! The rights an account needs, and those it lacks.
+//! The rights an account needs, and those that are missing.
 //!
 //! 1. [`needed`] computes the [`Needs`] from the objects to be applied and from what discovery says of their kinds.
-//! 2. [`Held`] is what the account may do: the rules of SelfSubjectRulesReviews and single answers.
+//! 2. [`AccountRights`] is what the account may do: the rules of SelfSubjectRulesReviews and single answers.
 //! 3. [`Needs::open_questions`] are the accesses that the rules leave open, to be asked one by one with
 //!    SelfSubjectAccessReviews.
-//! 4. [`Needs::missing`] is what the account lacks, all of it at once: as text and as a role to apply.
+//! 4. [`Needs::missing`] is every missing right at once: as text and as a role to apply.
 //!
 //! Whoever writes a role must hold its rules or the verb `escalate`, whoever writes a binding the rules of the role
 //! bound or the verb `bind`. Either will do.
 
-mod held;
-mod report;
+mod account;
+mod missing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use crate::rules::{ALL, Access, Object, PolicyRule};
 
-pub use held::{Completeness, Held, Verdict};
-pub use report::{Account, Missing};
+pub use account::{AccountRights, Completeness, RightStatus};
+pub use missing::{Account, Missing};
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -55,7 +55,7 @@ pub struct Resource {
 /// What discovery says: (API group, kind) to resource.
 pub type Discovery = BTreeMap<(String, String), Resource>;
 
-/// An object that is to be applied.
+/// An object that will be applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned<'a> {
     /// The object.
@@ -73,9 +73,9 @@ pub enum Presence {
     Absent,
 }
 
-/// Facts about the cluster on which the needs depend.
+/// Environment about the cluster on which the needs depend.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct Environment<'a> {
     /// What discovery says of kinds.
     pub discovery: &'a Discovery,
     /// Kinds, by API group, that the account itself watches; those that are watched for it are not among them.
@@ -115,7 +115,7 @@ pub struct Needs {
 ///
 /// Custom resource definitions among the objects count as discovered: their kinds will be there.
 #[must_use]
-pub fn needed(planned: &[Planned<'_>], facts: &Facts<'_>) -> Needs {
+pub fn needed(planned: &[Planned<'_>], facts: &Environment<'_>) -> Needs {
     let brought = brought_kinds(planned);
     let roles = Roles::new(planned, facts);
     let mut needs = Needs::default();
@@ -234,7 +234,7 @@ struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
 
 impl Roles {
     /// Those on the cluster, over them those that are about to be applied.
-    fn new(planned: &[Planned<'_>], facts: &Facts<'_>) -> Self {
+    fn new(planned: &[Planned<'_>], facts: &Environment<'_>) -> Self {
         let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
         let roles = all.filter_map(|object| {
             let kind = text(object, "/kind")?;
@@ -336,17 +336,17 @@ impl Needs {
 
     /// The accesses that must be asked one by one because the rules leave them open, sorted.
     ///
-    /// Where one of two alternatives is known to be held, the other is not asked.
+    /// Where the account is known to have one of two alternatives, the other is not asked.
     #[must_use]
-    pub fn open_questions(&self, held: &Held) -> Vec<Right> {
-        let open = |right: &&Right| held.verdict(right) == Verdict::Open;
+    pub fn open_questions(&self, account_rights: &AccountRights) -> Vec<Right> {
+        let open = |right: &&Right| account_rights.status(right) == RightStatus::Unknown;
         let mut questions: BTreeSet<Right> = self.rights.iter().filter(open).cloned().collect();
         for either in &self.alternatives {
-            let covered = either
-                .instead
-                .as_ref()
-                .is_some_and(|all| all.iter().all(|right| held.verdict(right) == Verdict::Held));
-            if covered || held.verdict(&either.right) == Verdict::Held {
+            let covered = either.instead.as_ref().is_some_and(|all| {
+                all.iter()
+                    .all(|right| account_rights.status(right) == RightStatus::Granted)
+            });
+            if covered || account_rights.status(&either.right) == RightStatus::Granted {
                 continue;
             }
             questions.extend(std::iter::once(&either.right).filter(open).cloned());
@@ -358,17 +358,17 @@ impl Needs {
         questions.into_iter().collect()
     }
 
-    /// What the account lacks. What is still open counts as lacking.
+    /// The missing rights. A right of unknown status counts as missing.
     ///
     /// Of two alternatives the rules themselves are proposed: whoever may write a role and has the verb `escalate` on it can
     /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
     #[must_use]
-    pub fn missing(&self, held: &Held) -> Missing {
-        let lacks = |right: &&Right| held.verdict(right) != Verdict::Held;
+    pub fn missing(&self, account_rights: &AccountRights) -> Missing {
+        let lacks = |right: &&Right| account_rights.status(right) != RightStatus::Granted;
         let mut missing: BTreeSet<Right> = self.rights.iter().filter(lacks).cloned().collect();
         let mut granted: BTreeSet<Right> = BTreeSet::new();
         for either in &self.alternatives {
-            if held.verdict(&either.right) == Verdict::Held {
+            if account_rights.status(&either.right) == RightStatus::Granted {
                 continue;
             }
             // A binding gives what its role does.

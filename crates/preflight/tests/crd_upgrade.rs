@@ -131,7 +131,7 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
 }
 
 #[test]
-fn objects_are_asked_for_only_where_a_schema_changes_and_what_was_refused_before_is_not_told() {
+fn objects_are_asked_for_only_where_a_schema_changes_and_what_was_refused_before_is_not_reported() {
     let short = |length: u64| json!({"type": "object", "properties": {"x": {"maxLength": length}}});
     let wide = [("v1", object("a", &json!({"x": "123456"})))];
     assert_eq!(

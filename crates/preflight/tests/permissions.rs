@@ -1,10 +1,11 @@
-//! What an account needs, and what it is told when it lacks something.
+//! What an account needs, and how missing rights are reported.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 
 use olm_preflight::permissions::{
-    Account, Completeness, Discovery, Facts, Held, Needs, Planned, Presence, Resource, Scope, needed,
+    Account, AccountRights, Completeness, Discovery, Environment, Needs, Planned, Presence, Resource, Scope,
+    needed,
 };
 use olm_preflight::rules::PolicyRule;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) 
         .iter()
         .map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()))
         .collect();
-    let facts = Facts {
+    let facts = Environment {
         discovery: &discovery,
         watched: &watched,
         roles,
@@ -69,17 +70,17 @@ fn rules(list: Value) -> Vec<PolicyRule> {
 }
 
 /// An account with these rules in the cluster and in the namespace `kitchen`, both known completely.
-fn held(cluster: Value, kitchen: Value) -> Held {
-    let mut held = Held::new();
-    held.add_rules(None, rules(cluster.clone()), Completeness::Complete);
+fn account_rights(cluster: Value, kitchen: Value) -> AccountRights {
+    let mut account_rights = AccountRights::new();
+    account_rights.add_rules(None, rules(cluster.clone()), Completeness::Complete);
     let mut both = rules(cluster);
     both.extend(rules(kitchen));
-    held.add_rules(Some("kitchen"), both, Completeness::Complete);
-    held
+    account_rights.add_rules(Some("kitchen"), both, Completeness::Complete);
+    account_rights
 }
 
-fn check(needs: &Needs, held: &Held, expected: &[&str]) {
-    let missing = needs.missing(held);
+fn check(needs: &Needs, account_rights: &AccountRights, expected: &[&str]) {
+    let missing = needs.missing(account_rights);
     let text = missing.text(ACCOUNT);
     let text = text
         .strip_prefix("service account kitchen/installer lacks permissions: ")
@@ -101,22 +102,22 @@ fn everything() -> Value {
 }
 
 #[test]
-fn everything_lacking_is_said_at_once_and_once() {
+fn every_missing_right_is_listed_at_once_and_once() {
     let needs = needs(&[config_map("a"), config_map("b"), config_map("b")]);
     check(
         &needs,
-        &held(json!([]), json!([])),
+        &account_rights(json!([]), json!([])),
         &[
             "create configmaps in namespace kitchen",
             "delete, get, patch configmaps \"a\", \"b\" in namespace kitchen",
         ],
     );
-    check(&needs, &held(everything(), json!([])), &[]);
-    check(&needs, &held(json!([]), everything()), &[]);
+    check(&needs, &account_rights(everything(), json!([])), &[]);
+    check(&needs, &account_rights(json!([]), everything()), &[]);
     let some = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"]}]);
     check(
         &needs,
-        &held(json!([]), some),
+        &account_rights(json!([]), some),
         &["delete configmaps \"a\", \"b\" in namespace kitchen"],
     );
 }
@@ -125,7 +126,7 @@ fn everything_lacking_is_said_at_once_and_once() {
 fn an_object_that_exists_is_not_created_and_what_the_account_watches_is_listed() {
     let discovery = discovery();
     let watched = BTreeSet::from([(String::new(), "ConfigMap".to_owned())]);
-    let facts = Facts {
+    let facts = Environment {
         discovery: &discovery,
         watched: &watched,
         roles: &[],
@@ -141,7 +142,7 @@ fn an_object_that_exists_is_not_created_and_what_the_account_watches_is_listed()
     );
     check(
         &needs,
-        &held(json!([]), json!([])),
+        &account_rights(json!([]), json!([])),
         &[
             "delete, get, patch configmaps \"a\" in namespace kitchen",
             "list, watch configmaps in namespace kitchen",
@@ -179,15 +180,19 @@ fn with(base: &Value, more: &Value) -> Value {
 fn who_writes_a_role_holds_its_rules_or_may_escalate() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}]);
     let needs = needs(&[role("ClusterRole", &granted)]);
-    let lacking = ["what the roles among the objects give: get, list deployments.apps"];
-    check(&needs, &held(writes_roles(), json!([])), &lacking);
-    check(&needs, &held(with(&writes_roles(), &granted), json!([])), &[]);
+    let expected = ["what the roles among the objects give: get, list deployments.apps"];
+    check(&needs, &account_rights(writes_roles(), json!([])), &expected);
+    check(
+        &needs,
+        &account_rights(with(&writes_roles(), &granted), json!([])),
+        &[],
+    );
     // A right in one namespace does not cover a role for the whole cluster.
-    check(&needs, &held(writes_roles(), granted), &lacking);
+    check(&needs, &account_rights(writes_roles(), granted), &expected);
     let half = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
     check(
         &needs,
-        &held(with(&writes_roles(), &half), json!([])),
+        &account_rights(with(&writes_roles(), &half), json!([])),
         &["what the roles among the objects give: list deployments.apps"],
     );
     let escalate = json!([{
@@ -196,7 +201,11 @@ fn who_writes_a_role_holds_its_rules_or_may_escalate() {
         "resourceNames": ["boiler"],
         "verbs": ["escalate"],
     }]);
-    check(&needs, &held(with(&writes_roles(), &escalate), json!([])), &[]);
+    check(
+        &needs,
+        &account_rights(with(&writes_roles(), &escalate), json!([])),
+        &[],
+    );
 }
 
 #[test]
@@ -206,10 +215,10 @@ fn a_role_that_gathers_others_needs_everything_or_escalate() {
     let needs = needs(&[gathering]);
     check(
         &needs,
-        &held(writes_roles(), json!([])),
+        &account_rights(writes_roles(), json!([])),
         &["escalate clusterroles.rbac.authorization.k8s.io \"boiler\""],
     );
-    check(&needs, &held(everything(), json!([])), &[]);
+    check(&needs, &account_rights(everything(), json!([])), &[]);
 }
 
 fn binding(kind: &str, role_kind: &str) -> Value {
@@ -232,22 +241,22 @@ fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
     ];
     check(
         &needs(&bundled),
-        &held(with(&writes_roles(), &granted), json!([])),
+        &account_rights(with(&writes_roles(), &granted), json!([])),
         &[],
     );
     let unbundled = [binding("RoleBinding", "ClusterRole")];
     check(
         &needs(&unbundled),
-        &held(with(&writes_roles(), &granted), json!([])),
+        &account_rights(with(&writes_roles(), &granted), json!([])),
         &bind,
     );
     let needs = needs_watching(&unbundled, &[], &[role("ClusterRole", &granted)]);
-    check(&needs, &held(writes_roles(), granted), &[]);
-    check(&needs, &held(writes_roles(), json!([])), &give);
+    check(&needs, &account_rights(writes_roles(), granted), &[]);
+    check(&needs, &account_rights(writes_roles(), json!([])), &give);
     // A role in a namespace cannot hold a right on a path.
     let path = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
     let needs = needs_watching(&unbundled, &[], &[role("ClusterRole", &path)]);
-    check(&needs, &held(writes_roles(), json!([])), &bind);
+    check(&needs, &account_rights(writes_roles(), json!([])), &bind);
 }
 
 #[test]
@@ -259,7 +268,7 @@ fn a_role_and_its_binding_give_the_same() {
         role("ClusterRole", &granted),
         binding("ClusterRoleBinding", "ClusterRole"),
     ];
-    let missing = needs(&objects).missing(&held(writes_roles(), json!([])));
+    let missing = needs(&objects).missing(&account_rights(writes_roles(), json!([])));
     let verbs: Vec<String> = missing
         .rules()
         .flat_map(|(_, rules)| rules)
@@ -274,7 +283,7 @@ fn roles_too_large_to_compare_need_escalate() {
     let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
     check(
         &needs(&[role("Role", &rules)]),
-        &held(json!([]), with(&writes_roles(), &rules)),
+        &account_rights(json!([]), with(&writes_roles(), &rules)),
         &["escalate roles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"],
     );
 }
@@ -296,7 +305,7 @@ fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
     );
     check(
         &needs,
-        &held(json!([]), json!([])),
+        &account_rights(json!([]), json!([])),
         &[
             "create customresourcedefinitions.apiextensions.k8s.io",
             "delete, get, patch customresourcedefinitions.apiextensions.k8s.io \"kettles.example.com\"",
@@ -311,23 +320,23 @@ fn only_what_the_rules_leave_open_is_asked() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
     let needs = needs(&[config_map("a"), role("ClusterRole", &granted)]);
     // Rules for a namespace say no for the whole cluster, but not yes.
-    let mut held = Held::new();
+    let mut account_rights = AccountRights::new();
     let seen = with(
         &writes_roles(),
         &json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]),
     );
-    held.add_rules(Some("kitchen"), rules(seen), Completeness::Complete);
-    let questions = needs.open_questions(&held);
+    account_rights.add_rules(Some("kitchen"), rules(seen), Completeness::Complete);
+    let questions = needs.open_questions(&account_rights);
     let verbs: Vec<&str> = questions.iter().map(|right| right.access.verb.as_str()).collect();
     assert_eq!(verbs, ["create", "delete", "get", "patch"]);
     assert!(questions.iter().all(|right| right.namespace.is_none()));
     for question in questions {
-        held.add_answer(question, true);
+        account_rights.add_answer(question, true);
     }
-    assert_eq!(needs.open_questions(&held), []);
+    assert_eq!(needs.open_questions(&account_rights), []);
     check(
         &needs,
-        &held,
+        &account_rights,
         &[
             "create configmaps in namespace kitchen",
             "delete, patch configmaps \"a\" in namespace kitchen",
@@ -335,16 +344,16 @@ fn only_what_the_rules_leave_open_is_asked() {
         ],
     );
     // Where the rules are not all there is, everything they do not allow is open.
-    let mut unsure = Held::new();
+    let mut unsure = AccountRights::new();
     unsure.add_rules(Some("kitchen"), Vec::new(), Completeness::Incomplete);
     assert_eq!(needs.open_questions(&unsure).len(), 10);
 }
 
 #[test]
-fn what_is_lacking_can_be_applied() {
+fn the_missing_rights_are_a_role_that_can_be_applied() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["x"], "verbs": ["create"]}]);
     let objects = [config_map("a"), role("ClusterRole", &granted)];
-    let missing = needs(&objects).missing(&held(json!([]), json!([])));
+    let missing = needs(&objects).missing(&account_rights(json!([]), json!([])));
     let expected = "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -427,8 +436,8 @@ subjects:
   namespace: kitchen
 ";
     assert_eq!(missing.yaml("kettle-installer", &[], ACCOUNT), expected);
-    // With what is printed the account lacks nothing.
-    let mut mended = Held::new();
+    // With the printed roles nothing is missing.
+    let mut mended = AccountRights::new();
     for (namespace, rules) in missing.rules() {
         mended.add_rules(namespace, rules, Completeness::Complete);
     }
@@ -444,12 +453,12 @@ fn the_text_is_bounded() {
             object
         })
         .collect();
-    let text = needs(&objects).missing(&Held::new()).text(ACCOUNT);
+    let text = needs(&objects).missing(&AccountRights::new()).text(ACCOUNT);
     assert!(text.len() < 4200, "{}", text.len());
     assert!(text.ends_with(" more"), "{text}");
     let many: Vec<Value> = (0..500)
         .map(|number| config_map(&format!("map-{number}")))
         .collect();
-    let text = needs(&many).missing(&Held::new()).text(ACCOUNT);
+    let text = needs(&many).missing(&AccountRights::new()).text(ACCOUNT);
     assert!(text.ends_with("and 495 more in namespace kitchen"), "{text}");
 }

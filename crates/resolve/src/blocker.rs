@@ -1,11 +1,11 @@
-//! Why a bundle that fits a request is not installed on this cluster, or not as gladly as another.
+//! Why a bundle that fits a request is not installed on this cluster, or why another is preferred.
 
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
 /// One reason against a bundle on this cluster; its text says what is missing.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Hindrance {
+pub enum Blocker {
     /// The cluster is too old for it.
     #[error("it needs Kubernetes {needs} or later, and the cluster is at {has}")]
     Kubernetes {
@@ -54,10 +54,10 @@ pub enum Hindrance {
     },
 }
 
-impl Hindrance {
-    /// Whether the bundle is not installed at all because of it. What the cluster lacks of the APIs and processors that
-    /// a bundle names is told instead, and another bundle is preferred: such a bundle may do without, and whoever asks
-    /// for it gets it.
+impl Blocker {
+    /// Whether the bundle is not installed at all because of it. Missing APIs and processors that
+    /// a bundle names only make another bundle preferred: such a bundle may work without them, and a user who asks for
+    /// it gets it.
     pub fn forbids(&self) -> bool {
         !matches!(
             self,
@@ -80,7 +80,7 @@ impl Hindrance {
 }
 
 /// All of them, as one text.
-pub fn listed(hindrances: &[Hindrance]) -> String {
-    let texts: Vec<String> = hindrances.iter().map(ToString::to_string).collect();
+pub fn listed(blockers: &[Blocker]) -> String {
+    let texts: Vec<String> = blockers.iter().map(ToString::to_string).collect();
     texts.join("; ")
 }

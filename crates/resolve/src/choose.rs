@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use olm_version::masterminds::Constraint;
 
+use crate::blocker::Blocker;
 use crate::catalog::Selected;
 use crate::channels;
-use crate::hindrance::Hindrance;
-use crate::judge::{Judge, Verdict};
+use crate::cluster::compatibility::{Compatibility, CompatibilityCheck};
 use crate::package::Candidate;
 use crate::range::{Fit, fit};
 use crate::refusal::{Reason, Refusal};
@@ -66,8 +66,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) catalog: Selected<'a>,
     pub(crate) candidate: &'a Candidate,
     pub(crate) edge: Option<Edge>,
-    /// Never [`Verdict::Held`].
-    pub(crate) verdict: Verdict,
+    /// Never [`Compatibility::Incompatible`].
+    pub(crate) compatibility: Compatibility,
 }
 
 /// What is not deprecated before what is; then the highest version and release; what has no readable version last.
@@ -80,17 +80,17 @@ pub(crate) fn rank(left: &Candidate, right: &Candidate) -> Ordering {
 
 /// A bundle that fits the request and that this cluster cannot run.
 #[derive(Clone, Debug)]
-pub struct Held<'a> {
+pub struct BlockedBundle<'a> {
     /// The bundle.
     pub bundle: &'a Candidate,
     /// The catalog it comes from.
     pub catalog: &'a str,
     /// Why.
-    pub hindrances: Vec<Hindrance>,
+    pub blockers: Vec<Blocker>,
 }
 
-/// The most held bundles that an explanation lists.
-const TOLD: usize = 5;
+/// The most blocked bundles that an explanation lists.
+const MAX_LISTED: usize = 5;
 
 /// The bundles of a catalog that pass every filter, in its order.
 fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<Item = Choice<'a>> {
@@ -113,7 +113,7 @@ fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<I
             catalog: *catalog,
             candidate,
             edge,
-            verdict: Verdict::Fits,
+            compatibility: Compatibility::Full,
         })
     })
 }
@@ -130,9 +130,9 @@ pub(crate) fn all_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<C
 pub(crate) fn best_of<'a: 'j, 'j>(
     catalog: &Selected<'a>,
     context: &Context<'_>,
-    judge: Option<&mut Judge<'j>>,
-) -> (Option<Choice<'a>>, Vec<Held<'a>>) {
-    let Some(judge) = judge else {
+    check: Option<&mut CompatibilityCheck<'j>>,
+) -> (Option<Choice<'a>>, Vec<BlockedBundle<'a>>) {
+    let Some(check) = check else {
         // Of equals the first, unlike `max_by`.
         let best = fitting(catalog, context).reduce(|best, next| {
             if rank(next.candidate, best.candidate).is_gt() {
@@ -143,50 +143,55 @@ pub(crate) fn best_of<'a: 'j, 'j>(
         });
         return (best, Vec::new());
     };
-    let (mut held, mut second) = (Vec::new(), None);
+    let (mut blocked, mut second) = (Vec::new(), None);
     for choice in all_of(catalog, context) {
         let is_installed = context
             .installed
             .is_some_and(|installed| installed.name == choice.candidate.name);
         // What is installed is not left because of what became of others.
-        let verdict = if is_installed {
-            judge.ground(choice.candidate).max(Verdict::Doubtful)
+        let compatibility = if is_installed {
+            check
+                .platform_compatibility(choice.candidate)
+                .max(Compatibility::Partial)
         } else {
-            judge.admits(choice.candidate)
+            check.admits(choice.candidate)
         };
-        match verdict {
-            Verdict::Fits => return (Some(choice), held),
-            Verdict::Doubtful => {
-                second.get_or_insert((choice, held.len()));
+        match compatibility {
+            Compatibility::Full => return (Some(choice), blocked),
+            Compatibility::Partial => {
+                second.get_or_insert((choice, blocked.len()));
             }
-            Verdict::Held => {}
+            Compatibility::Incompatible => {}
         }
         if is_installed {
             break;
         }
-        if held.len() < TOLD {
-            held.push(Held {
+        if blocked.len() < MAX_LISTED {
+            blocked.push(BlockedBundle {
                 bundle: choice.candidate,
                 catalog: choice.catalog.name,
-                hindrances: judge.hindrances(choice.candidate),
+                blockers: check.blockers(choice.candidate),
             });
         }
     }
     let second = second.map(|(choice, above)| {
-        held.truncate(above);
+        blocked.truncate(above);
         Choice {
-            verdict: Verdict::Doubtful,
+            compatibility: Compatibility::Partial,
             ..choice
         }
     });
-    (second, held)
+    (second, blocked)
 }
 
 /// The one catalog whose bundle is taken: what fits the cluster wholly first, then what is not deprecated, then the
 /// highest priority. The error holds the contenders: none, or all that share the highest priority.
 pub(crate) fn between(mut choices: Vec<Choice<'_>>) -> Result<Choice<'_>, Vec<Choice<'_>>> {
-    if choices.iter().any(|choice| choice.verdict == Verdict::Fits) {
-        choices.retain(|choice| choice.verdict == Verdict::Fits);
+    if choices
+        .iter()
+        .any(|choice| choice.compatibility == Compatibility::Full)
+    {
+        choices.retain(|choice| choice.compatibility == Compatibility::Full);
     }
     if choices.iter().any(|choice| !choice.candidate.is_deprecated) {
         choices.retain(|choice| !choice.candidate.is_deprecated);

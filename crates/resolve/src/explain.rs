@@ -7,10 +7,10 @@ use olm_api::names;
 use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
+use crate::blocker::{Blocker, listed};
 use crate::catalog::{Availability, Catalog, Content, Selected};
 use crate::channels;
-use crate::choose::{Choice, Context, Held, rank};
-use crate::hindrance::{Hindrance, listed};
+use crate::choose::{BlockedBundle, Choice, Context, rank};
 use crate::package::{Candidate, Package};
 use crate::range::{Fit, fit};
 use crate::refusal::{NoBundle, Reason, Refusal};
@@ -61,53 +61,58 @@ pub(crate) fn no_choice(
     refusal
 }
 
-/// The refusal when every bundle that fits is held, given the first few of each catalog, highest first.
-pub(crate) fn held(mut held: Vec<Held<'_>>) -> Refusal {
-    held.sort_by(|left, right| rank(right.bundle, left.bundle).then_with(|| left.catalog.cmp(right.catalog)));
-    let highest = held.first();
-    let mut refusal = hindered(
-        highest.map(|held| held.bundle.name.as_str()).unwrap_or_default(),
-        highest.map(|held| held.catalog).unwrap_or_default(),
-        highest.map(|held| held.hindrances.as_slice()).unwrap_or_default(),
+/// The refusal when every bundle that fits is blocked, given the first few of each catalog, highest first.
+pub(crate) fn blocked(mut blocked: Vec<BlockedBundle<'_>>) -> Refusal {
+    blocked
+        .sort_by(|left, right| rank(right.bundle, left.bundle).then_with(|| left.catalog.cmp(right.catalog)));
+    let highest = blocked.first();
+    let mut refusal = blocked_bundle(
+        highest
+            .map(|blocked| blocked.bundle.name.as_str())
+            .unwrap_or_default(),
+        highest.map(|blocked| blocked.catalog).unwrap_or_default(),
+        highest
+            .map(|blocked| blocked.blockers.as_slice())
+            .unwrap_or_default(),
     );
-    for held in held.iter().skip(1) {
+    for blocked in blocked.iter().skip(1) {
         refusal.add(format!(
             "{} of catalog {}: {}",
-            held.bundle.name,
-            quoted(held.catalog),
-            listed(&held.hindrances)
+            blocked.bundle.name,
+            quoted(blocked.catalog),
+            listed(&blocked.blockers)
         ));
     }
-    ways_out(&mut refusal, held.iter().flat_map(|held| &held.hindrances));
+    ways_out(&mut refusal, blocked.iter().flat_map(|blocked| &blocked.blockers));
     refusal
 }
 
 /// The refusal of one bundle because of what its own files ask for.
-pub fn refuse(bundle: &str, catalog: &str, hindrances: &[Hindrance]) -> Refusal {
-    let mut refusal = hindered(bundle, catalog, hindrances);
-    ways_out(&mut refusal, hindrances.iter());
+pub fn refuse(bundle: &str, catalog: &str, blockers: &[Blocker]) -> Refusal {
+    let mut refusal = blocked_bundle(bundle, catalog, blockers);
+    ways_out(&mut refusal, blockers.iter());
     refusal
 }
 
-fn hindered(bundle: &str, catalog: &str, hindrances: &[Hindrance]) -> Refusal {
-    let mut refusal = Refusal::new(Reason::Held {
+fn blocked_bundle(bundle: &str, catalog: &str, blockers: &[Blocker]) -> Refusal {
+    let mut refusal = Refusal::new(Reason::Blocked {
         bundle: bundle.to_owned(),
         catalog: catalog.to_owned(),
-        why: listed(hindrances),
+        why: listed(blockers),
     });
-    for hindrance in hindrances {
-        refusal.wants(hindrance.wanted());
+    for blocker in blockers {
+        refusal.wants(blocker.wanted());
     }
     refusal
 }
 
-fn ways_out<'h>(refusal: &mut Refusal, hindrances: impl Iterator<Item = &'h Hindrance> + Clone) {
-    let mut missing = hindrances.clone();
-    if missing.any(|hindrance| matches!(hindrance, Hindrance::Missing { .. })) {
+fn ways_out<'h>(refusal: &mut Refusal, blockers: impl Iterator<Item = &'h Blocker> + Clone) {
+    let mut missing = blockers.clone();
+    if missing.any(|blocker| matches!(blocker, Blocker::Missing { .. })) {
         refusal.hint("it is installed by itself as soon as what is missing is there");
     }
-    let mut dependents = hindrances;
-    if dependents.any(|hindrance| matches!(hindrance, Hindrance::Dependent { .. })) {
+    let mut dependents = blockers;
+    if dependents.any(|blocker| matches!(blocker, Blocker::Dependent { .. })) {
         refusal.hint(format!(
             "update or uninstall the ClusterExtensions that depend on it first, or allow that they break by the \
              annotation {}: \"true\"",

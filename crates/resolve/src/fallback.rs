@@ -7,9 +7,9 @@ use crate::request::{Installed, Request};
 
 /// What becomes of the installed bundle while nothing can be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Fallback {
     /// It is what the request asks for as far as anybody can tell: keep it and repair it.
-    Yes,
+    KeepInstalled,
     /// A catalog answers, and what it says does not lead to a bundle: the refusal stands.
     CatalogsAnswer,
     /// The request asks for another version than the installed one.
@@ -21,13 +21,17 @@ pub enum Kept {
 /// It is when no selected catalog answers about the package, be there none or be they silent, and the installed
 /// version satisfies the request's range (no range is satisfied by every version). The version exactly as recorded
 /// counts as satisfied too.
-pub fn while_unresolved(catalogs: &[Catalog<'_>], request: &Request<'_>, installed: &Installed<'_>) -> Kept {
+pub fn without_catalogs(
+    catalogs: &[Catalog<'_>],
+    request: &Request<'_>,
+    installed: &Installed<'_>,
+) -> Fallback {
     let answers = catalogs.iter().any(|catalog| {
         is_asked(catalog.labels, catalog.availability, request).unwrap_or(true)
             && matches!(catalog.content, Content::Absent | Content::Package(_))
     });
     if answers {
-        return Kept::CatalogsAnswer;
+        return Fallback::CatalogsAnswer;
     }
     let satisfied = request.version.is_none_or(|range| {
         range == installed.version
@@ -37,8 +41,8 @@ pub fn while_unresolved(catalogs: &[Catalog<'_>], request: &Request<'_>, install
             }
     });
     if satisfied {
-        Kept::Yes
+        Fallback::KeepInstalled
     } else {
-        Kept::AnotherVersion
+        Fallback::AnotherVersion
     }
 }

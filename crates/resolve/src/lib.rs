@@ -6,50 +6,48 @@
 //! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow what is
 //!    installed ([`mod@package`], `channels`, `range`, `successors`);
 //! 3. of those, the bundles that can be there among what the cluster has: what they require holds, nobody who depends
-//!    on the extension is broken, the cluster is new enough (`judge`, `platform`);
+//!    on the extension is broken, the cluster is new enough ([`cluster`]);
 //! 4. the best bundle of each catalog, then the best catalog (`choose`).
 //!
 //! A [`Refusal`] says in its first line what it has always said on the wire, and below it which bundles there were,
-//! what excluded them and what the user can change. [`keep`] says when what is installed may stay although nothing
-//! could be resolved, [`deprecation`] what of it is deprecated. [`providers`] proposes what would provide a missing
-//! requirement, [`together`] finds updates of several extensions that only go together, [`ties`] whom to ask about that.
+//! what excluded them and what the user can change. [`fallback`] says when what is installed may stay although nothing
+//! could be resolved, [`deprecation`] what of it is deprecated.
 //!
 //! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
 //! used for any number of requests.
 
+pub mod blocker;
 pub mod catalog;
+pub mod cluster;
 pub mod deprecation;
-pub mod keep;
+pub mod fallback;
 pub mod package;
 pub mod refusal;
 pub mod request;
 pub mod selector;
 
-pub mod hindrance;
-pub mod platform;
-pub mod providers;
-pub mod ties;
-pub mod together;
-
 mod channels;
 mod choose;
 mod explain;
-mod judge;
 mod range;
 mod successors;
 
 use olm_fbc::Deprecations;
 
+use cluster::compatibility;
+
+pub use blocker::Blocker;
 pub use catalog::{Availability, Catalog, Content};
-pub use choose::Held;
-pub use explain::refuse;
-pub use hindrance::Hindrance;
-pub use judge::{Dependents, Facts, Neighbour, broken_by_removal, recorded_version, unmet};
-pub use package::{
-    Candidate, Declared, MAX_PACKAGE_BYTES, Package, PackageBuilder, PackageTooLarge, ReleaseField,
-    VersionFault,
+pub use choose::BlockedBundle;
+pub use cluster::compatibility::{
+    ClusterState, Dependents, Neighbour, broken_by_removal, recorded_version, unmet,
 };
-pub use platform::{Ground, Platform};
+pub use cluster::platform::{ClusterPlatform, Platform};
+pub use explain::refuse;
+pub use package::{
+    Candidate, DeclaredRequirement, MAX_PACKAGE_BYTES, Package, PackageBuilder, PackageTooLarge,
+    ReleaseField, VersionFault,
+};
 pub use refusal::{InstalledError, Reason, Refusal};
 pub use request::{Installed, Request, UpgradeConstraintPolicy};
 pub use selector::{Selector, SelectorRequirement};
@@ -69,7 +67,7 @@ pub struct Resolution<'a> {
     /// What that catalog says is deprecated in the package.
     pub deprecations: Option<&'a Deprecations>,
     /// Bundles of that catalog that rank higher and cannot be there, highest first; the first few.
-    pub held: Vec<Held<'a>>,
+    pub blocked: Vec<BlockedBundle<'a>>,
 }
 
 /// The bundle that a request gets, or the reason why it gets none. Nothing is known of the cluster: what bundles
@@ -96,29 +94,31 @@ pub fn resolve_in<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
-    facts: &Facts<'_>,
+    facts: &ClusterState<'_>,
 ) -> Result<Resolution<'a>, Refusal> {
-    let served = judge::without_own(facts);
-    let mut judge = judge::Judge::new(*facts, &served);
-    choose_one(catalogs, request, installed, Some(&mut judge))
+    let served = compatibility::without_own(facts);
+    let mut check = compatibility::CompatibilityCheck::new(*facts, &served);
+    choose_one(catalogs, request, installed, Some(&mut check))
 }
 
 fn choose_one<'a: 'j, 'j>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
-    mut judge: Option<&mut judge::Judge<'j>>,
+    mut check: Option<&mut compatibility::CompatibilityCheck<'j>>,
 ) -> Result<Resolution<'a>, Refusal> {
     let (selected, context) = fitting(catalogs, request, installed)?;
-    let (mut best, mut held) = (Vec::new(), Vec::new());
+    let (mut best, mut blocked) = (Vec::new(), Vec::new());
     for catalog in &selected {
-        let (choice, passed_over) = choose::best_of(catalog, &context, judge.as_deref_mut());
+        let (choice, passed_over) = choose::best_of(catalog, &context, check.as_deref_mut());
         best.extend(choice);
-        held.extend(passed_over);
+        blocked.extend(passed_over);
     }
     let chosen = match choose::between(best) {
         Ok(chosen) => chosen,
-        Err(contenders) if contenders.is_empty() && !held.is_empty() => return Err(explain::held(held)),
+        Err(contenders) if contenders.is_empty() && !blocked.is_empty() => {
+            return Err(explain::blocked(blocked));
+        }
         Err(contenders) => return Err(explain::no_choice(catalogs, &selected, &contenders, &context)),
     };
     if let Err(fault) = &chosen.candidate.version {
@@ -128,22 +128,26 @@ fn choose_one<'a: 'j, 'j>(
         };
         return Err(Refusal::new(reason).with_hint("the catalog has to be corrected by its author"));
     }
-    held.retain(|held| held.catalog == chosen.catalog.name);
-    Ok(resolution(&chosen, request, held))
+    blocked.retain(|blocked| blocked.catalog == chosen.catalog.name);
+    Ok(resolution(&chosen, request, blocked))
 }
 
-fn resolution<'a>(chosen: &choose::Choice<'a>, request: &Request<'_>, held: Vec<Held<'a>>) -> Resolution<'a> {
+fn resolution<'a>(
+    chosen: &choose::Choice<'a>,
+    request: &Request<'_>,
+    blocked: Vec<BlockedBundle<'a>>,
+) -> Resolution<'a> {
     Resolution {
         bundle: chosen.candidate,
         catalog: chosen.catalog.name,
         channels: channels::holding(chosen.catalog.package, request, &chosen.candidate.name),
         edge: chosen.edge,
         deprecations: chosen.catalog.package.deprecations(),
-        held,
+        blocked,
     }
 }
 
-/// The catalogs to choose from, and the request as they are to be looked at.
+/// The catalogs to choose from, and the request with what is installed.
 fn fitting<'a, 'r>(
     catalogs: &[Catalog<'a>],
     request: &'r Request<'r>,

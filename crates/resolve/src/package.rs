@@ -14,7 +14,7 @@ use olm_fbc::{Blob, Bundle, Channel, Deprecations, Property, SCHEMA_BUNDLE};
 use olm_version::blang::{Range, RangeError};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError, quoted};
 
-use crate::platform::Platform;
+use crate::cluster::platform::Platform;
 
 /// Whether the field `release` of a bundle's `olm.package` property counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Candidate {
     /// The package.
     pub package: String,
     /// What it requires of other bundles.
-    pub requirements: Vec<Arc<Declared>>,
+    pub requirements: Vec<Arc<DeclaredRequirement>>,
     /// What it asks of the cluster itself.
     pub platform: Option<Box<Platform>>,
     subject: OnceLock<Subject>,
@@ -67,7 +67,7 @@ pub struct Candidate {
 
 /// A requirement as it is declared, read when it first matters. Bundles of a package that declare the same share it.
 #[derive(Debug)]
-pub struct Declared {
+pub struct DeclaredRequirement {
     /// The type of the property.
     pub kind: String,
     /// The JSON text of its value.
@@ -76,7 +76,7 @@ pub struct Declared {
     read: OnceLock<Result<Requirement, RequirementError>>,
 }
 
-impl Declared {
+impl DeclaredRequirement {
     fn new(property: &Property, known: &Arc<Known>) -> Self {
         Self {
             kind: property.kind.clone(),
@@ -309,7 +309,7 @@ impl Candidate {
 /// What bundles of a package have declared so far.
 #[derive(Debug, Default)]
 struct AllDeclared {
-    by_text: HashMap<(String, Box<str>), Arc<Declared>>,
+    by_text: HashMap<(String, Box<str>), Arc<DeclaredRequirement>>,
     known: Arc<Known>,
 }
 
@@ -342,7 +342,7 @@ fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> C
         Arc::clone(
             all.by_text
                 .entry(key)
-                .or_insert_with(|| Arc::new(Declared::new(property, &all.known))),
+                .or_insert_with(|| Arc::new(DeclaredRequirement::new(property, &all.known))),
         )
     });
     Candidate {

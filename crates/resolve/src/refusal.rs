@@ -64,9 +64,9 @@ pub enum Reason {
         /// What is wrong.
         fault: VersionFault,
     },
-    /// All bundles that fit the request are held: the cluster lacks what they need, or they would break others.
+    /// All bundles that fit the request are blocked: the cluster lacks what they need, or they would break others.
     #[error("bundle {} cannot be installed: {why}", quoted(.bundle))]
-    Held {
+    Blocked {
         /// The bundle that ranks highest.
         bundle: String,
         /// The catalog it comes from.

@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, Error};
 use olm_api::names::field_manager;
-use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No, in_both};
+use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS, in_both};
 use serde_json::Value;
 
 use super::account::Asker;
@@ -83,30 +83,29 @@ impl fmt::Display for Rehearsal {
 
 impl Rehearsal {
     fn add(&mut self, object: &Value, error: &Error) {
-        let (no, message) = match error {
+        let (denial, message) = match error {
             // What it builds upon is not there.
             Error::Api(status) if status.code == 404 => return,
-            Error::Api(status) if status.code == 400 && rehearsal::cannot_be_made(&status.reason) => {
-                (No::NoDryRun, status.message.clone())
+            Error::Api(status) if status.code == 400 && dry_run::cannot_be_made(&status.reason) => {
+                (Denial::NoDryRun, status.message.clone())
             }
             Error::Api(status)
-                if matches!(status.code, 400 | 422)
-                    || rehearsal::does_not_fit(status.code, &status.reason) =>
+                if matches!(status.code, 400 | 422) || dry_run::does_not_fit(status.code, &status.reason) =>
             {
-                (No::Invalid, status.message.clone())
+                (Denial::Invalid, status.message.clone())
             }
             Error::Api(status) if status.code == 403 && self.not_as_account.is_none() => {
-                (No::Forbidden, status.message.clone())
+                (Denial::Forbidden, status.message.clone())
             }
             // Whoever asks is not the account that will apply it.
-            Error::Api(status) => (No::Else, status.message.clone()),
-            other => (No::Else, other.to_string()),
+            Error::Api(status) => (Denial::Other, status.message.clone()),
+            other => (Denial::Other, other.to_string()),
         };
         let line = format!("{}: {message}", named(object));
         // Whatever the older revision builds upon is there.
-        match rehearsal::judge(object, no, &Brought::default()) {
-            Answer::Refused => self.refused.push(line),
-            Answer::Unchecked | Answer::Later => self.unchecked.push(line),
+        match dry_run::assess(object, denial, &BundleContent::default()) {
+            DryRunOutcome::Refused => self.refused.push(line),
+            DryRunOutcome::Unchecked | DryRunOutcome::Deferred => self.unchecked.push(line),
         }
     }
 }
@@ -177,7 +176,7 @@ async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &
         ..PatchParams::default()
     };
     let name = text(object, "/metadata/name");
-    api.patch(name, &params, &Patch::Apply(rehearsal::body(object)))
+    api.patch(name, &params, &Patch::Apply(dry_run::body(object)))
         .await
         .map(drop)
 }

@@ -18,8 +18,8 @@ use olm_api::conditions::bounded_message;
 use olm_api::names::annotation;
 use olm_bundle::CertificateProvider;
 use olm_preflight::crd_upgrade::{definition_name, within};
+use olm_preflight::dry_run::BundleContent;
 use olm_preflight::installer;
-use olm_preflight::rehearsal::Brought;
 use serde_json::Value;
 
 pub use self::asking::PreflightError;
@@ -216,7 +216,7 @@ async fn examine(
         }
     }
     stored_versions::may_migrate(&asking, extension, &rewrites).await?;
-    let brought = Brought::of(objects.iter().copied());
+    let bundle_content = BundleContent::of(objects.iter().copied());
     let is_rewritten = |object: &Value| {
         definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
     };
@@ -226,7 +226,7 @@ async fn examine(
         .filter(|object| changes.as_ref().is_none_or(|changes| changes.touches(object)))
         .filter(|object| !is_rewritten(object))
         .collect();
-    let rehearsal = rehearse::rehearse(&asking, &brought, &touched).await;
+    let rehearsal = rehearse::rehearse(&asking, &bundle_content, &touched).await;
     let unchecked = passed(context, rendered, &all, &client, rehearsal).await?;
     if !rewrites.is_empty() {
         let definitions = rewrites.into_iter().map(|(_, live, rewrite)| StoredVersions {

@@ -11,10 +11,10 @@ use futures::future::join_all;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
 use olm_api::conditions::reason;
+use olm_resolve::blocker::listed;
 use olm_resolve::deprecation::{Messages, messages};
-use olm_resolve::hindrance::listed;
-use olm_resolve::keep::{Kept, while_unresolved};
-use olm_resolve::{Candidate, Catalog, Facts, Hindrance, Reason, Refusal, Request};
+use olm_resolve::fallback::{Fallback, without_catalogs};
+use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, Reason, Refusal, Request};
 use serde_json::Value;
 
 use self::catalogs::{Answer, Asked, ask, place, request, selector};
@@ -48,7 +48,7 @@ impl StageError for ResolveError {
                 Reason::Selector(_) | Reason::Range { .. } => Severity::Terminal,
                 // What is asked for may be misspelled, or not there yet: no fault of ours that would be an error. A catalog
                 // that offers something else brings the extension back at once.
-                Reason::Held { .. } | Reason::NoBundle(_) | Reason::Version { .. } => Severity::Waiting,
+                Reason::Blocked { .. } | Reason::NoBundle(_) | Reason::Version { .. } => Severity::Waiting,
                 // A catalog may answer at any time.
                 Reason::Catalog { .. } | Reason::Installed(_) => Severity::Transient,
             },
@@ -150,7 +150,9 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             let keep = newest
                 .as_ref()
                 .map(|bundle| as_installed(&bundle.metadata))
-                .is_some_and(|newest| while_unresolved(&catalogs, &request, &newest) == Kept::Yes);
+                .is_some_and(|newest| {
+                    without_catalogs(&catalogs, &request, &newest) == Fallback::KeepInstalled
+                });
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => {
                     let declared_before = revisions
@@ -182,7 +184,7 @@ fn follows(
     revisions: &Revisions,
     catalogs: &[Catalog<'_>],
     request: &Request<'_>,
-    facts: &Facts<'_>,
+    facts: &ClusterState<'_>,
 ) -> Option<String> {
     let set = revisions.on_its_way()?;
     let bundle = BundleIdentity::of(set).metadata;
@@ -206,10 +208,13 @@ fn chosen(
     present: Option<BundleIdentity>,
 ) -> Resolution {
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
-    let held = found
-        .held
-        .first()
-        .map(|held| format!("{} is held back: {}", held.bundle.name, listed(&held.hindrances)));
+    let held = found.blocked.first().map(|blocked| {
+        format!(
+            "{} is held back: {}",
+            blocked.bundle.name,
+            listed(&blocked.blockers)
+        )
+    });
     let declared = declared(found.bundle);
     let none = olm_fbc::Deprecations::default();
     let deprecations = messages(
@@ -277,10 +282,10 @@ async fn alike<'a>(
 fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     match outcome {
         Ok(found) => {
-            let mut hindrances = found.held.iter().flat_map(|held| &held.hindrances);
-            hindrances.any(Hindrance::is_about_others)
+            let mut blockers = found.blocked.iter().flat_map(|blocked| &blocked.blockers);
+            blockers.any(Blocker::is_about_others)
         }
-        Err(refusal) => matches!(refusal.reason(), Reason::Held { .. }),
+        Err(refusal) => matches!(refusal.reason(), Reason::Blocked { .. }),
     }
 }
 

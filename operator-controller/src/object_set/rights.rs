@@ -16,7 +16,7 @@ use olm_cluster::{
     permissions::{Reviews, Viewer},
     watch::{Coverage, Need},
 };
-use olm_preflight::permissions::{self, Account, Facts, Missing, Planned, Presence, needed};
+use olm_preflight::permissions::{self, Account, Environment, Missing, Planned, Presence, needed};
 use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -97,13 +97,13 @@ pub(super) async fn needed_for_removal(
     let skeletons: Vec<Value> = ids.iter().map(skeleton).collect();
     let objects: Vec<&Value> = skeletons.iter().collect();
     let discovery = discovered(&context.discovery, &objects).await.ok()?;
-    let facts = Facts {
+    let facts = Environment {
         discovery: &discovery,
         watched: &BTreeSet::new(),
         roles: &[],
         namespace: "",
     };
-    let needed = needed(&absent(objects.iter().copied()), &facts).missing(&permissions::Held::new());
+    let needed = needed(&absent(objects.iter().copied()), &facts).missing(&permissions::AccountRights::new());
     let needed = needed.limited_to(&REMOVAL);
     let (roles, scope) = bounded_roles(&needed, extension, account)?;
     (!needed.is_empty()).then(|| {
@@ -186,7 +186,7 @@ pub async fn lacking(
     // Roles that are bound but not brought matter only where the account may not bind whatever it likes.
     loop {
         let planned = absent(objects.iter().copied());
-        let facts = Facts {
+        let facts = Environment {
             discovery: &discovered,
             watched: &BTreeSet::new(),
             roles: &roles,
@@ -358,13 +358,13 @@ mod tests {
             scope: permissions::Scope::Namespaced,
         };
         let discovery = permissions::Discovery::from([((String::new(), "ConfigMap".to_owned()), resource)]);
-        let facts = Facts {
+        let facts = Environment {
             discovery: &discovery,
             watched: &BTreeSet::new(),
             roles: &[],
             namespace: "",
         };
-        needed(&planned, &facts).missing(&permissions::Held::new())
+        needed(&planned, &facts).missing(&permissions::AccountRights::new())
     }
 
     fn map(name: &str) -> Value {

@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use olm_fbc::Blob;
 use olm_resolve::{
-    Availability, Catalog, Content, Dependents, Facts, Ground, Package, ReleaseField, Request, resolve_in,
+    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Package, ReleaseField,
+    Request, resolve_in,
 };
 use serde_json::json;
 
@@ -47,11 +48,11 @@ pub(super) fn measure(figures: &mut Figures) -> Result<()> {
         availability: Availability::Available,
         content: Content::Package(&package),
     };
-    let facts = Facts {
+    let facts = ClusterState {
         neighbours: &[],
         own: None,
         served: &served,
-        ground: Ground::default(),
+        platform: ClusterPlatform::default(),
         dependents: Dependents::Protected,
     };
     let request = Request {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use olm_fbc::{Blob, Bundle, Deprecations, Property, SCHEMA_BUNDLE, SCHEMA_CHANNEL};
 use olm_resolve::{
-    Availability, Catalog, Content, Dependents, Facts, Ground, Installed, Package, Reason, ReleaseField,
-    Request, Resolution, Selector, UpgradeConstraintPolicy, resolve, resolve_in, successors,
+    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Installed, Package, Reason,
+    ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, resolve, resolve_in, successors,
 };
 use serde_json::{Value, json};
 
@@ -201,11 +201,11 @@ fn refuses_dependencies(case: &Value) -> bool {
 /// On an empty cluster a bundle that requires something is held, by name; another one may be chosen.
 fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> Outcome {
     let served = HashSet::new();
-    let facts = Facts {
+    let facts = ClusterState {
         neighbours: &[],
         own: None,
         served: &served,
-        ground: Ground::default(),
+        platform: ClusterPlatform::default(),
         dependents: Dependents::Protected,
     };
     let named = |bundle: &str| {
@@ -215,13 +215,13 @@ fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> O
     match resolve_in(catalogs, request, installed(case).as_ref(), &facts) {
         Ok(found)
             if found.bundle.requirements.is_empty()
-                && found.held.iter().any(|held| named(&held.bundle.name)) =>
+                && found.blocked.iter().any(|blocked| named(&blocked.bundle.name)) =>
         {
             Outcome::Pass
         }
         Ok(found) => Outcome::Fail(format!("{} is chosen", found.bundle.name)),
         Err(refusal) => match refusal.reason() {
-            Reason::Held { bundle, .. } if named(bundle) => Outcome::Pass,
+            Reason::Blocked { bundle, .. } if named(bundle) => Outcome::Pass,
             other => Outcome::Fail(format!("refused because of {other}")),
         },
     }

@@ -1,5 +1,5 @@
 //! What looking at one object may take. Schemas and objects come from others: a default may be filled into every item of
-//! a long list, and every item be held against every schema of a long list.
+//! a long list, and every item be compared with every schema of a long list.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ const MAX_PATTERNS: usize = 16 << 20;
 /// What text counts as that is no pattern, so that there is an end of trying.
 const NO_PATTERN: usize = 4 << 10;
 
-/// There is no effort left: what was found so far says nothing.
+/// The budget is used up: what was found so far says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// What of the effort for one object is left.
+/// What is left of the budget for one object.
 #[derive(Debug)]
-pub(super) struct Effort {
+pub(super) struct Budget {
     steps: usize,
     bytes: usize,
 }
 
-impl Effort {
-    /// The effort for one object.
+impl Budget {
+    /// The budget for one object.
     pub(super) fn of_one_object() -> Self {
         Self {
             steps: MAX_STEPS,
@@ -107,11 +107,11 @@ impl Patterns {
         &mut self,
         pattern: &str,
         text: &str,
-        effort: &mut Effort,
+        budget: &mut Budget,
     ) -> Result<bool, Exhausted> {
-        effort.steps(1 + pattern.len() / STEP_BYTES)?;
+        budget.steps(1 + pattern.len() / STEP_BYTES)?;
         if !self.compiled.contains_key(pattern) {
-            effort.steps(PATTERN_STEPS + pattern.len())?;
+            budget.steps(PATTERN_STEPS + pattern.len())?;
             if self.size >= MAX_PATTERNS {
                 return Err(Exhausted);
             }
@@ -123,7 +123,7 @@ impl Patterns {
         let Some(Some(compiled)) = self.compiled.get(pattern) else {
             return Ok(true);
         };
-        effort.steps(text.len().saturating_mul(compiled.steps))?;
+        budget.steps(text.len().saturating_mul(compiled.steps))?;
         Ok(compiled.expression.is_match(text))
     }
 }
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_copy_is_paid_for_by_what_it_takes() {
-        let mut effort = Effort::of_one_object();
+        let mut budget = Budget::of_one_object();
         let value = json!({"ab": ["c".repeat(1000), 1, null]});
-        assert_eq!(effort.copy(&value), Ok(value.clone()));
-        assert_eq!(MAX_BYTES - effort.bytes, 5 * VALUE_BYTES + 1002);
+        assert_eq!(budget.copy(&value), Ok(value.clone()));
+        assert_eq!(MAX_BYTES - budget.bytes, 5 * VALUE_BYTES + 1002);
         let large = Value::from("x".repeat(MAX_BYTES));
-        assert_eq!(effort.copy(&large), Err(Exhausted));
+        assert_eq!(budget.copy(&large), Err(Exhausted));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             patterns.matches(
                 &format!("^[a-c]{{400}}{number}"),
                 "x",
-                &mut Effort::of_one_object(),
+                &mut Budget::of_one_object(),
             )
         };
         assert_eq!(matches(0), Ok(false));

@@ -1,6 +1,6 @@
 //! Whether the objects that the cluster has fit the schemas of a new definition.
 //!
-//! [`questions`] says which objects are to be looked at; whoever has a cluster shows them to the [`Questions`] one by
+//! [`questions`] says which objects must be looked at; whoever has a cluster shows them to the [`Questions`] one by
 //! one; [`Questions::findings`] are what came of it. What an object has that the old schema refused already is not
 //! reported.
 
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::effort::{Effort, Exhausted, Patterns};
-use super::fit::{Fault, faults};
+use super::budget::{Budget, Exhausted, Patterns};
 use super::schema::{flatten, is_comparable};
 use super::unhandled::canonical;
+use super::validation::{Fault, faults};
 use super::{Check, Finding, Place, version};
 
 /// Different faults of one schema beyond which further ones are only counted.
@@ -30,7 +30,7 @@ pub struct Questions {
 /// Objects as one version shows them, and the schema that they are to fit.
 #[derive(Debug)]
 struct Question {
-    /// The served version of the definition on the cluster by which the objects are to be listed.
+    /// The served version of the definition on the cluster by which to list the objects.
     listed_by: String,
     /// The version whose schema they are to fit, or `OLD -> NEW`.
     label: String,
@@ -49,7 +49,7 @@ struct Hits {
     names: Vec<String>,
 }
 
-/// What is to be looked at before `old`, the definition on the cluster, is replaced by `new`.
+/// What to look at before `old`, the definition on the cluster, is replaced by `new`.
 ///
 /// Those are the versions that stay served and whose schema changes; and the versions that come to be served, as which
 /// the API server will show the same objects unless a webhook converts them.
@@ -91,7 +91,7 @@ impl Questions {
         });
     }
 
-    /// The served versions of the definition on the cluster by which objects are to be listed. None when nothing is asked.
+    /// The served versions of the definition on the cluster by which to list objects. None when nothing is asked.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<String> = self
@@ -105,10 +105,10 @@ impl Questions {
 
     /// Looks at one object as that version shows it. What this takes is bounded.
     pub fn look(&mut self, listed_by: &str, object: &Value) {
-        let mut effort = Effort::of_one_object();
+        let mut budget = Budget::of_one_object();
         let asked = self.all.iter_mut().filter(|one| one.listed_by == listed_by);
         for question in asked {
-            question.look(object, &mut self.patterns, &mut effort);
+            question.look(object, &mut self.patterns, &mut budget);
         }
     }
 
@@ -118,7 +118,7 @@ impl Questions {
         self.all.iter().flat_map(Question::findings).collect()
     }
 
-    /// What could not be held against the objects.
+    /// What could not be checked on the objects.
     #[must_use]
     pub fn unlooked(&self) -> Vec<String> {
         let rules = self.all.iter().filter_map(Question::rules);
@@ -129,12 +129,12 @@ impl Questions {
 }
 
 impl Question {
-    fn look(&mut self, object: &Value, patterns: &mut Patterns, effort: &mut Effort) {
+    fn look(&mut self, object: &Value, patterns: &mut Patterns, budget: &mut Budget) {
         self.seen += 1;
-        let Ok(told) = self.faults(object, patterns, effort) else {
+        let Ok(faults) = self.faults(object, patterns, budget) else {
             return self.beyond.add(object);
         };
-        for fault in told {
+        for fault in faults {
             if self.hits.len() >= MAX_FAULTS && !self.hits.contains_key(&fault) {
                 self.more += 1;
                 continue;
@@ -148,13 +148,13 @@ impl Question {
         &self,
         object: &Value,
         patterns: &mut Patterns,
-        effort: &mut Effort,
+        budget: &mut Budget,
     ) -> Result<BTreeSet<(String, String)>, Exhausted> {
-        let found = faults(object, &self.after, patterns, effort)?;
+        let found = faults(object, &self.after, patterns, budget)?;
         if found.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let known: BTreeSet<(String, &str)> = faults(object, &self.before, patterns, effort)?
+        let known: BTreeSet<(String, &str)> = faults(object, &self.before, patterns, budget)?
             .into_iter()
             .map(|fault| (fault.instance, fault.keyword))
             .collect();
@@ -184,7 +184,7 @@ impl Question {
         findings
     }
 
-    /// What of the schema is new and cannot be held against objects here: formats and rules in CEL.
+    /// What of the schema is new and cannot be checked on objects here: formats and rules in CEL.
     fn rules(&self) -> Option<String> {
         if !is_comparable([&*self.before, &self.after].into_iter()) {
             return Some(format!(

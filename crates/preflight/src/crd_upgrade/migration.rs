@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::version;
 
-/// How the versions that a new definition lacks leave `status.storedVersions`.
+/// How the versions that a new definition no longer has leave `status.storedVersions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Migration {
     /// No stored version goes.
     Needless,
-    /// Every object is to be written once more, which stores it in another version; then the list is to be cleaned.
+    /// Every object must be written once more, which stores it in another version; then the list must be cleaned.
     Possible(Rewrite),
     /// It cannot be done before the definition is replaced.
     Impossible {
@@ -22,7 +22,7 @@ pub enum Migration {
     },
 }
 
-/// Objects that are to be written once more.
+/// Objects that must be written once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
     /// The definition's name.
@@ -31,7 +31,7 @@ pub struct Rewrite {
     pub group: String,
     /// Its plural.
     pub plural: String,
-    /// A served version by which the objects are to be listed and written.
+    /// A served version by which to list and write the objects.
     pub served: String,
     /// The version in which they are stored then.
     pub storage: String,

@@ -1,4 +1,4 @@
-//! Which checks stop a change, which are only told, which are left out.
+//! Which checks stop a change, which only warn, which are left out.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{Change, Check};
 pub enum Level {
     /// It stops the change.
     Error,
-    /// It is told.
+    /// It is a warning.
     Warn,
     /// It is not looked for.
     Off,

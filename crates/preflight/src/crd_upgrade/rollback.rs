@@ -12,16 +12,16 @@ use super::{Check, Finding, Policy, compare, definition_name};
 
 /// What going back does to one definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reversal {
+pub struct CrdRollback {
     /// The definition's name.
     pub definition: String,
     /// What it does.
-    pub effect: Effect,
+    pub effect: RollbackEffect,
 }
 
 /// What going back does to a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum RollbackEffect {
     /// The API server would refuse it, or objects that are stored could not be read any more.
     Impossible(Vec<Finding>),
     /// It is possible; objects may lose fields or become invalid.
@@ -30,20 +30,20 @@ pub enum Effect {
     Deleted,
 }
 
-impl Reversal {
+impl CrdRollback {
     /// Whether the definition can go back at all.
     #[must_use]
     pub fn is_possible(&self) -> bool {
-        !matches!(self.effect, Effect::Impossible(_))
+        !matches!(self.effect, RollbackEffect::Impossible(_))
     }
 }
 
-impl fmt::Display for Reversal {
+impl fmt::Display for CrdRollback {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, findings) = match &self.effect {
-            Effect::Impossible(findings) => ("cannot go back", findings.as_slice()),
-            Effect::Lossy(findings) => ("loses when it goes back", findings.as_slice()),
-            Effect::Deleted => ("is deleted with all its objects", &[][..]),
+            RollbackEffect::Impossible(findings) => ("cannot go back", findings.as_slice()),
+            RollbackEffect::Lossy(findings) => ("loses when it goes back", findings.as_slice()),
+            RollbackEffect::Deleted => ("is deleted with all its objects", &[][..]),
         };
         write!(formatter, "CRD {:?} {what}", self.definition)?;
         for (index, finding) in findings.iter().enumerate() {
@@ -59,11 +59,11 @@ impl fmt::Display for Reversal {
 ///
 /// `existing` answers with the definition of a name as the cluster has it, which tells the stored versions. One that is
 /// not there can go back.
-pub fn reversals<'a>(
+pub fn rollback_effects<'a>(
     current: &[Value],
     older: &[Value],
     existing: impl Fn(&str) -> Option<&'a Value>,
-) -> Vec<Reversal> {
+) -> Vec<CrdRollback> {
     let mut found = Vec::new();
     for object in older {
         let Some(definition) = definition_name(object) else {
@@ -77,22 +77,25 @@ pub fn reversals<'a>(
             .into_iter()
             .partition(|finding| matches!(finding.check, Check::StoredVersionRemoval | Check::Scope));
         let effect = match (hard.is_empty(), soft.is_empty()) {
-            (false, _) => Effect::Impossible(hard),
-            (true, false) => Effect::Lossy(soft),
+            (false, _) => RollbackEffect::Impossible(hard),
+            (true, false) => RollbackEffect::Lossy(soft),
             (true, true) => continue,
         };
         let definition = definition.to_owned();
-        found.push(Reversal { definition, effect });
+        found.push(CrdRollback { definition, effect });
     }
     let kept: BTreeSet<&str> = older.iter().filter_map(definition_name).collect();
     let gone = current
         .iter()
         .filter_map(definition_name)
         .filter(|name| !kept.contains(name));
-    found.extend(gone.filter(|name| existing(name).is_some()).map(|name| Reversal {
-        definition: name.to_owned(),
-        effect: Effect::Deleted,
-    }));
+    found.extend(
+        gone.filter(|name| existing(name).is_some())
+            .map(|name| CrdRollback {
+                definition: name.to_owned(),
+                effect: RollbackEffect::Deleted,
+            }),
+    );
     found
 }
 
@@ -127,7 +130,7 @@ mod tests {
         let more = json!({"a": {"type": "string"}, "b": {}});
         let check = |live: &Value, older: &Value, expected: &[&str]| {
             let current = [live.clone()];
-            let found = reversals(&current, std::slice::from_ref(older), |_| Some(live));
+            let found = rollback_effects(&current, std::slice::from_ref(older), |_| Some(live));
             let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
             assert_eq!(texts, expected);
         };
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_the_older_revision_lacks_is_deleted() {
+    fn a_definition_that_the_older_revision_does_not_have_is_deleted() {
         let [kept, new] = ["kept", "new"].map(|name| definition(name, &["v1"], &json!({}), &["v1"]));
         let current = [kept.clone(), new];
         let older = [kept];
@@ -155,15 +158,15 @@ mod tests {
                 .iter()
                 .find(|object| definition_name(object) == Some(name))
         };
-        let found = reversals(&current, &older, live);
+        let found = rollback_effects(&current, &older, live);
         assert_eq!(
             found,
-            [Reversal {
+            [CrdRollback {
                 definition: "new".to_owned(),
-                effect: Effect::Deleted
+                effect: RollbackEffect::Deleted
             }]
         );
-        assert!(found.iter().all(Reversal::is_possible));
-        assert_eq!(reversals(&current, &older, |_| None), []);
+        assert!(found.iter().all(CrdRollback::is_possible));
+        assert_eq!(rollback_effects(&current, &older, |_| None), []);
     }
 }

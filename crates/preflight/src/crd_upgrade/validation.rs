@@ -1,18 +1,18 @@
 //! Whether an object fits the schema of a definition, as the API server sees it: what is null and may not be is dropped,
-//! defaults are filled in, then every constraint of a structural schema is looked at. Fields that the schema lacks are
-//! no fault, since the API server drops them. Formats and rules in CEL are not evaluated.
+//! defaults are filled in, then every constraint of a structural schema is looked at. Fields that the schema does
+//! not have are no fault, since the API server drops them. Formats and rules in CEL are not evaluated.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::effort::{Effort, Exhausted, Patterns, STEP_BYTES};
+use super::budget::{Budget, Exhausted, Patterns, STEP_BYTES};
 
 /// Levels of values or schemas within one another below which nothing is looked at. Readers of JSON stop earlier.
 const MAX_DEPTH: usize = 128;
 /// Faults of one object beyond which no more are looked for.
 const MAX_FAULTS: usize = 100;
-/// The longest path or pattern that is told, in bytes.
+/// The longest path or pattern in a message, in bytes.
 const MAX_TEXT: usize = 512;
 
 /// What of an object a schema refuses.
@@ -24,7 +24,7 @@ pub(super) struct Fault {
     pub(super) instance: String,
     /// The keyword of the schema.
     pub(super) keyword: &'static str,
-    /// What is wrong. Values of the object are not told: who reads it may not be allowed to read the object.
+    /// What is wrong. It has no values of the object: who reads it may not be allowed to read the object.
     pub(super) message: String,
 }
 
@@ -36,14 +36,14 @@ pub(super) fn faults(
     object: &Value,
     schema: &Value,
     patterns: &mut Patterns,
-    effort: &mut Effort,
+    budget: &mut Budget,
 ) -> Result<Vec<Fault>, Exhausted> {
-    effort.read(object)?;
+    budget.read(object)?;
     let mut object = object.clone();
-    fill(&mut object, schema, MAX_DEPTH, effort)?;
+    fill(&mut object, schema, MAX_DEPTH, budget)?;
     let mut look = Look {
         patterns,
-        effort,
+        budget,
         telling: Telling::Faults(Vec::new()),
     };
     look.at(&object, schema, &Place::ROOT)?;
@@ -75,25 +75,25 @@ fn of_field<'a>(schema: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
 }
 
 /// Drops nulls that may not be and fills defaults in, as the API server does whenever it reads an object.
-fn fill(value: &mut Value, schema: &Value, depth: usize, effort: &mut Effort) -> Result<(), Exhausted> {
+fn fill(value: &mut Value, schema: &Value, depth: usize, budget: &mut Budget) -> Result<(), Exhausted> {
     let Some(depth) = depth.checked_sub(1) else {
         return Ok(());
     };
-    effort.steps(1)?;
+    budget.steps(1)?;
     match value {
         Value::Object(map) => {
-            fill_fields(map, schema, effort)?;
-            effort.names(map.keys().map(String::as_str))?;
+            fill_fields(map, schema, budget)?;
+            budget.names(map.keys().map(String::as_str))?;
             for (name, inner) in map.iter_mut() {
                 if let Some((schema, _)) = of_field(schema, name) {
-                    fill(inner, schema, depth, effort)?;
+                    fill(inner, schema, depth, budget)?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for item in items {
-                    fill(item, schema, depth, effort)?;
+                    fill(item, schema, depth, budget)?;
                 }
             }
         }
@@ -102,11 +102,11 @@ fn fill(value: &mut Value, schema: &Value, depth: usize, effort: &mut Effort) ->
     Ok(())
 }
 
-fn fill_fields(map: &mut Map<String, Value>, schema: &Value, effort: &mut Effort) -> Result<(), Exhausted> {
+fn fill_fields(map: &mut Map<String, Value>, schema: &Value, budget: &mut Budget) -> Result<(), Exhausted> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Ok(());
     };
-    effort.names(properties.keys().map(String::as_str))?;
+    budget.names(properties.keys().map(String::as_str))?;
     for (name, inner) in properties {
         let Some(default) = inner.get("default").filter(|default| !default.is_null()) else {
             continue;
@@ -115,8 +115,8 @@ fn fill_fields(map: &mut Map<String, Value>, schema: &Value, effort: &mut Effort
             .get(name)
             .is_none_or(|present| present.is_null() && !flag(inner, "nullable"));
         if is_dropped {
-            effort.bytes(name.len())?;
-            map.insert(name.clone(), effort.copy(default)?);
+            budget.bytes(name.len())?;
+            map.insert(name.clone(), budget.copy(default)?);
         }
     }
     Ok(())
@@ -155,7 +155,7 @@ impl Place<'_> {
     }
 
     /// Where in the schema, and where in the object.
-    fn told(&self, effort: &mut Effort) -> Result<(String, String), Exhausted> {
+    fn texts(&self, budget: &mut Budget) -> Result<(String, String), Exhausted> {
         let (mut path, mut instance) = ("^".to_owned(), String::new());
         let steps: Vec<&Step<'_>> = std::iter::successors(Some(self), |place| place.above)
             .map(|place| &place.step)
@@ -169,7 +169,7 @@ impl Place<'_> {
                 Step::Within(keyword) => ((*keyword).to_owned(), None),
                 Step::WithinOne(keyword, index) => (format!("{keyword}[{index}]"), None),
             };
-            effort.bytes(2 * (way.len() + 2))?;
+            budget.bytes(2 * (way.len() + 2))?;
             path.push('.');
             path.push_str(&way);
             if let Some(at) = at {
@@ -181,7 +181,7 @@ impl Place<'_> {
     }
 }
 
-/// As much of a text as is told.
+/// As much of a text as a message has room for.
 fn shortened(mut text: String) -> String {
     if text.len() > MAX_TEXT {
         text.truncate(text.floor_char_boundary(MAX_TEXT));
@@ -200,7 +200,7 @@ enum Telling {
 
 struct Look<'p> {
     patterns: &'p mut Patterns,
-    effort: &'p mut Effort,
+    budget: &'p mut Budget,
     telling: Telling,
 }
 
@@ -215,7 +215,7 @@ impl Look<'_> {
             Telling::Whether { is_fault } => *is_fault = true,
             Telling::Faults(faults) if faults.len() >= MAX_FAULTS => {}
             Telling::Faults(faults) => {
-                let (path, instance) = place.told(self.effort)?;
+                let (path, instance) = place.texts(self.budget)?;
                 let message = message();
                 faults.push(Fault {
                     path,
@@ -228,7 +228,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Whether nothing more is to be found out.
+    /// Whether nothing more can be found.
     fn is_over(&self) -> bool {
         match &self.telling {
             Telling::Whether { is_fault } => *is_fault,
@@ -240,7 +240,7 @@ impl Look<'_> {
     fn fits(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<bool, Exhausted> {
         let mut look = Look {
             patterns: &mut *self.patterns,
-            effort: &mut *self.effort,
+            budget: &mut *self.budget,
             telling: Telling::Whether { is_fault: false },
         };
         look.at(value, schema, place)?;
@@ -248,7 +248,7 @@ impl Look<'_> {
     }
 
     fn at(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
-        self.effort.steps(1)?;
+        self.budget.steps(1)?;
         if self.is_over() {
             return Ok(());
         }
@@ -296,10 +296,10 @@ impl Look<'_> {
         if allowed.is_empty() {
             return Ok(());
         }
-        self.effort.steps(allowed.len())?;
+        self.budget.steps(allowed.len())?;
         if value.is_array() || value.is_object() {
             for one in allowed {
-                self.effort.read(one)?;
+                self.budget.read(one)?;
             }
         }
         if allowed.iter().any(|one| same(one, value)) {
@@ -312,7 +312,7 @@ impl Look<'_> {
 
     fn text(&mut self, text: &str, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
         let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
-        if !pattern.is_empty() && !self.patterns.matches(pattern, text, self.effort)? {
+        if !pattern.is_empty() && !self.patterns.matches(pattern, text, self.budget)? {
             self.say(place, "pattern", || {
                 shortened(format!("does not match {pattern:?}"))
             })?;
@@ -321,7 +321,7 @@ impl Look<'_> {
         if limits.iter().all(|limit| schema.get(limit).is_none()) {
             return Ok(());
         }
-        self.effort.steps(text.len() / STEP_BYTES)?;
+        self.budget.steps(text.len() / STEP_BYTES)?;
         self.size(text.chars().count(), limits, "character", schema, place)
     }
 
@@ -400,13 +400,13 @@ impl Look<'_> {
         for item in items {
             let mut identity = String::new();
             if keys.is_empty() {
-                self.effort.read(item)?;
+                self.budget.read(item)?;
                 identity = item.to_string();
             }
             for key in keys.iter().filter_map(Value::as_str) {
                 let value = item.get(key).unwrap_or(&Value::Null);
-                self.effort.names(std::iter::once(key))?;
-                self.effort.read(value)?;
+                self.budget.names(std::iter::once(key))?;
+                self.budget.read(value)?;
                 identity.push_str(&value.to_string());
                 identity.push(',');
             }
@@ -421,8 +421,8 @@ impl Look<'_> {
         let limits = ["minProperties", "maxProperties"];
         self.size(map.len(), limits, "field", schema, place)?;
         let required = list(schema, "required");
-        self.effort.names(required.iter().filter_map(Value::as_str))?;
-        self.effort.names(map.keys().map(String::as_str))?;
+        self.budget.names(required.iter().filter_map(Value::as_str))?;
+        self.budget.names(map.keys().map(String::as_str))?;
         for name in required.iter().filter_map(Value::as_str) {
             if !map.contains_key(name) {
                 self.say(place, "required", || {

@@ -7,13 +7,13 @@ use crate::rules::PolicyRule;
 
 /// Whether an account has a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RightStatus {
     /// It has.
-    Held,
+    Granted,
     /// It has not.
-    Lacking,
+    Missing,
     /// The rules do not say; a SelfSubjectAccessReview would.
-    Open,
+    Unknown,
 }
 
 /// The rules for one namespace.
@@ -38,12 +38,12 @@ pub enum Completeness {
 /// The rules of a SelfSubjectRulesReview for a namespace are those of the namespace and those of the whole cluster, without
 /// telling which. A review for a namespace that does not exist has those of the whole cluster alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct AccountRights {
     lists: BTreeMap<Option<String>, RuleList>,
     answers: BTreeMap<Right, bool>,
 }
 
-impl Held {
+impl AccountRights {
     /// Nothing known yet.
     #[must_use]
     pub fn new() -> Self {
@@ -63,9 +63,13 @@ impl Held {
 
     /// Whether the account has a right.
     #[must_use]
-    pub fn verdict(&self, right: &Right) -> Verdict {
+    pub fn status(&self, right: &Right) -> RightStatus {
         if let Some(allowed) = self.answers.get(right) {
-            return if *allowed { Verdict::Held } else { Verdict::Lacking };
+            return if *allowed {
+                RightStatus::Granted
+            } else {
+                RightStatus::Missing
+            };
         }
         let allowed = |list: &RuleList| list.rules.iter().any(|rule| rule.allows(&right.access));
         let cluster = self.lists.get(&None);
@@ -74,14 +78,18 @@ impl Held {
             .as_ref()
             .and_then(|name| self.lists.get(&Some(name.clone())));
         if cluster.is_some_and(allowed) || namespace.is_some_and(allowed) {
-            return Verdict::Held;
+            return RightStatus::Granted;
         }
         let refuted = |list: &RuleList| list.complete == Completeness::Complete && !allowed(list);
-        let lacking = match &right.namespace {
+        let missing = match &right.namespace {
             Some(_) => namespace.is_some_and(refuted),
             // The rules for any namespace include those for the whole cluster.
             None => self.lists.values().any(refuted),
         };
-        if lacking { Verdict::Lacking } else { Verdict::Open }
+        if missing {
+            RightStatus::Missing
+        } else {
+            RightStatus::Unknown
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What an account lacks, for people: as text, and as roles to apply.
+//! The missing rights of an account, for people: as text, and as roles to apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub struct Account<'a> {
     pub name: &'a str,
 }
 
-/// The rules an account lacks, each once, by namespace; `None` being the whole cluster.
+/// The missing rules, each once, by namespace; `None` being the whole cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     rules: Scoped,
@@ -37,7 +37,7 @@ pub struct Missing {
 type Scoped = BTreeMap<Option<String>, Vec<PolicyRule>>;
 
 impl Missing {
-    /// Of rights that are lacking.
+    /// Of missing rights.
     #[must_use]
     pub fn new(rights: BTreeSet<Right>) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Missing {
         }
     }
 
-    /// Adds rights that are lacking only because the objects are roles, or bind roles, that give them.
+    /// Adds rights that are missing only because the objects are roles, or bind roles, that give them.
     #[must_use]
     pub fn with_granted(mut self, rights: BTreeSet<Right>) -> Self {
         self.granted = scoped(rights, |_| false);
@@ -87,7 +87,7 @@ impl Missing {
         self
     }
 
-    /// Whether nothing is lacking.
+    /// Whether nothing is missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.granted.is_empty()

@@ -6,9 +6,9 @@ use olm_constraint::cel::Budget;
 use olm_constraint::{Gvk, Present, Requirement, Subject};
 use semver::Version;
 
-use crate::hindrance::Hindrance;
+use crate::blocker::Blocker;
+use crate::cluster::platform::ClusterPlatform;
 use crate::package::Candidate;
-use crate::platform::Ground;
 
 /// An extension that is installed, or on its way.
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ pub struct Neighbour {
 
 /// Whether a bundle can be there, from worse to better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub(crate) enum Compatibility {
     /// It cannot.
-    Held,
+    Incompatible,
     /// It can, but names something that the cluster lacks.
-    Doubtful,
+    Partial,
     /// It can.
-    Fits,
+    Full,
 }
 
 /// Whether other extensions are kept from being broken.
@@ -42,7 +42,7 @@ pub enum Dependents {
 
 /// What is known of the cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct ClusterState<'a> {
     /// The other extensions.
     pub neighbours: &'a [Neighbour],
     /// What is installed of the extension itself.
@@ -50,13 +50,13 @@ pub struct Facts<'a> {
     /// The APIs that the cluster serves, whoever brought them; those that nobody asks about may be left out.
     pub served: &'a HashSet<Gvk>,
     /// The cluster itself.
-    pub ground: Ground<'a>,
+    pub platform: ClusterPlatform<'a>,
     /// Whether other extensions are kept from being broken.
     pub dependents: Dependents,
 }
 
 /// The APIs that the cluster serves without the extension itself: its own vanish when it is replaced or removed.
-pub(crate) fn without_own(facts: &Facts<'_>) -> HashSet<Gvk> {
+pub(crate) fn without_own(facts: &ClusterState<'_>) -> HashSet<Gvk> {
     let own = facts
         .own
         .map(|own| own.subject.apis.as_slice())
@@ -66,17 +66,17 @@ pub(crate) fn without_own(facts: &Facts<'_>) -> HashSet<Gvk> {
 }
 
 /// Judges bundles of one extension.
-pub(crate) struct Judge<'a> {
-    facts: Facts<'a>,
+pub(crate) struct CompatibilityCheck<'a> {
+    facts: ClusterState<'a>,
     /// What there is without the extension.
     present: Present<'a>,
     /// What others require that holds, and that depends on the extension.
     sensitive: Vec<(&'a Neighbour, &'a Requirement)>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> CompatibilityCheck<'a> {
     /// `served` is what [`without_own`] gives.
-    pub(crate) fn new(facts: Facts<'a>, served: &'a HashSet<Gvk>) -> Self {
+    pub(crate) fn new(facts: ClusterState<'a>, served: &'a HashSet<Gvk>) -> Self {
         let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
         let mut present = Present::new(subjects, served, Budget::default());
         let all = || {
@@ -91,11 +91,11 @@ impl<'a> Judge<'a> {
                 present.renew(Budget::default());
                 one.holds(present) == Ok(true)
             };
-            let held: Vec<_> = all().filter(|(_, one)| holds(&present, one)).collect();
+            let satisfied: Vec<_> = all().filter(|(_, one)| holds(&present, one)).collect();
             present.look_at(None);
             // What holds without the extension, and excludes nothing, holds with any bundle of it.
             let depends = |one: &Requirement| one.excludes() || !holds(&present, one);
-            sensitive = held.into_iter().filter(|(_, one)| depends(one)).collect();
+            sensitive = satisfied.into_iter().filter(|(_, one)| depends(one)).collect();
             present.renew(Budget::default());
         }
         Self {
@@ -106,10 +106,12 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the bundle can be there. Asked of thousands, it says nothing else.
-    pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> Verdict {
-        let verdict = self.ground(candidate);
-        if verdict == Verdict::Held || (candidate.requirements.is_empty() && self.sensitive.is_empty()) {
-            return verdict;
+    pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> Compatibility {
+        let compatibility = self.platform_compatibility(candidate);
+        if compatibility == Compatibility::Incompatible
+            || (candidate.requirements.is_empty() && self.sensitive.is_empty())
+        {
+            return compatibility;
         }
         self.present.look_at(Some(candidate.subject()));
         let holds = |requirement: &Requirement| requirement.holds(&self.present) == Ok(true);
@@ -118,29 +120,33 @@ impl<'a> Judge<'a> {
             .iter()
             .all(|one| one.read().is_ok_and(holds))
             && self.sensitive.iter().all(|(_, requirement)| holds(requirement));
-        if is_admitted { verdict } else { Verdict::Held }
+        if is_admitted {
+            compatibility
+        } else {
+            Compatibility::Incompatible
+        }
     }
 
     /// What the cluster itself says about the bundle.
-    pub(crate) fn ground(&self, candidate: &Candidate) -> Verdict {
+    pub(crate) fn platform_compatibility(&self, candidate: &Candidate) -> Compatibility {
         let Some(platform) = &candidate.platform else {
-            return Verdict::Fits;
+            return Compatibility::Full;
         };
-        let found = platform.hindrances(self.facts.ground, self.facts.served);
-        if found.iter().any(Hindrance::forbids) {
-            Verdict::Held
+        let found = platform.blockers(self.facts.platform, self.facts.served);
+        if found.iter().any(Blocker::forbids) {
+            Compatibility::Incompatible
         } else if found.is_empty() {
-            Verdict::Fits
+            Compatibility::Full
         } else {
-            Verdict::Doubtful
+            Compatibility::Partial
         }
     }
 
     /// Why the bundle cannot be there; nothing when it can.
-    pub(crate) fn hindrances(&mut self, candidate: &'a Candidate) -> Vec<Hindrance> {
+    pub(crate) fn blockers(&mut self, candidate: &'a Candidate) -> Vec<Blocker> {
         let mut found = Vec::new();
         if let Some(platform) = &candidate.platform {
-            found.extend(platform.hindrances(self.facts.ground, self.facts.served));
+            found.extend(platform.blockers(self.facts.platform, self.facts.served));
         }
         if candidate.requirements.is_empty() && self.sensitive.is_empty() {
             return found;
@@ -148,7 +154,7 @@ impl<'a> Judge<'a> {
         self.present.look_at(Some(candidate.subject()));
         for declared in &candidate.requirements {
             match declared.read() {
-                Err(fault) => found.push(Hindrance::Unsound {
+                Err(fault) => found.push(Blocker::Unsound {
                     property: declared.kind.clone(),
                     fault: fault.clone(),
                 }),
@@ -160,15 +166,15 @@ impl<'a> Judge<'a> {
     }
 
     /// Whose requirements would no longer hold if nothing of the extension were there.
-    pub(crate) fn broken_by_removal(&mut self) -> Vec<Hindrance> {
+    pub(crate) fn broken_by_removal(&mut self) -> Vec<Blocker> {
         self.present.look_at(None);
         self.broken()
     }
 
-    fn broken(&self) -> Vec<Hindrance> {
+    fn broken(&self) -> Vec<Blocker> {
         let broken = self.sensitive.iter().filter_map(|(neighbour, requirement)| {
             let explanation = requirement.explain(&self.present)?;
-            Some(Hindrance::Dependent {
+            Some(Blocker::Dependent {
                 extension: neighbour.subject.name.clone(),
                 text: explanation.text,
             })
@@ -177,16 +183,16 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Hindrance> {
+fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Blocker> {
     let explanation = requirement.explain(present)?;
-    Some(Hindrance::Missing {
+    Some(Blocker::Missing {
         text: explanation.text,
         wanted: explanation.wanted.into_iter().cloned().collect(),
     })
 }
 
 /// Why requirements that a bundle's own files declare do not hold with it; `subject` is the bundle.
-pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &Facts<'_>) -> Vec<Hindrance> {
+pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
     let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
     let present = Present::new(subjects, &served, Budget::default()).with(subject);
@@ -197,9 +203,9 @@ pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &Facts<'_>)
 }
 
 /// Whose requirements would no longer hold if the extension were removed.
-pub fn broken_by_removal(facts: &Facts<'_>) -> Vec<Hindrance> {
+pub fn broken_by_removal(facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
-    Judge::new(*facts, &served).broken_by_removal()
+    CompatibilityCheck::new(*facts, &served).broken_by_removal()
 }
 
 /// The version in a recorded text, whose build metadata may be a release.

@@ -1,7 +1,7 @@
 //! Updates that only go together: two extensions that need each other's new version. First
 //! installations of extensions that need each other are the same.
 //!
-//! Catalogs decide how hard the search is, so everything that it does is paid for from one [`Effort`].
+//! Catalogs decide how hard the search is, so everything that it does is paid for from one [`SearchBudget`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use olm_constraint::{Gvk, Present, Requirement, Subject, Undecided};
 
 use crate::catalog::Catalog;
 use crate::choose;
-use crate::judge::{Dependents, Facts, Neighbour};
+use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
 use crate::package::Candidate;
 use crate::refusal::Refusal;
 use crate::request::{Installed, Request};
@@ -29,20 +29,20 @@ const BYTES_IN_A_STEP: usize = 16;
 
 /// What the search may still cost, whoever it is seen by.
 #[derive(Debug)]
-pub struct Effort(Budget);
+pub struct SearchBudget(Budget);
 
 /// The search took more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("whether it goes together with others takes too many steps to find out")]
-pub struct GivenUp;
+pub struct BudgetExceeded;
 
-impl Default for Effort {
+impl Default for SearchBudget {
     fn default() -> Self {
         Self::new(STEPS)
     }
 }
 
-impl Effort {
+impl SearchBudget {
     /// So many steps.
     pub fn new(steps: u64) -> Self {
         Self(Budget::new(steps))
@@ -53,8 +53,8 @@ impl Effort {
         self.0.is_spent()
     }
 
-    fn spend(&mut self, steps: u64) -> Result<(), GivenUp> {
-        self.0.spend(steps).then_some(()).ok_or(GivenUp)
+    fn spend(&mut self, steps: u64) -> Result<(), BudgetExceeded> {
+        self.0.spend(steps).then_some(()).ok_or(BudgetExceeded)
     }
 
     /// What there is, to be asked by [`Self::holds`].
@@ -62,7 +62,7 @@ impl Effort {
         &mut self,
         subjects: Vec<&'s Subject>,
         served: &'s HashSet<Gvk>,
-    ) -> Result<Present<'s>, GivenUp> {
+    ) -> Result<Present<'s>, BudgetExceeded> {
         let apis: usize = subjects.iter().map(|subject| subject.apis.len()).sum();
         let size = subjects.len() + apis + served.len();
         self.spend(STEPS_TO_PLACE.saturating_mul(size as u64))?;
@@ -70,14 +70,14 @@ impl Effort {
     }
 
     /// Whether a requirement holds. One whose rule alone takes too long does not.
-    fn holds(&mut self, requirement: &Requirement, present: &Present<'_>) -> Result<bool, GivenUp> {
+    fn holds(&mut self, requirement: &Requirement, present: &Present<'_>) -> Result<bool, BudgetExceeded> {
         self.spend(1 + (requirement.text.len() / BYTES_IN_A_STEP) as u64)?;
         present.renew(self.0);
         let holds = requirement.holds(present);
         self.0 = present.left();
         match holds {
             Ok(holds) => Ok(holds),
-            Err(Undecided) if self.0.is_spent() => Err(GivenUp),
+            Err(Undecided) if self.0.is_spent() => Err(BudgetExceeded),
             Err(Undecided) => Ok(false),
         }
     }
@@ -85,7 +85,7 @@ impl Effort {
 
 /// An extension that may be updated along, or installed.
 #[derive(Clone, Debug)]
-pub struct Mover<'a> {
+pub struct Participant<'a> {
     /// The ClusterExtension.
     pub extension: &'a str,
     /// The bundles that it may get, best first.
@@ -100,7 +100,7 @@ pub fn options<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
-    facts: &Facts<'_>,
+    facts: &ClusterState<'_>,
 ) -> Result<Vec<Resolution<'a>>, Refusal> {
     let (mut selected, context) = fitting(catalogs, request, installed)?;
     selected.sort_by(|left, right| right.priority.cmp(&left.priority).then(left.name.cmp(right.name)));
@@ -111,7 +111,7 @@ pub fn options<'a>(
             let platform = choice.candidate.platform.as_ref();
             !is_installed
                 && choice.candidate.version.is_ok()
-                && platform.is_none_or(|platform| platform.hindrances(facts.ground, facts.served).is_empty())
+                && platform.is_none_or(|platform| platform.blockers(facts.platform, facts.served).is_empty())
         });
         found.extend(
             choices
@@ -130,20 +130,20 @@ type Moved<'a> = BTreeMap<&'a str, &'a Candidate>;
 /// none. Everybody whose update is part of it comes to the same answer: that of the first of them by name.
 ///
 /// # Errors
-/// When the effort is used up before there is an answer.
-pub fn together<'a>(
-    own: &Mover<'a>,
-    others: &[Mover<'a>],
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Option<(Resolution<'a>, Moved<'a>)>, GivenUp> {
-    let Some((mut chosen, mut moved)) = alone(own, others, facts, effort)? else {
+/// When the budget is used up before there is an answer.
+pub fn joint_update<'a>(
+    own: &Participant<'a>,
+    others: &[Participant<'a>],
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Option<(Resolution<'a>, Moved<'a>)>, BudgetExceeded> {
+    let Some((mut chosen, mut moved)) = alone(own, others, facts, budget)? else {
         return Ok(None);
     };
     let mut seen_from = own.extension;
     // Names only get smaller.
     while let Some(first) = moved.keys().next().copied().filter(|first| *first < seen_from) {
-        let Some((bundle, along)) = seen_by(first, own, others, facts, effort)? else {
+        let Some((bundle, along)) = seen_by(first, own, others, facts, budget)? else {
             break;
         };
         let option = along.get(own.extension).and_then(|bundle| {
@@ -164,12 +164,12 @@ pub fn together<'a>(
 /// What another extension comes to.
 fn seen_by<'a>(
     viewer: &str,
-    own: &Mover<'a>,
-    others: &[Mover<'a>],
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Option<(&'a Candidate, Moved<'a>)>, GivenUp> {
-    let Some(mover) = others.iter().find(|other| other.extension == viewer) else {
+    own: &Participant<'a>,
+    others: &[Participant<'a>],
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Option<(&'a Candidate, Moved<'a>)>, BudgetExceeded> {
+    let Some(participant) = others.iter().find(|other| other.extension == viewer) else {
         return Ok(None);
     };
     let is_viewer = |neighbour: &&Neighbour| neighbour.subject.name == viewer;
@@ -179,32 +179,32 @@ fn seen_by<'a>(
         own.extension.clone_into(&mut neighbour.subject.name);
         neighbour
     }));
-    let facts = Facts {
+    let facts = ClusterState {
         neighbours: &neighbours,
         own: facts.neighbours.iter().find(is_viewer),
         dependents: Dependents::Protected,
         ..*facts
     };
-    let mut rest: Vec<Mover<'a>> = others
+    let mut rest: Vec<Participant<'a>> = others
         .iter()
         .filter(|other| other.extension != viewer)
         .cloned()
         .collect();
     rest.push(own.clone());
     rest.sort_unstable_by_key(|other| other.extension);
-    let found = alone(mover, &rest, &facts, effort)?;
+    let found = alone(participant, &rest, &facts, budget)?;
     Ok(found.map(|(found, along)| (found.bundle, along)))
 }
 
 /// The best update of an extension that goes when others are updated along, whatever these come to.
 fn alone<'a>(
-    own: &Mover<'a>,
-    others: &[Mover<'a>],
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Option<(Resolution<'a>, Moved<'a>)>, GivenUp> {
+    own: &Participant<'a>,
+    others: &[Participant<'a>],
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Option<(Resolution<'a>, Moved<'a>)>, BudgetExceeded> {
     for option in &own.options {
-        if let Some(moved) = search(option.bundle, Moved::new(), others, facts, effort)? {
+        if let Some(moved) = search(option.bundle, Moved::new(), others, facts, budget)? {
             return Ok(Some((option.clone(), moved)));
         }
     }
@@ -215,20 +215,20 @@ fn alone<'a>(
 fn search<'a>(
     own: &'a Candidate,
     moved: Moved<'a>,
-    others: &[Mover<'a>],
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Option<Moved<'a>>, GivenUp> {
-    let Some(problem) = problem(own, &moved, facts, effort)? else {
+    others: &[Participant<'a>],
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Option<Moved<'a>>, BudgetExceeded> {
+    let Some(problem) = problem(own, &moved, facts, budget)? else {
         return Ok(Some(moved));
     };
     if moved.len() == MOST_MOVED {
         return Ok(None);
     }
-    for (extension, bundle) in solutions(&problem, own, &moved, others, facts, effort)? {
+    for (extension, bundle) in solutions(&problem, own, &moved, others, facts, budget)? {
         let mut next = moved.clone();
         next.insert(extension, bundle);
-        if let Some(found) = search(own, next, others, facts, effort)? {
+        if let Some(found) = search(own, next, others, facts, budget)? {
             return Ok(Some(found));
         }
     }
@@ -246,7 +246,7 @@ enum Problem {
 }
 
 /// What there would be: the bundle, those that move or come, and the others as they are.
-fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &Facts<'s>) -> Vec<&'s Subject> {
+fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>) -> Vec<&'s Subject> {
     let others = facts.neighbours.iter().map(|neighbour| {
         let moving = moved.get(neighbour.subject.name.as_str());
         moving.map_or(&neighbour.subject, |candidate| candidate.subject())
@@ -264,7 +264,7 @@ fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &Facts<'s>) -> Vec
 }
 
 /// The APIs that would be served without any of those that move.
-fn served(moved: &Moved<'_>, facts: &Facts<'_>) -> HashSet<Gvk> {
+fn served(moved: &Moved<'_>, facts: &ClusterState<'_>) -> HashSet<Gvk> {
     let leaves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
     let leaving: HashSet<&Gvk> = facts
         .neighbours
@@ -284,17 +284,17 @@ fn served(moved: &Moved<'_>, facts: &Facts<'_>) -> HashSet<Gvk> {
 fn problem(
     own: &Candidate,
     moved: &Moved<'_>,
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Option<Problem>, GivenUp> {
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Option<Problem>, BudgetExceeded> {
     let served = served(moved, facts);
-    let present = effort.place(subjects(own, moved, facts), &served)?;
+    let present = budget.place(subjects(own, moved, facts), &served)?;
     for coming in std::iter::once(own).chain(moved.values().copied()) {
         for declared in &coming.requirements {
             let Ok(requirement) = declared.read() else {
                 return Ok(Some(Problem::Unsound));
             };
-            if !effort.holds(requirement, &present)? {
+            if !budget.holds(requirement, &present)? {
                 return Ok(Some(Problem::Lack(requirement.clone())));
             }
         }
@@ -303,11 +303,11 @@ fn problem(
         return Ok(None);
     }
     let now = facts.neighbours.iter().chain(facts.own);
-    let now = effort.place(now.map(|neighbour| &neighbour.subject).collect(), facts.served)?;
+    let now = budget.place(now.map(|neighbour| &neighbour.subject).collect(), facts.served)?;
     let stays = |neighbour: &&Neighbour| !moved.contains_key(neighbour.subject.name.as_str());
     for neighbour in facts.neighbours.iter().filter(stays) {
         for requirement in &neighbour.requirements {
-            if effort.holds(requirement, &now)? && !effort.holds(requirement, &present)? {
+            if budget.holds(requirement, &now)? && !budget.holds(requirement, &present)? {
                 return Ok(Some(Problem::Broken(neighbour.subject.name.clone())));
             }
         }
@@ -320,29 +320,29 @@ fn solutions<'a>(
     problem: &Problem,
     own: &'a Candidate,
     moved: &Moved<'a>,
-    others: &[Mover<'a>],
-    facts: &Facts<'_>,
-    effort: &mut Effort,
-) -> Result<Vec<(&'a str, &'a Candidate)>, GivenUp> {
-    let may_move = |mover: &&Mover<'a>| match problem {
+    others: &[Participant<'a>],
+    facts: &ClusterState<'_>,
+    budget: &mut SearchBudget,
+) -> Result<Vec<(&'a str, &'a Candidate)>, BudgetExceeded> {
+    let may_move = |participant: &&Participant<'a>| match problem {
         Problem::Unsound => false,
-        Problem::Broken(extension) => mover.extension == extension,
-        Problem::Lack(_) => !moved.contains_key(mover.extension),
+        Problem::Broken(extension) => participant.extension == extension,
+        Problem::Lack(_) => !moved.contains_key(participant.extension),
     };
     let mut found = Vec::new();
-    for mover in others.iter().filter(may_move) {
-        for option in &mover.options {
+    for participant in others.iter().filter(may_move) {
+        for option in &participant.options {
             let mut next = moved.clone();
-            next.insert(mover.extension, option.bundle);
+            next.insert(participant.extension, option.bundle);
             let served = served(&next, facts);
-            let present = effort.place(subjects(own, &next, facts), &served)?;
+            let present = budget.place(subjects(own, &next, facts), &served)?;
             let helps = match problem {
-                Problem::Lack(requirement) => effort.holds(requirement, &present)?,
+                Problem::Lack(requirement) => budget.holds(requirement, &present)?,
                 Problem::Unsound | Problem::Broken(_) => true,
             };
             if helps {
-                let is_whole = is_whole(option.bundle, &present, effort)?;
-                found.push((is_whole, mover.extension, option.bundle));
+                let is_whole = is_whole(option.bundle, &present, budget)?;
+                found.push((is_whole, participant.extension, option.bundle));
             }
         }
     }
@@ -354,12 +354,16 @@ fn solutions<'a>(
 }
 
 /// Whether a bundle lacks nothing.
-fn is_whole(bundle: &Candidate, present: &Present<'_>, effort: &mut Effort) -> Result<bool, GivenUp> {
+fn is_whole(
+    bundle: &Candidate,
+    present: &Present<'_>,
+    budget: &mut SearchBudget,
+) -> Result<bool, BudgetExceeded> {
     for declared in &bundle.requirements {
         let Ok(requirement) = declared.read() else {
             return Ok(false);
         };
-        if !effort.holds(requirement, present)? {
+        if !budget.holds(requirement, present)? {
             return Ok(false);
         }
     }

@@ -8,7 +8,7 @@ use olm_version::quoted;
 use semver::Version;
 use serde::Deserialize;
 
-use crate::hindrance::Hindrance;
+use crate::blocker::Blocker;
 
 /// The prefix of the labels that name a processor architecture a bundle runs on, `amd64` for example; their value is
 /// `supported`.
@@ -29,7 +29,7 @@ pub struct Platform {
 
 /// What is known of the cluster itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ground<'a> {
+pub struct ClusterPlatform<'a> {
     /// The version of Kubernetes.
     pub kubernetes: Option<&'a Version>,
     /// The architectures of the nodes; none when they are not known.
@@ -99,21 +99,21 @@ impl Platform {
     }
 
     /// Whether the cluster lacks what the bundle cannot do without: it is too old.
-    pub(crate) fn is_forbidden(&self, ground: Ground<'_>, served: &HashSet<Gvk>) -> bool {
-        self.hindrances(ground, served).iter().any(Hindrance::forbids)
+    pub(crate) fn is_forbidden(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> bool {
+        self.blockers(cluster, served).iter().any(Blocker::forbids)
     }
 
     /// What of it the cluster does not have. What is not known of the cluster hinders nobody.
-    pub fn hindrances(&self, ground: Ground<'_>, served: &HashSet<Gvk>) -> Vec<Hindrance> {
+    pub fn blockers(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> Vec<Blocker> {
         let mut found = Vec::new();
-        if let (Some(needs), Some(has)) = (&self.kubernetes, ground.kubernetes) {
+        if let (Some(needs), Some(has)) = (&self.kubernetes, cluster.kubernetes) {
             match parse_tolerant(needs) {
-                Err(_) => found.push(Hindrance::UnreadableKubernetes(needs.clone())),
+                Err(_) => found.push(Blocker::UnreadableKubernetes(needs.clone())),
                 Ok(least) => {
                     // Distributions append marks of their own to the version.
                     let numbers = |version: &Version| (version.major, version.minor, version.patch);
                     if numbers(has) < numbers(&least) {
-                        found.push(Hindrance::Kubernetes {
+                        found.push(Blocker::Kubernetes {
                             needs: needs.clone(),
                             has: has.to_string(),
                         });
@@ -121,16 +121,16 @@ impl Platform {
                 }
             }
         }
-        let runs = |architecture: &String| ground.architectures.contains(architecture);
-        let is_known = !self.architectures.is_empty() && !ground.architectures.is_empty();
+        let runs = |architecture: &String| cluster.architectures.contains(architecture);
+        let is_known = !self.architectures.is_empty() && !cluster.architectures.is_empty();
         if is_known && !self.architectures.iter().any(runs) {
-            found.push(Hindrance::Architecture {
+            found.push(Blocker::Architecture {
                 runs_on: self.architectures.join(", "),
-                nodes: ground.architectures.join(", "),
+                nodes: cluster.architectures.join(", "),
             });
         }
         let missing = self.apis.iter().filter(|api| !served.contains(*api));
-        found.extend(missing.map(|api| Hindrance::NativeApi(quoted(&api_text(api)))));
+        found.extend(missing.map(|api| Blocker::NativeApi(quoted(&api_text(api)))));
         found
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
 
-use crate::judge::Facts;
+use crate::cluster::compatibility::ClusterState;
 use crate::package::{Candidate, Package, PreparedChannel};
 
 /// A package of a catalog that may provide what is missing.
@@ -46,7 +46,7 @@ pub fn providers<'a>(
     wanted: &Wanted,
     offers: &[Offer<'a>],
     own_catalog: Option<&str>,
-    facts: &Facts<'_>,
+    facts: &ClusterState<'_>,
     budget: &mut Budget,
 ) -> Vec<Provider<'a>> {
     let mut offers: Vec<&Offer<'a>> = offers.iter().collect();
@@ -61,7 +61,7 @@ pub fn providers<'a>(
     let mut provides = |candidate: &Candidate| {
         let platform = candidate.platform.as_ref();
         let can_be_there =
-            !platform.is_some_and(|platform| platform.is_forbidden(facts.ground, facts.served));
+            !platform.is_some_and(|platform| platform.is_forbidden(facts.platform, facts.served));
         can_be_there && wanted.is_provided_by(candidate.subject(), budget) == Ok(true)
     };
     offers

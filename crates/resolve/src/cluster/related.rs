@@ -1,18 +1,18 @@
-//! Who may have to move along, told from what is known before any catalog is asked about them.
+//! Which other extensions an update may involve, computed before any catalog is asked about them.
 
 use std::collections::HashSet;
 
 use olm_constraint::{Gvk, Requirement, Subject};
 
-use crate::judge::Neighbour;
+use crate::cluster::compatibility::Neighbour;
 use crate::package::Package;
 
 /// How many bundles of one package are looked at, newest first.
 const LOOKED_AT: usize = 50;
 
-/// What some extensions ask for, and what they have.
+/// What some extensions require, and what they provide.
 #[derive(Debug, Default)]
-pub struct Ties {
+pub struct Relations {
     asked: Things,
     there: Things,
 }
@@ -23,7 +23,7 @@ struct Things {
     apis: HashSet<Gvk>,
 }
 
-impl Ties {
+impl Relations {
     /// Adds what bundles of a package ask for and have.
     pub fn add_package(&mut self, package: &Package) {
         for candidate in package.newest_first().into_iter().take(LOOKED_AT) {

@@ -2,7 +2,7 @@
 
 use crate::common::{Shelf, catalogs, entry, outcome, shelf, with};
 use olm_resolve::deprecation::{Messages, messages};
-use olm_resolve::keep::{Kept, while_unresolved};
+use olm_resolve::fallback::{Fallback, without_catalogs};
 use olm_resolve::{
     Edge, Installed, InstalledError, Reason, ReleaseField, Request, Selector, UpgradeConstraintPolicy,
 };
@@ -252,7 +252,7 @@ fn a_resolution_says_where_the_bundle_stands() {
 
 #[test]
 fn what_is_installed_is_kept_while_no_catalog_answers() {
-    let check = |shelves: &[Shelf], version: Option<&str>, expected: Kept| {
+    let check = |shelves: &[Shelf], version: Option<&str>, expected: Fallback| {
         let packages: Vec<_> = shelves
             .iter()
             .map(|shelf| shelf.package(ReleaseField::Counts))
@@ -267,26 +267,26 @@ fn what_is_installed_is_kept_while_no_catalog_answers() {
             version: "1.2.0",
             release: None,
         };
-        let found = while_unresolved(&catalogs(shelves, &packages), &request, &installed);
+        let found = without_catalogs(&catalogs(shelves, &packages), &request, &installed);
         assert_eq!(found, expected, "{version:?}");
     };
     for version in [None, Some("1.2.0"), Some("1.x"), Some(">=1.0 <2")] {
-        check(&[], version, Kept::Yes);
-        check(&[shelf("a").silent("down")], version, Kept::Yes);
+        check(&[], version, Fallback::KeepInstalled);
+        check(&[shelf("a").silent("down")], version, Fallback::KeepInstalled);
         check(
             &[shelf("a").bundles(&["1.0.0"]).switched_off()],
             version,
-            Kept::Yes,
+            Fallback::KeepInstalled,
         );
-        check(&[shelf("a").without_package()], version, Kept::CatalogsAnswer);
+        check(&[shelf("a").without_package()], version, Fallback::CatalogsAnswer);
         check(
             &[shelf("a").silent("down"), shelf("b").bundles(&["1.0.0"])],
             version,
-            Kept::CatalogsAnswer,
+            Fallback::CatalogsAnswer,
         );
     }
-    check(&[], Some("1.3.x"), Kept::AnotherVersion);
-    check(&[], Some("nonsense"), Kept::AnotherVersion);
+    check(&[], Some("1.3.x"), Fallback::AnotherVersion);
+    check(&[], Some("nonsense"), Fallback::AnotherVersion);
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use olm_constraint::cel::Budget;
 use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Blob;
-use olm_resolve::platform::Ground;
-use olm_resolve::providers::{Offer, providers};
+use olm_resolve::cluster::platform::ClusterPlatform;
+use olm_resolve::cluster::providers::{Offer, providers};
 use olm_resolve::{
-    Availability, Catalog, Content, Dependents, Facts, Installed, Neighbour, Package, Reason, Refusal,
+    Availability, Catalog, ClusterState, Content, Dependents, Installed, Neighbour, Package, Reason, Refusal,
     ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
 };
 use serde_json::{Value, json};
@@ -123,12 +123,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn facts(&self) -> Facts<'_> {
-        Facts {
+    pub(crate) fn facts(&self) -> ClusterState<'_> {
+        ClusterState {
             neighbours: &self.neighbours,
             own: self.own.as_ref(),
             served: &self.served,
-            ground: Ground {
+            platform: ClusterPlatform {
                 kubernetes: self.kubernetes.as_ref(),
                 architectures: &self.architectures,
             },
@@ -182,7 +182,7 @@ impl Cluster {
     #[track_caller]
     fn refused(&self, package: &Package, name: &str, parts: &[&str]) {
         let refusal = self.outcome(package, name, None).unwrap_err();
-        assert!(matches!(refusal.reason(), Reason::Held { .. }), "{refusal}");
+        assert!(matches!(refusal.reason(), Reason::Blocked { .. }), "{refusal}");
         for part in parts {
             assert!(refusal.to_string().contains(part), "{part:?} in {refusal}");
         }
@@ -285,12 +285,12 @@ fn the_newest_bundle_whose_requirements_hold_is_chosen() {
     let cluster = Cluster::default().with(installed(&blue, "blue", "1.0.0"));
     cluster.gives(&red, "red", None, "red.v2.0.0");
     Cluster::default().gives(&red, "red", None, "red.v1.0.0");
-    // Those passed over are told, with the reason.
+    // The resolution lists those passed over, with the reason.
     cluster.resolution(&red, "red", None, |found| {
-        let held = found.unwrap().held;
-        assert_eq!(held.len(), 1);
-        assert_eq!(held[0].bundle.name, "red.v3.0.0");
-        assert!(held[0].hindrances[0].to_string().contains("blue (>=2.0.0)"));
+        let blocked = found.unwrap().blocked;
+        assert_eq!(blocked.len(), 1);
+        assert_eq!(blocked[0].bundle.name, "red.v3.0.0");
+        assert!(blocked[0].blockers[0].to_string().contains("blue (>=2.0.0)"));
     });
 }
 
@@ -324,7 +324,7 @@ fn what_is_not_sound_is_refused_by_name() {
 }
 
 #[test]
-fn the_authors_message_is_told() {
+fn the_refusal_has_the_authors_message() {
     let message = "require to have \"certified\"";
     let rule =
         json!({"failureMessage": message, "cel": {"rule": "properties.exists(p, p.type == 'certified')"}});
@@ -350,7 +350,7 @@ fn t_5d_01_what_others_depend_on_is_kept() {
         .owning(installed(&b, "b", "1.0.0"));
     cluster.gives(&b, "b", Some("1.0.0"), "b.v1.0.0");
     cluster.resolution(&b, "b", Some("1.0.0"), |found| {
-        let text = found.unwrap().held[0].hindrances[0].to_string();
+        let text = found.unwrap().blocked[0].blockers[0].to_string();
         assert_eq!(
             text,
             "ClusterExtension my-a would be broken: API example.com/v1 B is not provided"
@@ -445,7 +445,7 @@ fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
 }
 
 #[test]
-fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_choice() {
+fn missing_apis_and_processors_make_a_bundle_second_choice() {
     let metadata = |value: Value| json!({"type": "olm.csv.metadata", "value": value});
     let native = |kind: &str| {
         metadata(json!({"nativeAPIs": [{"group": "example.com", "version": "v1", "kind": kind}]}))
@@ -467,7 +467,7 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
         let found = found.unwrap();
         assert_eq!(found.bundle.name, "red.v1.0.0");
         assert_eq!(
-            found.held[0].hindrances[0].to_string(),
+            found.blocked[0].blockers[0].to_string(),
             "it needs the API \"example.com/v1 Native\" of the cluster, which does not serve it"
         );
     });
@@ -480,9 +480,11 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
         .package();
     plain.gives(&all, "red", None, "red.v2.0.0");
     plain.gives(&all, "red", Some("1.0.0"), "red.v2.0.0");
-    plain.resolution(&all, "red", None, |found| assert!(found.unwrap().held.is_empty()));
+    plain.resolution(&all, "red", None, |found| {
+        assert!(found.unwrap().blocked.is_empty());
+    });
 
-    // What is forbidden is never chosen, and is told of.
+    // What is forbidden is never chosen, and is listed.
     let new = metadata(json!({"minKubeVersion": "1.36.0"}));
     let mixed = book("red")
         .bundle("1.0.0", &[native("Native")])
@@ -495,8 +497,8 @@ fn what_the_cluster_lacks_of_named_apis_and_processors_makes_a_bundle_second_cho
     old.resolution(&mixed, "red", None, |found| {
         let found = found.unwrap();
         assert_eq!(found.bundle.name, "red.v1.0.0");
-        assert_eq!(found.held.len(), 1);
-        assert_eq!(found.held[0].bundle.name, "red.v2.0.0");
+        assert_eq!(found.blocked.len(), 1);
+        assert_eq!(found.blocked[0].bundle.name, "red.v2.0.0");
     });
     // What is no version forbids nothing.
     let unreadable = book("red").bundle("1.0.0", &[metadata(json!({"minKubeVersion": "latest"}))]);

@@ -86,7 +86,7 @@ fn a_missing_edge_is_named_with_the_ways_out() {
 }
 
 #[test]
-fn a_version_that_is_in_another_channel_only_is_told_with_its_channels() {
+fn a_version_in_another_channel_only_is_listed_with_its_channels() {
     let entries = |versions: &[&str]| -> Vec<_> {
         let names = versions.iter().map(|version| format!("foo.v{version}"));
         names.map(|name| entry(&name)).collect()

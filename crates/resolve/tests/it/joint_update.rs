@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use olm_resolve::ties::Ties;
-use olm_resolve::together::{Effort, GivenUp, Mover, options, together};
+use olm_resolve::cluster::joint_update::{BudgetExceeded, Participant, SearchBudget, joint_update, options};
+use olm_resolve::cluster::related::Relations;
 use olm_resolve::{Installed, Package, Request};
 use serde_json::{Value, json};
 
@@ -31,16 +31,16 @@ fn cluster(world: World<'_>, own: &str) -> Cluster {
 
 /// What the extension of a package moves to, and with whom, as `NAME VERSION` each; nothing when it stays.
 fn plan(world: World<'_>, own: &str, served: &[(&str, &str)]) -> Vec<String> {
-    plan_within(world, own, served, &mut Effort::default()).unwrap()
+    plan_within(world, own, served, &mut SearchBudget::default()).unwrap()
 }
 
-/// The same for a certain effort.
+/// The same with a given budget.
 fn plan_within(
     world: World<'_>,
     own: &str,
     served: &[(&str, &str)],
-    effort: &mut Effort,
-) -> Result<Vec<String>, GivenUp> {
+    budget: &mut SearchBudget,
+) -> Result<Vec<String>, BudgetExceeded> {
     let mut cluster = cluster(world, own);
     cluster
         .served
@@ -50,7 +50,7 @@ fn plan_within(
         .iter()
         .map(|(name, ..)| (*name, format!("my-{name}")))
         .collect();
-    let movers: Vec<Mover<'_>> = world
+    let participants: Vec<Participant<'_>> = world
         .iter()
         .map(|(name, package, version)| {
             let bundle = version.map(|version| format!("{name}.v{version}"));
@@ -63,7 +63,7 @@ fn plan_within(
                 package: name,
                 ..Request::default()
             };
-            Mover {
+            Participant {
                 extension: &names[name],
                 options: options(
                     &[catalog(package, &labels)],
@@ -75,10 +75,10 @@ fn plan_within(
             }
         })
         .collect();
-    let (mine, others): (Vec<_>, Vec<_>) = movers
+    let (mine, others): (Vec<_>, Vec<_>) = participants
         .into_iter()
-        .partition(|mover| mover.extension == names[own]);
-    let Some((found, along)) = together(&mine[0], &others, &cluster.facts(), effort)? else {
+        .partition(|participant| participant.extension == names[own]);
+    let Some((found, along)) = joint_update(&mine[0], &others, &cluster.facts(), budget)? else {
         return Ok(Vec::new());
     };
     let mut plan: Vec<String> = along.values().map(|bundle| bundle.name.clone()).collect();
@@ -232,22 +232,22 @@ fn who_is_tied_by_requirements_is_found_over_others() {
         ("d", &on_a),
         ("e", &tied("e", &[])),
     ];
-    let reached = |ties: &Ties| -> Vec<&str> {
+    let reached = |relations: &Relations| -> Vec<&str> {
         let there = world
             .iter()
             .map(|(name, package)| (*name, installed(package, name, "1.0.0")));
-        let reached = there.filter(|(name, there)| ties.reach(name, Some(there)));
+        let reached = there.filter(|(name, there)| relations.reach(name, Some(there)));
         reached.map(|(name, _)| name).collect()
     };
-    let mut ties = Ties::default();
-    assert_eq!(reached(&ties), [""; 0]);
-    ties.add_package(world[0].1);
-    assert_eq!(reached(&ties), ["b", "d"]);
-    ties.add(&installed(world[1].1, "b", "1.0.0"));
-    assert_eq!(reached(&ties), ["a", "b", "c", "d"]);
+    let mut relations = Relations::default();
+    assert_eq!(reached(&relations), [""; 0]);
+    relations.add_package(world[0].1);
+    assert_eq!(reached(&relations), ["b", "d"]);
+    relations.add(&installed(world[1].1, "b", "1.0.0"));
+    assert_eq!(reached(&relations), ["a", "b", "c", "d"]);
     // A package that is asked for is reached before anything of it is there.
-    ties.add(&installed(&on_a, "d", "1.0.0"));
-    assert!(ties.reach("a", None) && !ties.reach("e", None));
+    relations.add(&installed(&on_a, "d", "1.0.0"));
+    assert!(relations.reach("a", None) && !relations.reach("e", None));
 }
 
 /// Names of packages, for more of them than anybody wants to think of.
@@ -257,7 +257,7 @@ const NAMES: [&str; 20] = [
 ];
 
 #[test]
-fn the_largest_circle_of_extensions_is_far_within_the_effort() {
+fn the_largest_circle_of_extensions_is_far_within_the_budget() {
     let packages: Vec<Package> = NAMES
         .iter()
         .zip(NAMES.iter().cycle().skip(1))
@@ -269,7 +269,7 @@ fn the_largest_circle_of_extensions_is_far_within_the_effort() {
         .map(|(name, package)| (*name, package, Some("1.0.0")))
         .collect();
     for own in ["p00", "p19"] {
-        let plan = plan_within(&world, own, &[], &mut Effort::new(5_000_000)).unwrap();
+        let plan = plan_within(&world, own, &[], &mut SearchBudget::new(5_000_000)).unwrap();
         assert_eq!(plan.len(), NAMES.len(), "{plan:?}");
     }
 }
@@ -302,7 +302,7 @@ fn hostile(name: &'static str) -> Package {
         .package()
 }
 
-/// Without one effort for everything this takes hours: each of thousands of sets would be judged by dozens of rules.
+/// Without one budget for everything this takes hours: dozens of rules for each of thousands of sets.
 #[test]
 fn catalogs_that_make_the_search_hard_end_it() {
     let packages: Vec<Package> = NAMES.iter().map(|name| hostile(name)).collect();
@@ -312,10 +312,10 @@ fn catalogs_that_make_the_search_hard_end_it() {
             .zip(&packages)
             .map(|(name, package)| (*name, package, at))
             .collect();
-        let mut effort = Effort::new(3_000_000);
-        assert_eq!(plan_within(&world, "p10", &[], &mut effort), Err(GivenUp));
-        assert!(effort.is_spent());
+        let mut budget = SearchBudget::new(3_000_000);
+        assert_eq!(plan_within(&world, "p10", &[], &mut budget), Err(BudgetExceeded));
+        assert!(budget.is_spent());
         // Nor is there a second one for what is tried next.
-        assert_eq!(plan_within(&world, "p10", &[], &mut effort), Err(GivenUp));
+        assert_eq!(plan_within(&world, "p10", &[], &mut budget), Err(BudgetExceeded));
     }
 }

@@ -1,4 +1,4 @@
-//! Which bundle an extension gets, and what it is told when it gets none.
+//! Which bundle an extension gets, and what the refusal says when it gets none.
 
 #![expect(
     clippy::expect_used,
@@ -11,6 +11,6 @@ mod choice;
 mod common;
 mod dependencies;
 mod explanations;
+mod joint_update;
 mod speed;
-mod together;
 mod update_paths;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use crate::common::{Shelf, catalogs, shelf};
 use olm_constraint::Subject;
 use olm_fbc::Property;
-use olm_resolve::{Facts, Ground, Installed, Neighbour, Package, ReleaseField, Request, resolve, resolve_in};
+use olm_resolve::{
+    ClusterPlatform, ClusterState, Installed, Neighbour, Package, ReleaseField, Request, resolve, resolve_in,
+};
 use semver::Version;
 use serde_json::json;
 
@@ -111,11 +113,11 @@ fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds(
     let shelves = [demanding()];
     let served = std::collections::HashSet::new();
     let neighbours = crowd();
-    let facts = Facts {
+    let facts = ClusterState {
         neighbours: &neighbours,
         own: None,
         served: &served,
-        ground: Ground::default(),
+        platform: ClusterPlatform::default(),
         dependents: olm_resolve::Dependents::Protected,
     };
     let request = Request {

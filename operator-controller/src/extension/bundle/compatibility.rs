@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use olm_resolve::Platform;
-use olm_resolve::hindrance::listed;
+use olm_resolve::blocker::listed;
 
 use crate::extension::context::Context;
 use crate::extension::context::cluster_info::FRESH;
@@ -50,7 +50,7 @@ impl Cache {
             return known.warning.clone();
         }
         let found = inventory::of_platform(context, platform).await.ok()?;
-        let found = platform.hindrances(found.facts().ground, found.facts().served);
+        let found = platform.blockers(found.facts().platform, found.facts().served);
         let warning = (!found.is_empty())
             .then(|| format!("The bundle may not work on this cluster: {}", listed(&found)));
         self.findings = Some(Findings {

@@ -4,7 +4,7 @@ use olm_api::conditions::reason;
 use olm_bundle::Bundle;
 use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
 use olm_fbc::Property;
-use olm_resolve::{Hindrance, Platform, Refusal, recorded_version, refuse, unmet};
+use olm_resolve::{Blocker, Platform, Refusal, recorded_version, refuse, unmet};
 
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
@@ -92,10 +92,10 @@ pub(crate) async fn admit(
             .map(|property| Property::new(property.kind, property.value.to_string()))
             .collect(),
     );
-    let mut found: Vec<Hindrance> = platform
-        .map(|platform| platform.hindrances(facts.ground, facts.served))
+    let mut found: Vec<Blocker> = platform
+        .map(|platform| platform.blockers(facts.platform, facts.served))
         .unwrap_or_default();
-    found.retain(Hindrance::forbids);
+    found.retain(Blocker::forbids);
     found.extend(unmet(&requirements, &subject, &facts));
     if found.is_empty() {
         return Ok(());

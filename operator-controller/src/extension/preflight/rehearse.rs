@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures::{StreamExt as _, stream};
 use olm_api::names::user;
 use olm_preflight::crd_upgrade::within;
-use olm_preflight::rehearsal::{self, Answer, Brought, MAX_OBJECTS, No};
+use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS};
 use serde_json::Value;
 
 use super::asking::{Asking, MAX_FINDINGS, PreflightError};
@@ -35,7 +35,11 @@ pub(crate) struct Rehearsal {
 }
 
 /// Asks about objects of a bundle that are added or changed.
-pub(crate) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[&Value]) -> Rehearsal {
+pub(crate) async fn rehearse(
+    asking: &Asking<'_>,
+    bundle_content: &BundleContent,
+    touched: &[&Value],
+) -> Rehearsal {
     let mut rehearsal = Rehearsal::default();
     let asked = Instant::now();
     let work: Vec<_> = touched
@@ -49,16 +53,16 @@ pub(crate) async fn rehearse(asking: &Asking<'_>, brought: &Brought, touched: &[
             continue;
         };
         let id = ObjectId::of(object);
-        match judge(object, &failure, brought) {
-            Answer::Refused => {
+        match assess(object, &failure, bundle_content) {
+            DryRunOutcome::Refused => {
                 rehearsal.forbidden |= failure.kind == FailureKind::Forbidden;
                 rehearsal.refused_change |= exists && failure.kind == FailureKind::Invalid;
                 rehearsal
                     .refused
                     .push(format!("{}: {}", id.reference(), failure.message));
             }
-            Answer::Unchecked => rehearsal.unchecked.push(id),
-            Answer::Later => {}
+            DryRunOutcome::Unchecked => rehearsal.unchecked.push(id),
+            DryRunOutcome::Deferred => {}
         }
     }
     let beyond = touched.iter().skip(MAX_OBJECTS);
@@ -109,20 +113,22 @@ pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     })
 }
 
-fn judge(object: &Value, failure: &Failure, brought: &Brought) -> Answer {
-    let no = match failure.kind {
-        FailureKind::Forbidden => No::Forbidden,
-        FailureKind::Invalid if apply::cannot_dry_run(failure) => No::NoDryRun,
-        FailureKind::Invalid => No::Invalid,
+fn assess(object: &Value, failure: &Failure, bundle_content: &BundleContent) -> DryRunOutcome {
+    let denial = match failure.kind {
+        FailureKind::Forbidden => Denial::Forbidden,
+        FailureKind::Invalid if apply::cannot_dry_run(failure) => Denial::NoDryRun,
+        FailureKind::Invalid => Denial::Invalid,
         FailureKind::Conflict
         | FailureKind::UnknownKind
         | FailureKind::MissingNamespace
-        | FailureKind::Transient => No::Else,
+        | FailureKind::Transient => Denial::Other,
     };
-    match rehearsal::judge(object, no, brought) {
+    match dry_run::assess(object, denial, bundle_content) {
         // What we wrote ourselves may stand in the way until the new object is applied.
-        Answer::Refused if no == No::Invalid && authority::is_caller(object) && passes(&failure.fields) => {
-            Answer::Unchecked
+        DryRunOutcome::Refused
+            if denial == Denial::Invalid && authority::is_caller(object) && passes(&failure.fields) =>
+        {
+            DryRunOutcome::Unchecked
         }
         answer => answer,
     }
@@ -170,7 +176,7 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
         namespace: &id.namespace,
         name: &id.name,
     };
-    let Err(failure) = target.apply(&rehearsal::body(object), Commit::DryRun).await else {
+    let Err(failure) = target.apply(&dry_run::body(object), Commit::DryRun).await else {
         return Ok(());
     };
     let exists = failure.kind == FailureKind::Invalid && target.read().await.is_ok_and(|live| live.is_some());
@@ -181,7 +187,7 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
 mod tests {
     use serde_json::json;
 
-    use super::Answer::{Refused, Unchecked};
+    use super::DryRunOutcome::{Refused, Unchecked};
     use super::*;
 
     #[test]
@@ -219,7 +225,7 @@ mod tests {
             (&webhook, FailureKind::Forbidden, Refused),
         ] {
             let failure = Failure::new(kind, "no");
-            let answer = judge(object, &failure, &Brought::default());
+            let answer = assess(object, &failure, &BundleContent::default());
             assert_eq!(answer, expected, "{object} {kind:?}");
         }
         let api = object("apiregistration.k8s.io/v1", "APIService");
@@ -233,7 +239,11 @@ mod tests {
                 fields: vec![field.to_owned()],
                 ..Failure::new(FailureKind::Invalid, "no")
             };
-            assert_eq!(judge(object, &failure, &Brought::default()), Unchecked, "{field}");
+            assert_eq!(
+                assess(object, &failure, &BundleContent::default()),
+                Unchecked,
+                "{field}"
+            );
         }
     }
 }

@@ -14,9 +14,10 @@ use olm_fbc::property::{
     TYPE_CONSTRAINT, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_MAX_OPENSHIFT_VERSION, TYPE_PACKAGE,
     TYPE_PACKAGE_REQUIRED,
 };
-use olm_resolve::hindrance::listed;
+use olm_resolve::blocker::listed;
 use olm_resolve::{
-    Dependents, Facts, Ground, Neighbour, Package, Platform, broken_by_removal, recorded_version,
+    ClusterPlatform, ClusterState, Dependents, Neighbour, Package, Platform, broken_by_removal,
+    recorded_version,
 };
 use semver::Version;
 use serde::Deserialize;
@@ -126,12 +127,12 @@ pub struct Inventory {
 
 impl Inventory {
     /// The facts as resolution takes them.
-    pub fn facts(&self) -> Facts<'_> {
-        Facts {
+    pub fn facts(&self) -> ClusterState<'_> {
+        ClusterState {
             neighbours: &self.neighbours,
             own: self.own.as_ref(),
             served: &self.served,
-            ground: Ground {
+            platform: ClusterPlatform {
                 kubernetes: self.version.as_ref(),
                 architectures: &self.architectures,
             },

@@ -9,7 +9,7 @@ use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
-use olm_resolve::providers::{Offer, Provider, providers};
+use olm_resolve::cluster::providers::{Offer, Provider, providers};
 use olm_resolve::{Candidate, Package, Reason, Refusal};
 
 use super::catalogs::place;
@@ -36,7 +36,7 @@ pub(crate) async fn propose(
     gathered: &Inventory,
 ) {
     let own_catalog = match refusal.reason() {
-        Reason::Held { catalog, .. } => catalog.clone(),
+        Reason::Blocked { catalog, .. } => catalog.clone(),
         _ => return,
     };
     let own_package = extension.spec.source.catalog.as_ref();

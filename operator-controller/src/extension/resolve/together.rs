@@ -5,8 +5,10 @@ use std::sync::Arc;
 use olm_api::ClusterExtension;
 use olm_api::conditions::{PROGRESSING, find, reason};
 use olm_api::names::user;
-use olm_resolve::ties::Ties;
-use olm_resolve::together::{Effort, GivenUp, Mover, options, together as solve};
+use olm_resolve::cluster::joint_update::{
+    BudgetExceeded, Participant, SearchBudget, joint_update as solve, options,
+};
+use olm_resolve::cluster::related::Relations;
 use olm_resolve::{Catalog, Installed, Neighbour, Request, Resolution};
 
 use super::catalogs::{Asked, ask, request, selector};
@@ -25,7 +27,7 @@ pub(crate) enum Together<'a> {
     /// It would go, if somebody were not kept from it: who.
     Kept(String),
     /// Nobody knows.
-    Unknown(GivenUp),
+    Unknown(BudgetExceeded),
     /// Nothing.
     No,
 }
@@ -59,7 +61,7 @@ pub(crate) async fn together<'a>(
     };
     // It may take seconds, during which nobody else is to wait.
     let solving = tokio::task::spawn_blocking(move || {
-        let solved = puzzle.solve(&mut Effort::default());
+        let solved = puzzle.solve(&mut SearchBudget::default());
         (puzzle.gathered, solved)
     });
     let Ok((gathered, solved)) = solving.await else {
@@ -103,18 +105,18 @@ async fn ask_others(
         .into_iter()
         .map(|other| (Arc::clone(&other), inventory::installed(context, other.name())))
         .collect();
-    let mut ties = Ties::default();
+    let mut relations = Relations::default();
     if let Some(own) = inventory::installed(context, extension.name()) {
-        ties.add(&own);
+        relations.add(&own);
     }
     for package in asked.iter().filter_map(Asked::package) {
-        ties.add_package(package);
+        relations.add_package(package);
     }
     let mut answers = Vec::new();
     while answers.len() < MOST_MOVERS && !waiting.is_empty() {
         let is_near = |(other, there): &(Arc<ClusterExtension>, Option<Neighbour>)| {
             let catalog = other.spec.source.catalog.as_ref();
-            catalog.is_some_and(|catalog| ties.reach(&catalog.package_name, there.as_ref()))
+            catalog.is_some_and(|catalog| relations.reach(&catalog.package_name, there.as_ref()))
         };
         let near = waiting.iter().position(is_near);
         let (other, there) = waiting.remove(near.unwrap_or(0));
@@ -125,10 +127,10 @@ async fn ask_others(
         if let Some(member) = Member::ask(context, extension, other, present).await {
             if near.is_some() {
                 if let Some(there) = &there {
-                    ties.add(there);
+                    relations.add(there);
                 }
                 for package in member.asked.iter().filter_map(Asked::package) {
-                    ties.add_package(package);
+                    relations.add_package(package);
                 }
             }
             answers.push(member);
@@ -155,19 +157,19 @@ enum Solved {
 
 impl Puzzle {
     /// Who moves along, at no more than this effort over all that is tried.
-    fn solve(&self, effort: &mut Effort) -> Result<Solved, GivenUp> {
+    fn solve(&self, budget: &mut SearchBudget) -> Result<Solved, BudgetExceeded> {
         let facts = self.gathered.facts();
-        let Some(own) = self.own.mover(&facts) else {
+        let Some(own) = self.own.participant(&facts) else {
             return Ok(Solved::No);
         };
-        let movers: Vec<(Mover<'_>, Option<&String>)> = self
+        let participants: Vec<(Participant<'_>, Option<&String>)> = self
             .others
             .iter()
-            .filter_map(|other| Some((other.mover(&facts)?, other.kept.as_ref())))
+            .filter_map(|other| Some((other.participant(&facts)?, other.kept.as_ref())))
             .collect();
-        let free = movers.iter().filter(|(_, kept)| kept.is_none());
-        let free: Vec<Mover<'_>> = free.map(|(mover, _)| mover.clone()).collect();
-        if let Some((found, along)) = solve(&own, &free, &facts, effort)? {
+        let free = participants.iter().filter(|(_, kept)| kept.is_none());
+        let free: Vec<Participant<'_>> = free.map(|(participant, _)| participant.clone()).collect();
+        if let Some((found, along)) = solve(&own, &free, &facts, budget)? {
             if along.is_empty() {
                 // It goes by itself, which is known already, and with it what is held back.
                 return Ok(Solved::No);
@@ -178,18 +180,21 @@ impl Puzzle {
             });
             return Ok(Solved::Goes(found.bundle.name.clone(), along.collect()));
         }
-        if free.len() == movers.len() {
+        if free.len() == participants.len() {
             return Ok(Solved::No);
         }
-        let all: Vec<Mover<'_>> = movers.iter().map(|(mover, _)| mover.clone()).collect();
-        let Some((found, along)) = solve(&own, &all, &facts, effort)? else {
+        let all: Vec<Participant<'_>> = participants
+            .iter()
+            .map(|(participant, _)| participant.clone())
+            .collect();
+        let Some((found, along)) = solve(&own, &all, &facts, budget)? else {
             return Ok(Solved::No);
         };
-        let who = movers.iter().filter_map(|(mover, kept)| {
-            let (bundle, why) = (along.get(mover.extension)?, (*kept)?);
+        let who = participants.iter().filter_map(|(participant, kept)| {
+            let (bundle, why) = (along.get(participant.extension)?, (*kept)?);
             Some(format!(
                 "{} of ClusterExtension {}, which {why}",
-                bundle.name, mover.extension
+                bundle.name, participant.extension
             ))
         });
         let who: Vec<String> = who.collect();
@@ -250,13 +255,13 @@ impl Member {
     }
 
     /// The bundles that it may get; `None` when its catalogs do not answer.
-    fn mover(&self, facts: &olm_resolve::Facts<'_>) -> Option<Mover<'_>> {
+    fn participant(&self, facts: &olm_resolve::ClusterState<'_>) -> Option<Participant<'_>> {
         let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
         let filter = self.extension.spec.source.catalog.as_ref()?;
         let selector = filter.selector.as_ref().map(selector);
         let asked = request(filter, selector.as_ref());
         let present = self.present.as_ref().map(|bundle| as_installed(&bundle.metadata));
-        Some(Mover {
+        Some(Participant {
             extension: self.extension.name(),
             options: options(&views, &asked, present.as_ref(), facts).ok()?,
         })

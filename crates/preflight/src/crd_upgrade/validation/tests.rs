@@ -7,7 +7,7 @@ fn found(object: &Value, schema: &Value) -> Result<Vec<Fault>, Exhausted> {
         object,
         schema,
         &mut Patterns::default(),
-        &mut Effort::of_one_object(),
+        &mut Budget::of_one_object(),
     )
 }
 
@@ -196,17 +196,18 @@ fn what_takes_too_much_is_given_up() {
 }
 
 #[test]
-fn long_names_are_told_in_part() {
+fn long_names_are_shortened() {
     let name = "é".repeat(1000);
-    let told = found(
+    let findings = found(
         &json!({&name: 1}),
         &json!({"properties": {&name: {"type": "string", "required": []}}, "required": [format!("{name}x")]}),
     )
     .unwrap();
-    assert_eq!(told.len(), 2);
+    assert_eq!(findings.len(), 2);
     assert!(
-        told.iter()
+        findings
+            .iter()
             .all(|fault| fault.path.len() < 600 && fault.message.len() < 600),
-        "{told:?}"
+        "{findings:?}"
     );
 }
