@@ -1,5 +1,4 @@
-//! `olm` against a real registry: bundles and catalogs are pushed, rendered by reference and composed (requirements 2.60,
-//! 2.61, 2.72).
+//! `olm` against a real registry: bundles and catalogs are pushed, rendered by reference and composed.
 
 use std::fmt::Write as _;
 use std::path::Path;

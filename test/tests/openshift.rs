@@ -234,41 +234,41 @@ async fn t_1f_what_is_installed_decides_whether_openshift_may_be_updated() -> Re
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
         "metadata": { "name": "version" }, "spec": { "clusterID": "test" },
     })])?;
-    gate.cluster_is_at("4.17.9").await?; // T-1F-03
+    gate.cluster_is_at("4.17.9").await?;
     let first = gate.allowed("4.18").await?;
     gate.another_program_reports().await?;
 
-    gate.cluster_is_at("4.18.0").await?; // T-1F-01
+    gate.cluster_is_at("4.18.0").await?;
     let condition = gate.blocked("4.19", &[("greeter", "1.0.0")]).await?;
     ensure!(
         condition["lastTransitionTime"].as_str() >= first["lastTransitionTime"].as_str(),
         "{condition}"
     );
-    gate.cluster_is_at("4.19.2").await?; // T-1F-05
+    gate.cluster_is_at("4.19.2").await?;
     let later = gate.blocked("4.20", &[("greeter", "1.0.0")]).await?;
     ensure!(
         condition["lastTransitionTime"] == later["lastTransitionTime"],
         "the status did not change: {condition} {later}"
     );
-    gate.cluster_is_at("4.18.0-rc1").await?; // T-1F-02
+    gate.cluster_is_at("4.18.0-rc1").await?;
     gate.blocked("4.19", &[("greeter", "1.0.0")]).await?;
 
-    gate.install("herald").await?; // T-1F-08, with 4.20
+    gate.install("herald").await?; // its maximum is 4.20
     gate.blocked("4.19", &[("greeter", "1.0.0")]).await?;
-    gate.upgrade("herald", "1.0.1").await?; // T-1F-07, with 4.18.7
+    gate.upgrade("herald", "1.0.1").await?; // its maximum is 4.18.7
     gate.blocked("4.19", &[("greeter", "1.0.0"), ("herald", "1.0.1")])
         .await?;
-    gate.upgrade("greeter", "1.0.1").await?; // T-1F-10, with 4.19
+    gate.upgrade("greeter", "1.0.1").await?; // its maximum is 4.19
     gate.blocked("4.19", &[("herald", "1.0.1")]).await?;
     gate.upgrade("herald", "1.1.0").await?; // with 4.10
-    gate.cluster_is_at("4.9.3").await?; // T-1F-11
+    gate.cluster_is_at("4.9.3").await?;
     gate.allowed("4.10").await?;
     gate.cluster_is_at("4.18.5").await?;
     gate.blocked("4.19", &[("herald", "1.1.0")]).await?;
     gate.extensions()
         .delete("herald", &kube::api::DeleteParams::default())
         .await?;
-    gate.allowed("4.19").await?; // T-1F-04, and T-1F-10 by removal
+    gate.allowed("4.19").await?; // the blocker was removed
 
     // 4.23 and 5.0 are followed by 5.1.
     gate.cluster_is_at("4.23.1").await?;
@@ -281,7 +281,7 @@ async fn t_1f_what_is_installed_decides_whether_openshift_may_be_updated() -> Re
         &["greeter.v1.1.0", "latest"],
     )
     .await?;
-    // Whoever sets no limit does not block (T-1F-06), and what only the catalog holds does not either (T-1F-09).
+    // Whoever sets no limit does not block, and what only the catalog holds does not either.
     gate.upgrade("greeter", "2.0.0").await?;
     gate.allowed("5.1").await?;
 

@@ -287,7 +287,6 @@ fn dependencies_become_required_properties() {
     );
 }
 
-/// Requirement 3.62.
 #[test]
 fn a_package_is_required_in_the_spelling_of_catalogs() {
     for value in [
@@ -351,7 +350,6 @@ fn what_is_required_in_another_shape_is_refused_and_not_lost() {
     }
 }
 
-/// Requirement 2.13.
 #[test]
 fn a_property_without_a_value_is_left_out_and_told() {
     let annotated = csv("etcd", "1.0.0", &[], "").replace(
@@ -384,7 +382,6 @@ fn a_property_without_a_value_is_left_out_and_told() {
     assert!(lint::catalog(&assemble(&[entry])).is_valid());
 }
 
-/// Requirement 3.33.
 #[test]
 fn the_default_channel_of_a_package_is_one_of_its_channels() {
     for (default, expected) in [

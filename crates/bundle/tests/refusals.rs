@@ -234,7 +234,7 @@ fn webhooks_without_a_certificate_provider_are_named() {
     );
 }
 
-/// Requirement 3.55: dependencies are never ignored, wherever they are declared.
+/// Dependencies are never ignored, wherever they are declared.
 #[test]
 fn dependencies_are_named_wherever_they_are_declared() {
     let refused = |declared: &str, needed: &str| {
@@ -666,7 +666,7 @@ mod properties {
     }
 }
 
-/// Requirements 3.40 and 3.54: what a catalog would show of the bundle, from the bundle alone.
+/// What a catalog would show of the bundle, from the bundle alone.
 #[test]
 fn all_properties_hold_what_is_provided_and_required() {
     let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\

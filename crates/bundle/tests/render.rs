@@ -420,7 +420,6 @@ fn init_containers_read_certificates_where_the_bundle_says_so() {
     );
 }
 
-/// Requirement 8.01.
 #[test]
 fn an_operator_is_told_the_name_of_its_condition() {
     let render = |name| {

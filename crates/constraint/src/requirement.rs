@@ -66,7 +66,7 @@ pub enum RequirementError {
     /// A rule without text.
     #[error("The CEL expression is missing")]
     NoRule,
-    /// The rule cannot be used (T-3G-08).
+    /// The rule cannot be used.
     #[error("Invalid CEL expression: {0}")]
     Cel(CompileError),
     /// A label without text.

@@ -42,7 +42,7 @@ fn same() -> Value {
     json!({"type": "object"})
 }
 
-/// T-5C-01: a version is added and becomes the stored one.
+/// A version is added and becomes the stored one.
 #[test]
 fn t_5c_01_a_version_may_be_added() {
     let old = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);
@@ -53,7 +53,7 @@ fn t_5c_01_a_version_may_be_added() {
     check(&old, &new, &[]);
 }
 
-/// T-5C-02: a version that is served goes.
+/// A version that is served goes.
 #[test]
 fn t_5c_02_a_served_version_may_not_go_at_once() {
     let old = definition(
@@ -70,7 +70,7 @@ fn t_5c_02_a_served_version_may_not_go_at_once() {
     );
 }
 
-/// T-5C-03: a version that is neither served nor stored any more goes.
+/// A version that is neither served nor stored any more goes.
 #[test]
 fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
     let versions = [
@@ -101,7 +101,7 @@ fn object(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec})
 }
 
-/// T-5C-04: what is stored does not fit the new schema.
+/// What is stored does not fit the new schema.
 #[test]
 fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
     let x = |schema: Value| one_version(json!({"type": "object", "properties": {"x": schema}}));
@@ -213,7 +213,7 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
     );
 }
 
-/// T-5C-06: the whole retirement of a version, step by step.
+/// The whole retirement of a version, step by step.
 #[test]
 fn t_5c_06_a_version_retires_in_steps() {
     let first = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);

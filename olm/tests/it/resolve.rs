@@ -186,7 +186,7 @@ fn what_is_installed_has_a_version() {
     );
 }
 
-/// Requirement 3.55: what a bundle requires is not passed over.
+/// What a bundle requires is not passed over.
 #[test]
 fn what_the_chosen_bundle_requires_is_shown() {
     let check = |property: &str, lines: &[&str], expected: Value| {

@@ -1,4 +1,4 @@
-//! Extensions that only move together (requirement 5.41).
+//! Extensions that only move together.
 
 use std::collections::BTreeMap;
 
