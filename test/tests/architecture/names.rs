@@ -42,3 +42,43 @@ fn names_of_ours_stand_once() {
         "these do not stand in api/src/names.rs alone: {found:#?}"
     );
 }
+
+/// A comment states its rule: a reader cannot look up numbers of documents that are not in the repository.
+#[test]
+fn sources_refer_to_no_numbered_requirements() {
+    let mut found = Vec::new();
+    for (_, manifest) in crates(&[Kind::Pure, Kind::Edge, Kind::Program, Kind::Tests]) {
+        for (file, source) in sources(&manifest.folder) {
+            let lines = source.lines().enumerate();
+            let numbered = lines.filter(|(_, line)| names_a_requirement(line));
+            found.extend(numbered.map(|(index, line)| format!("{}:{}: {line}", file.display(), index + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Whether a line holds the word and a number such as 1.02 behind it.
+fn names_a_requirement(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.match_indices("requirement").any(|(at, word)| {
+        let rest = line.split_at(at + word.len()).1;
+        let number = rest
+            .strip_prefix('s')
+            .unwrap_or(rest)
+            .strip_prefix(' ')
+            .unwrap_or_default();
+        let digits = number.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        digits.len() < number.len()
+            && digits
+                .strip_prefix('.')
+                .is_some_and(|rest| rest.starts_with(|l: char| l.is_ascii_digit()))
+    })
+}
+
+#[test]
+fn a_numbered_requirement_is_recognised() {
+    let numbered = format!("/// {} 5.04: the package has one owner.", "Requirement");
+    assert!(names_a_requirement(&numbered));
+    assert!(!names_a_requirement("/// The requirement of 2 packages."));
+    assert!(!names_a_requirement("/// Requirements are read first."));
+}
