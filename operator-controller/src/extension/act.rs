@@ -162,8 +162,11 @@ pub(crate) async fn act(
     let Some(announcement) = announcement else {
         return Ok(Applied::Prepared);
     };
-    cache.migrated.clear();
-    cache.migration = Migration::Over;
+    // Only a new revision follows a migration: until then its progress counts, also for the next leader.
+    if announcement.started.is_some() {
+        cache.migrated.clear();
+        cache.migration = Migration::Over;
+    }
     Ok(Applied::Done(announcement))
 }
 

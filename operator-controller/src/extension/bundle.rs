@@ -9,6 +9,7 @@ pub mod settled;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use olm_bundle::CertificateProvider;
 
@@ -20,13 +21,16 @@ use super::resolve::{Origin, Resolved};
 use crate::conditions::records;
 use olm_cluster::identity::AccountName;
 
+/// How long a refused OperatorCondition is left out: what refuses it, such as a quota, may pass.
+const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
+
 /// What this stage keeps of an extension from run to run.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     settled: Settled,
     compatibility: compatibility::Cache,
-    /// The OperatorCondition that the API server refuses.
-    refused_condition: Option<String>,
+    /// The OperatorCondition that the API server refuses, and when it did.
+    refused_condition: Option<(String, Instant)>,
 }
 
 /// A bundle as it will be applied.
@@ -86,8 +90,7 @@ pub(crate) async fn render<'a>(
     let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
-    let named = records::name(latest, &target.bundle)
-        .filter(|name| cache.refused_condition.as_deref() != Some(*name));
+    let named = records::name(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let prepared = render::render(
         context.gates,
@@ -141,7 +144,13 @@ impl Cache {
 
     /// Keeps that the API server refuses an OperatorCondition: the bundle is rendered without it.
     pub(crate) fn refuse_condition(&mut self, name: String) {
-        self.refused_condition = Some(name);
+        self.refused_condition = Some((name, Instant::now()));
+    }
+
+    /// Whether the API server refused this OperatorCondition a short time ago.
+    fn is_refused(&self, name: &str) -> bool {
+        let refused = self.refused_condition.as_ref();
+        refused.is_some_and(|(known, at)| known == name && at.elapsed() < REFUSAL_COUNTS)
     }
 
     /// Warnings about the installed bundle on this cluster; `None` when there are none or the cluster does not answer.

@@ -127,7 +127,14 @@ fn may_install(context: &Context, extension: &ClusterExtension) -> bool {
 }
 
 /// Whether the package is ours.
-fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
+///
+/// # Errors
+/// Another extension has the better claim.
+pub(crate) fn claim(
+    context: &Context,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
+) -> Result<(), ClaimError> {
     let package = |extension: &ClusterExtension| {
         let catalog = extension.spec.source.catalog.as_ref();
         catalog.map(|catalog| catalog.package_name.clone())
@@ -136,21 +143,27 @@ fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions)
     let rivals: Vec<Arc<ClusterExtension>> = others
         .filter(|other| other.name() != extension.name() && package(other) == package(extension))
         .collect();
-    let standing = |revisions: &Revisions| match revisions.latest() {
-        Some(_) => Standing::Established,
-        None => Standing::New,
+    // Revisions that cannot be read are there all the same.
+    let standing = |extension: &ClusterExtension, revisions: &Revisions| {
+        let uid = extension.metadata.uid.as_deref();
+        let is_unreadable = uid.is_some_and(|uid| context.sets.unreadable_of(uid).is_some());
+        if is_unreadable || revisions.latest().is_some() {
+            Standing::Established
+        } else {
+            Standing::New
+        }
     };
     let claims: Vec<Claim<'_>> = rivals
         .iter()
         .map(|rival| Claim {
             extension: rival,
-            standing: standing(&context.revisions(rival.name())),
+            standing: standing(rival, &context.revisions(rival.name())),
         })
         .filter(|rival| rival.standing == Standing::Established || may_install(context, rival.extension))
         .collect();
     let ours = Claim {
         extension,
-        standing: standing(revisions),
+        standing: standing(extension, revisions),
     };
     claim::package(ours, &claims)
 }

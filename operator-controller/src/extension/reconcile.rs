@@ -11,12 +11,13 @@ use olm_api::names::user;
 use olm_platform::queue::Outcome;
 
 use super::act::{self, ActError, Applied, act};
+use super::bundle::fetch::patient;
 use super::bundle::{self, render};
 use super::context::Context;
 use super::delete;
 use super::events::{self, EventKind};
 use super::failure::{Failure, Severity};
-use super::observe::{Observed, observe};
+use super::observe::{Observed, claim, observe};
 use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
 use super::report::retry::{self, AT_ONCE, unless_stale};
@@ -91,6 +92,9 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
         reason: reason::RETRYING,
         message: format!("{unreadable}; nothing is installed, updated or removed until it can be read"),
     };
+    context
+        .moves
+        .conclude(extension.name(), Some(first_line(&failure)));
     let written = report::failed(context, extension, &failure).await;
     unless_stale("write the status", extension.name(), written, Outcome::Done)
 }
@@ -118,6 +122,7 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         Err(failure) => {
             let awaits_others = failure.severity == Severity::Waiting;
             context.moves.awaits_others(extension.name(), awaits_others);
+            context.moves.conclude(extension.name(), None);
             let outcome = memory.retry.after(Some(failure.severity), false, begun.elapsed());
             let written = report::failed(context, &extension, &failure).await;
             return unless_stale("write the status", extension.name(), written, outcome);
@@ -186,13 +191,14 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         (Ok(_), Err(failure)) => Err(failure),
         (Ok(settings), Ok(target)) => {
             let bundle = target.bundle.metadata.clone();
+            let chosen = target.clone();
             let resolved = Resolved {
                 observed,
                 settings,
                 target,
             };
             let applied = apply(context, resolved, memory).await;
-            applied.map_err(|failure| failure.with_bundle(&bundle.name, &bundle.version))
+            applied.map_err(|failure| patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version))
         }
     };
     let blocker = applied.as_ref().err();
@@ -230,6 +236,8 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     };
     let plan = plan(rendered, &context.others(extension), &context.system_namespace)?;
     let checked = check(context, plan, memory.act.migrated()).await?;
+    // Pulling and checking take time: another extension may have the better claim by now.
+    claim(context, extension, &context.revisions(extension.name()))?;
     let applied = act(context, extension, checked, &mut memory.act).await?;
     if let Applied::Done(done) = &applied {
         memory.bundle.settle(done.settled.clone());

@@ -154,28 +154,27 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                     without_catalogs(&catalogs, &request, &newest) == Fallback::KeepInstalled
                 });
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
-                Some(bundle) => {
-                    let declared_before = revisions
-                        .newest_active()
-                        .map(inventory::declared)
-                        .unwrap_or_default();
-                    let target = Ok(Target {
-                        bundle,
-                        origin: Origin::Installed,
-                        catalog: String::new(),
-                        declared: declared_before,
-                        companions: Vec::new(),
-                    });
-                    Resolution {
-                        target,
-                        deprecations,
-                        problem: silent.then_some(failure),
-                        held: None,
-                    }
-                }
+                Some(bundle) => Resolution {
+                    target: Ok(installed_target(revisions, bundle)),
+                    deprecations,
+                    problem: silent.then_some(failure),
+                    held: None,
+                },
                 None => refused(failure, deprecations),
             }
         }
+    }
+}
+
+/// The bundle of the newest active revision as the target, where no catalog offers another one.
+fn installed_target(revisions: &Revisions, bundle: BundleIdentity) -> Target {
+    let declared = revisions.newest_active().map(inventory::declared);
+    Target {
+        bundle,
+        origin: Origin::Installed,
+        catalog: String::new(),
+        declared: declared.unwrap_or_default(),
+        companions: Vec::new(),
     }
 }
 

@@ -146,6 +146,15 @@ impl Sets {
             .cloned()
     }
 
+    /// A set that another extension controls, and that cannot be read. `uid` is that of the extension itself.
+    pub fn unreadable_of_others(&self, uid: Option<&str>) -> Option<Unreadable> {
+        let state = self.read();
+        let mut unreadable = state.unreadable.values();
+        unreadable
+            .find(|found| found.extension.is_some() && found.extension.as_deref() != uid)
+            .cloned()
+    }
+
     /// A set that may be another revision of the same extension and cannot be read.
     pub fn unreadable_sibling(&self, set: &ClusterObjectSet) -> Option<Unreadable> {
         let state = self.read();

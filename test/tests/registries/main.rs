@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;

@@ -20,6 +20,8 @@ use olm_rollout::report;
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 8;
+/// The status code of a fault of the server, and of an object that does not fit its kind.
+const INTERNAL_ERROR: u16 = 500;
 
 /// What the API server answered.
 #[derive(Debug, Default)]
@@ -176,10 +178,20 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
         namespace: &id.namespace,
         name: &id.name,
     };
-    let Err(failure) = target.apply(&dry_run::body(object), Commit::DryRun).await else {
+    let body = dry_run::body(object);
+    let mut answer = target.apply(&body, Commit::DryRun).await;
+    if answer
+        .as_ref()
+        .is_err_and(|failure| failure.code == INTERNAL_ERROR)
+    {
+        // A fault of the server passes; an object that does not fit its kind is refused again.
+        answer = target.apply(&body, Commit::DryRun).await;
+    }
+    let Err(failure) = answer else {
         return Ok(());
     };
-    let exists = failure.kind == FailureKind::Invalid && target.read().await.is_ok_and(|live| live.is_some());
+    let is_refused_change = failure.kind == FailureKind::Invalid && failure.code != INTERNAL_ERROR;
+    let exists = is_refused_change && target.read().await.is_ok_and(|live| live.is_some());
     Err(Refusal { failure, exists })
 }
 

@@ -333,7 +333,21 @@ pub async fn needed_by_others(
     revisions: &Revisions,
     uninstall: Uninstall,
 ) -> Result<Option<String>, InventoryError> {
-    if uninstall == Uninstall::Orphan || !somebody_requires(context) {
+    if uninstall == Uninstall::Orphan {
+        return Ok(None);
+    }
+    // What an unreadable revision requires is unknown, and a removed CRD takes all its objects along.
+    let unreadable = context
+        .sets
+        .unreadable_of_others(extension.metadata.uid.as_deref());
+    if let Some(unreadable) =
+        unreadable.filter(|_| dependents(extension).is_ok_and(|d| matches!(d, Dependents::Protected)))
+    {
+        return Ok(Some(format!(
+            "not uninstalled: {unreadable}; whether it depends on this extension is unknown"
+        )));
+    }
+    if !somebody_requires(context) {
         return Ok(None);
     }
     let mut inventory = find_out(context, extension, revisions, Questions::default()).await?;
