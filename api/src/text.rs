@@ -43,8 +43,9 @@ const fn is_hidden(c: char) -> bool {
         | '\u{2028}'..='\u{2029}'
         // Characters without width, and fillers.
         | '\u{ad}' | '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
         // Tags and further variation selectors.
         | '\u{e0000}'..='\u{e0fff}'
     )
@@ -72,6 +73,7 @@ mod tests {
         );
         check("pay\u{200b}pal\u{feff}", "pay\\u200bpal\\ufeff");
         check("a\u{e0041}", "a\\U000e0041");
+        check("\u{2800}\u{13430}\u{1bca3}", "\\u2800\\U00013430\\U0001bca3");
     }
 
     #[test]

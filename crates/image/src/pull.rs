@@ -33,7 +33,7 @@ use crate::registry::fetch::Wanted;
 use crate::registry::session::{Patience, Session, Shared};
 use crate::registry::transfer::{pipe, transfer};
 
-/// How long a registry may take to say what a tag means.
+/// How long a registry may take to say what a tag means, and who signed that.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
 
 /// How images are fetched.
@@ -156,16 +156,19 @@ impl Images {
         // A scope of the policy may be a tag, which is not seen any more once the digest is all there is.
         let signed = admitted(access, reference)?;
         let tag = reference.tag().unwrap_or("latest");
-        let asking = self.fetch(reference, access, "the digest", Wanted::Tag(tag));
+        let asking = async {
+            let wanted = Wanted::Tag(tag);
+            let (_, digest) = self.fetch(reference, access, "the digest", wanted).await?;
+            let pinned = reference.pin(digest);
+            self.check_signatures(&signed, &pinned, &[pinned.digest().clone()], access)
+                .await?;
+            Ok(pinned)
+        };
         let late = |_| PullError::Time {
             reference: reference.to_string(),
             seconds: RESOLVE_TIME.as_secs(),
         };
-        let (_, digest) = tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)??;
-        let pinned = reference.pin(digest);
-        self.check_signatures(&signed, &pinned, &[pinned.digest().clone()], access)
-            .await?;
-        Ok(pinned)
+        tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
     }
 
     /// Fetches the manifest and the configuration, and chooses the platform from an index. What the signature policy

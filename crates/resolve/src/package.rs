@@ -115,6 +115,7 @@ pub struct Package {
     candidates: Vec<Candidate>,
     channels: Vec<PreparedChannel>,
     deprecations: Option<Deprecations>,
+    bytes: usize,
 }
 
 /// The most memory that the prepared blobs of one package may take, in bytes.
@@ -123,6 +124,9 @@ pub const MAX_PACKAGE_BYTES: usize = 32 << 20;
 const MAX_OTHER_PROPERTY_BYTES: usize = 64 << 10;
 /// The memory of a blob, property, channel entry or name beside its text, in bytes.
 const ITEM_BYTES: usize = 128;
+
+/// What a parsed range takes for each byte of its text: `1.x` becomes two comparisons of 48 bytes.
+const RANGE_FACTOR: usize = 32;
 
 /// The blobs of a package take more memory than [`MAX_PACKAGE_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,8 +170,9 @@ impl PackageBuilder {
             Blob::Channel(channel) => {
                 let entries = channel.entries.iter().map(|entry| {
                     let skips = entry.skips.iter().map(|name| ITEM_BYTES + name.len());
-                    let edges = [entry.replaces(), entry.skip_range()].map(|text| text.map_or(0, str::len));
-                    ITEM_BYTES + entry.name.len() + edges.iter().sum::<usize>() + skips.sum::<usize>()
+                    let replaces = entry.replaces().map_or(0, str::len);
+                    let range = RANGE_FACTOR * entry.skip_range().map_or(0, str::len);
+                    ITEM_BYTES + entry.name.len() + replaces + range + skips.sum::<usize>()
                 });
                 self.spend(ITEM_BYTES + entries.sum::<usize>())?;
                 self.package.channels.push(prepare(channel));
@@ -201,7 +206,11 @@ impl PackageBuilder {
 
     /// The package; `None` when it has no blobs.
     pub fn finish(self) -> Option<Package> {
-        (!self.is_empty).then(|| self.package.with_deprecated_bundles())
+        let package = Package {
+            bytes: self.bytes,
+            ..self.package
+        };
+        (!self.is_empty).then(|| package.with_deprecated_bundles())
     }
 }
 
@@ -233,6 +242,11 @@ impl Package {
             }
         }
         self
+    }
+
+    /// The memory that it takes, roughly, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The bundles, in the order of the catalog.
@@ -455,5 +469,14 @@ mod tests {
             Package::new([channel], ReleaseField::Counts).err(),
             Some(PackageTooLarge)
         );
+    }
+
+    #[test]
+    fn a_range_counts_by_what_it_takes_once_parsed() {
+        let channel =
+            r#"{"schema":"olm.channel","package":"p","name":"c","entries":[{"name":"a","skipRange":"1.x"}]}"#;
+        let channel = Blob::from_json("olm.channel", channel).unwrap();
+        let package = Package::new([channel], ReleaseField::Counts).unwrap();
+        assert_eq!(package.bytes(), 2 * ITEM_BYTES + 1 + 3 * RANGE_FACTOR);
     }
 }

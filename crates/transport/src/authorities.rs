@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use crate::certificate::Certificate;
 
 /// Why certificate authorities cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,7 @@ pub type PemFile = (PathBuf, Vec<u8>);
 /// The certificates that servers may chain to, or show themselves.
 #[derive(Debug, Clone)]
 pub struct Authorities {
+    /// Those that may issue certificates.
     pub(crate) roots: RootCertStore,
     /// Digests of the certificates, whole: a server may show one of them as its own.
     certificates: HashSet<[u8; 32]>,
@@ -104,7 +107,15 @@ impl Authorities {
 
     fn add(&mut self, certificate: CertificateDer<'_>) -> Result<(), rustls::Error> {
         let fingerprint = fingerprint(&certificate);
-        self.roots.add(certificate.into_owned())?;
+        // webpki looks at neither the CA flag nor the dates of an authority.
+        let may_issue = Certificate::read(&certificate)
+            .is_none_or(|read| read.may_issue() && !read.has_expired(UnixTime::now()));
+        if may_issue {
+            self.roots.add(certificate.into_owned())?;
+        } else {
+            // A malformed one stays an error.
+            RootCertStore::empty().add(certificate.into_owned())?;
+        }
         self.certificates.extend(fingerprint);
         Ok(())
     }

@@ -7,7 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{X509Name, X509Version};
 
 /// The most characters of a name that are repeated.
 const NAME_LENGTH: usize = 120;
@@ -29,6 +29,11 @@ impl<'der> Certificate<'der> {
 
     pub(crate) fn is_ca(&self) -> bool {
         self.parsed.is_ca()
+    }
+
+    /// Whether others may be issued under it: version 1 knows no CA flag.
+    pub(crate) fn may_issue(&self) -> bool {
+        self.is_ca() || self.parsed.version() == X509Version::V1
     }
 
     pub(crate) fn has_expired(&self, now: UnixTime) -> bool {

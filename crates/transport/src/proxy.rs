@@ -101,6 +101,9 @@ impl Proxies {
             _ => None,
         }?;
         let (host, port) = (url.host_str()?, url.port_or_known_default());
+        if host == "localhost" {
+            return None;
+        }
         let is_exempt = self.rules.exempt.iter().any(|rule| rule.covers(host, port));
         (!is_exempt).then_some(proxy)
     }
@@ -304,6 +307,9 @@ mod tests {
         check("[fd00::1]:5000", "https://[fd00::1]:5000", true);
         check("[fd00::1]:5000", "https://[fd00::1]", false);
         check("10.0.0.0/8", "https://r.example", false);
+        check(",", "http://LOCALHOST:5000", true);
+        check(",", "https://localhost.example", false);
+        check(",", "http://127.0.0.1:5000", false);
         check(",, ", "https://r.example", false);
     }
 }

@@ -5,11 +5,14 @@
 //! | check | by |
 //! |---|---|
 //! | it is well-formed, version 3, without an unknown critical extension | webpki |
-//! | it was issued by an authority, directly or over intermediates that the server sends: signatures, names, the CA flag, path length and name constraints of every issuer | webpki |
-//! | it and every issuer are valid now | webpki |
-//! | its extended key usage, if it has one, names servers; likewise every issuer's | webpki |
+//! | it was issued by an authority, directly or over intermediates that the server sends: signatures, names, the CA flag and path length of every intermediate, the name constraints of every issuer | webpki |
+//! | it and every intermediate are valid now | webpki |
+//! | its extended key usage, if it has one, names servers; likewise every intermediate's | webpki |
 //! | the host is one of its subject alternative names | webpki |
 //! | the server has its private key | the signature of the handshake, webpki |
+//!
+//! An authority over others has the CA flag (or is of version 1, which knows none) and had not expired when it was read: see
+//! [`Authorities`]. Its own path length and extended key usage are not checked.
 //!
 //! Two kinds of certificates that webpki refuses, and Go accepts, pass as well:
 //!

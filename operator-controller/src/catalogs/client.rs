@@ -17,8 +17,10 @@ use super::trust::{Authorities, TrustError, Trusted};
 
 /// For how long an answer about unchanged content is taken for current without asking.
 const FRESH: Duration = Duration::from_mins(1);
-/// The most bytes of one line: as much as a whole package may take.
-const LINE_BYTES: usize = olm_resolve::MAX_PACKAGE_BYTES;
+/// The most bytes of one line: a bundle with all its manifests takes less.
+const LINE_BYTES: usize = 8 << 20;
+/// The most memory of all answers that are kept, but for the last.
+const ANSWERS_BYTES: usize = 128 << 20;
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 2 << 30;
 
@@ -196,10 +198,8 @@ impl Catalogs {
         match self.ask(place, package, kept.as_ref()).await {
             Ok(answer) => {
                 let content = answer.content.clone();
-                self.answers
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(key, answer);
+                let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+                keep(&mut answers, key, answer, ANSWERS_BYTES);
                 Ok(content)
             }
             Err(error) => {
@@ -312,6 +312,27 @@ impl Catalogs {
     }
 }
 
+/// Keeps an answer, and forgets the oldest others while all together take more than `limit`.
+fn keep(answers: &mut HashMap<Key, Answer>, key: Key, answer: Answer, limit: usize) {
+    let bytes = |answer: &Answer| answer.content.as_ref().map_or(0, |content| content.bytes());
+    answers.remove(&key);
+    let mut total = answers
+        .values()
+        .map(bytes)
+        .fold(bytes(&answer), usize::saturating_add);
+    while total > limit {
+        let filled = answers.iter().filter(|(_, answer)| answer.content.is_some());
+        let oldest = filled
+            .min_by_key(|(_, answer)| answer.at)
+            .map(|(key, _)| key.clone());
+        let Some(forgotten) = oldest.and_then(|key| answers.remove(&key)) else {
+            break;
+        };
+        total = total.saturating_sub(bytes(&forgotten));
+    }
+    answers.insert(key, answer);
+}
+
 /// The value without the answer around it: what is cloned keeps the whole buffer that the answer's head was read into, of 8 KiB.
 fn copy(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.as_bytes()).ok()
@@ -381,6 +402,34 @@ mod tests {
             trouble("the certificate is not trusted: it has expired; renew it"),
             "cannot be asked: the certificate is not trusted: it has expired; renew it; the controller retries"
         );
+    }
+
+    #[test]
+    fn the_oldest_answers_make_room_and_the_last_one_stays() {
+        let channel = r#"{"schema":"olm.channel","package":"p","name":"c","entries":[]}"#;
+        let channel = olm_fbc::Blob::from_json("olm.channel", channel).unwrap();
+        let package = Arc::new(Package::new([channel], ReleaseField::Counts).unwrap());
+        let start = Instant::now();
+        let mut answers = HashMap::new();
+        let mut insert = |name: &str, second: u64, limit: usize| {
+            let answer = Answer {
+                base: String::new(),
+                reference: String::new(),
+                tag: None,
+                at: start + Duration::from_secs(second),
+                content: Some(Arc::clone(&package)),
+            };
+            keep(&mut answers, (String::new(), name.to_owned()), answer, limit);
+            let mut kept: Vec<String> = answers.keys().map(|(_, package)| package.clone()).collect();
+            kept.sort();
+            kept.concat()
+        };
+        let limit = 2 * package.bytes();
+        assert_eq!(insert("a", 1, limit), "a");
+        assert_eq!(insert("b", 2, limit), "ab");
+        assert_eq!(insert("a", 3, limit), "ab");
+        assert_eq!(insert("c", 4, limit), "ac");
+        assert_eq!(insert("d", 5, 0), "d");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | a credential | to the scheme, host and port that it was meant for, and nowhere else |
 //! | a body | likewise |
 //! | anything | never from HTTPS to HTTP |
-//! | a request to another host than the registry's | over a client that verifies certificates |
+//! | a request to another host or port than the registry's | over a client that verifies certificates |
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
@@ -43,7 +43,7 @@ pub(crate) async fn send(clients: &Pair, home: &Url, outgoing: Outgoing) -> Resu
     for _ in 0..=CHAIN_LIMIT {
         let is_first_origin = url.origin() == outgoing.url.origin();
         // Only the registry itself may go without a proof of who it is.
-        let client = if url.host_str() == home.host_str() {
+        let client = if is_same_server(&url, home) {
             &clients.own
         } else {
             &clients.others
@@ -84,6 +84,11 @@ pub(crate) async fn send(clients: &Pair, home: &Url, outgoing: Outgoing) -> Resu
     ))
 }
 
+/// Whether two addresses name the same host and port.
+fn is_same_server(one: &Url, other: &Url) -> bool {
+    one.host_str() == other.host_str() && one.port_or_known_default() == other.port_or_known_default()
+}
+
 /// Where a redirect leads.
 fn location(response: &Response) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -96,4 +101,20 @@ fn location(response: &Response) -> Option<Url> {
 /// Whether a way leads from HTTPS to HTTP.
 fn gives_up_tls(from: &Url, to: &Url) -> bool {
     from.scheme() == "https" && to.scheme() != "https"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_port_is_another_server() {
+        let check = |one: &str, other: &str, expected: bool| {
+            let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(is_same_server(&one, &other), expected, "{one} {other}");
+        };
+        check("https://r.example/v2/", "https://R.example:443/token", true);
+        check("https://r.example/v2/", "https://r.example:8443/token", false);
+        check("https://r.example:5000/v2/", "https://a.example:5000/", false);
+    }
 }

@@ -1,9 +1,10 @@
 //! Places for connections: as many as a listener has, and no more than a peer may take.
 //!
 //! Nobody waits for a place. Where there is none, the idlest connection of the peer that holds the most gives its place up,
-//! so that one peer cannot lock the others out, whatever it does with its connections.
+//! so that one peer cannot lock the others out, whatever it does with its connections. Where all hold few, the idlest
+//! connection of all without an answer under way does, so that many peers cannot either by holding idle ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,7 +50,8 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way.
+    /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way,
+    /// or when nobody holds more than it would and all have.
     pub(super) fn take(&self, peer: IpAddr) -> Option<Place> {
         let peer = peer.to_canonical();
         let mut state = self.lock();
@@ -80,25 +82,31 @@ impl State {
         let held = self.peers.get(&newcomer).copied().unwrap_or_default();
         if held >= self.per_peer {
             // Its own answers under way are worth more than one more connection.
-            return self.evict(newcomer, Busy::Spared);
+            return self.evict(Busy::Spared, |peer| peer == newcomer);
         }
         if self.taken.len() < self.total {
             return true;
         }
         let most = self.peers.iter().max_by_key(|(_, held)| **held);
         match most.map(|(peer, most)| (*peer, *most)) {
-            Some((peer, most)) if most > held + 1 => self.evict(peer, Busy::Evicted),
-            _ => self.evict(newcomer, Busy::Spared),
+            Some((greedy, most)) if most > held + 1 => self.evict(Busy::Evicted, |peer| peer == greedy),
+            _ => {
+                let holding_more: HashSet<IpAddr> = self
+                    .peers
+                    .iter()
+                    .filter(|(_, others)| **others > held)
+                    .map(|(peer, _)| *peer)
+                    .collect();
+                self.evict(Busy::Spared, |peer| peer == newcomer)
+                    || self.evict(Busy::Spared, |peer| holding_more.contains(&peer))
+            }
         }
     }
 
-    /// Ends the idlest connection of a peer: one without an answer under way, else the one that moved longest ago.
-    fn evict(&mut self, peer: IpAddr, busy: Busy) -> bool {
-        let of_peer = self
-            .taken
-            .iter()
-            .filter(|(_, connection)| connection.peer == peer);
-        let candidates = of_peer.filter(|(_, connection)| busy == Busy::Evicted || connection.answers == 0);
+    /// Ends the idlest connection of some peers: one without an answer under way, else the one that moved longest ago.
+    fn evict(&mut self, busy: Busy, is_of: impl Fn(IpAddr) -> bool) -> bool {
+        let of_peers = self.taken.iter().filter(|(_, connection)| is_of(connection.peer));
+        let candidates = of_peers.filter(|(_, connection)| busy == Busy::Evicted || connection.answers == 0);
         let idlest = candidates.min_by_key(|(_, connection)| (connection.answers > 0, connection.active));
         let Some(number) = idlest.map(|(number, _)| *number) else {
             return false;
@@ -235,9 +243,23 @@ mod tests {
     fn peers_with_as_much_as_a_newcomer_keep_their_places() {
         let places = Places::new(3, 3);
         let held: Vec<Place> = (1..4).filter_map(|number| places.take(peer(number))).collect();
+        let mut answering: Vec<Answering> = held.iter().map(Place::answers).collect();
         assert!(places.take(peer(4)).is_none());
+        drop(answering.remove(0));
         let again = places.take(peer(1));
         assert!(again.is_some() && is_evicted(&held[0]), "its own first one");
         assert!(!is_evicted(&held[1]) && !is_evicted(&held[2]));
+    }
+
+    #[test]
+    fn peers_with_one_idle_connection_each_cannot_lock_a_newcomer_out() {
+        let places = Places::new(3, 3);
+        let held: Vec<Place> = (1..4).filter_map(|number| places.take(peer(number))).collect();
+        let answering = held[0].answers();
+        let newcomer = places.take(peer(4));
+        assert!(newcomer.is_some() && is_evicted(&held[1]), "the idlest");
+        assert!(!is_evicted(&held[0]) && !is_evicted(&held[2]));
+        assert!(places.take(peer(1)).is_none(), "nobody holds more than it");
+        drop(answering);
     }
 }

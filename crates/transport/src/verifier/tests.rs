@@ -206,6 +206,24 @@ fn a_certificate_that_looks_like_an_authority_is_none() {
 }
 
 #[test]
+fn what_may_not_issue_vouches_for_nobody_else() {
+    let mut expired = authority("expired");
+    expired.not_before = date_time_ymd(2000, 1, 1);
+    expired.not_after = date_time_ymd(2001, 1, 1);
+    let mut explicit = leaf();
+    explicit.is_ca = IsCa::ExplicitNoCa;
+    for terms in [leaf(), explicit, expired] {
+        let issuer = Issued::alone(terms);
+        for terms in [leaf(), flagged(leaf())] {
+            let server = issuer.under(terms);
+            let shown = |others| handshake(&server, others, trusting(&[&issuer]), "r.example", ANY);
+            fails(shown(&[]), &["no trusted authority issued it"]);
+            fails(shown(&[&issuer]), &[]);
+        }
+    }
+}
+
+#[test]
 fn a_cross_signed_authority_is_found_over_either_issuer() {
     let (old, new) = (Issued::alone(authority("old")), Issued::alone(authority("new")));
     let key = || KeyPair::from_pem(&new.key.serialize_pem()).unwrap();
