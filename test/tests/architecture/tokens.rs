@@ -171,7 +171,9 @@ pub(crate) fn paths(all: &[Token]) -> Vec<String> {
     let mut found = Vec::new();
     let mut index = 0;
     while index < all.len() {
-        if all[index].is_word("use") {
+        // `use<'a>` names what a type captures.
+        let captures = all.get(index + 1).is_some_and(|next| next.is('<'));
+        if all[index].is_word("use") && !captures {
             index = imports(all, index + 1, "", &mut found);
         } else if let Token::Word(first) = &all[index] {
             let mut path = first.clone();
@@ -206,8 +208,10 @@ fn imports(all: &[Token], mut index: usize, before: &str, found: &mut Vec<String
             Token::Sign('{') => {
                 index += 1;
                 while all.get(index).is_some_and(|token| !token.is('}')) {
-                    index = imports(all, index, &path, found);
-                    index += usize::from(all.get(index).is_some_and(|token| token.is(',')));
+                    let end = imports(all, index, &path, found);
+                    // What ends no import is passed over.
+                    let is_passed_over = end == index || all.get(end).is_some_and(|token| token.is(','));
+                    index = end + usize::from(is_passed_over);
                 }
                 return index + 1;
             }
@@ -228,7 +232,7 @@ fn paths_are_found_in_nested_imports_and_functions_and_not_in_tests_or_texts() {
         #[cfg(test)]
         #[expect(dead_code)]
         mod tests { fn b() { std::thread::sleep(); } }
-        fn c<'a>() { std::env::var("x"); }
+        fn c<'a>() -> impl Sized + use<'a> { std::env::var("x"); }
     "##;
     let found = paths(&production(source));
     for path in [

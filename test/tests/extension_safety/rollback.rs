@@ -122,7 +122,7 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
     for part in [
         "the API server refuses ConfigMap immutable-settings/immutable-settings-settings: ",
         "field is immutable",
-        "refused: the API server does not take objects of that version",
+        "refused: the API server refuses objects of that version, so operator-controller would change nothing",
         "--accept-refusal",
     ] {
         ensure!(!done && text.contains(part), "{part:?} is not in {text}");
@@ -135,7 +135,7 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
         .eventually("who may not act as the account is told", SOON, async || {
             let text = as_reader(world)?;
             for part in [
-                "(you may not impersonate immutable-settings/immutable-settings-installer): rights that the account lacks are not found out",
+                "(you may not impersonate immutable-settings/immutable-settings-installer): it does not detect rights that the service account lacks",
                 "cannot check whether the API server accepts ",
             ] {
                 ensure!(text.contains(part), "{part:?} is not in {text}");
