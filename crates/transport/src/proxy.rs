@@ -101,7 +101,7 @@ impl Proxies {
             _ => None,
         }?;
         let (host, port) = (url.host_str()?, url.port_or_known_default());
-        if host == "localhost" {
+        if is_loopback(host) {
             return None;
         }
         let is_exempt = self.rules.exempt.iter().any(|rule| rule.covers(host, port));
@@ -118,6 +118,12 @@ impl Proxies {
         let proxies = self.clone();
         reqwest::Proxy::custom(move |url| proxies.find(url).cloned())
     }
+}
+
+/// Whether a host of a URL is this machine: a proxy could only reach its own.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn parse(variable: &'static str, value: &str) -> Result<Url, ProxyError> {
@@ -309,7 +315,9 @@ mod tests {
         check("10.0.0.0/8", "https://r.example", false);
         check(",", "http://LOCALHOST:5000", true);
         check(",", "https://localhost.example", false);
-        check(",", "http://127.0.0.1:5000", false);
+        check(",", "http://127.0.0.1:5000", true);
+        check(",", "http://[::1]:5000", true);
+        check(",", "http://128.0.0.1:5000", false);
         check(",, ", "https://r.example", false);
     }
 }
