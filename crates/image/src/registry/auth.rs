@@ -535,6 +535,18 @@ mod tests {
                 r#"Bearer realm="https://team.jfrog.io/artifactory/api/docker/docker/v2/token",service="team.jfrog.io""#,
                 "https://team.jfrog.io/artifactory/api/docker/docker/v2/token?service=team.jfrog.io&",
             ),
+            // Artifactory with a host for each repository: the service is on the parent domain, with its port
+            (
+                "docker-hub.artifactory.example",
+                r#"Bearer realm="https://artifactory.example:443/artifactory/api/docker/docker-hub/v2/token",service="artifactory.example:443",scope="repository:team/app:pull""#,
+                "https://artifactory.example/artifactory/api/docker/docker-hub/v2/token?service=artifactory.example%3A443&",
+            ),
+            // Red Hat
+            (
+                "registry.redhat.io",
+                r#"Bearer realm="https://registry.redhat.io/auth/realms/rhcc/protocol/redhat-docker-v2/auth",service="docker-registry",scope="repository:team/app:pull""#,
+                "https://registry.redhat.io/auth/realms/rhcc/protocol/redhat-docker-v2/auth?service=docker-registry&",
+            ),
             // GitLab
             (
                 "registry.gitlab.com",
