@@ -8,6 +8,8 @@ use futures::future::LocalBoxFuture;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::RwLock;
 
+use crate::world::replace_kept_place;
+
 /// How long a scenario may take: a wait without an end of its own must not hang the whole run.
 const LIMIT: Duration = Duration::from_mins(15);
 
@@ -60,6 +62,7 @@ impl<T> Shared<T> {
                 .enable_all()
                 .build()?;
             let value = runtime.block_on((self.start)())?;
+            replace_kept_place();
             anyhow::Ok((runtime, RwLock::new(value)))
         };
         let made = self

@@ -15,6 +15,7 @@ use olm_api::names;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::lab::Lab;
+pub(crate) use self::lab::replace_kept_place;
 pub use self::manager::Manager;
 pub use self::passage::Passage;
 use crate::cluster::Cluster;

@@ -222,7 +222,9 @@ impl Site {
         let error = self.pull(NAME, variables).await?.err();
         let error = error.with_context(|| format!("{variables:?}: found without the proxy"))?;
         ensure!(
-            error.contains(NAME) && error.contains("cannot be resolved") && !error.contains("through the proxy"),
+            error.contains(NAME)
+                && error.contains("cannot be resolved")
+                && !error.contains("through the proxy"),
             "{variables:?}: {error}"
         );
         ensure!(
