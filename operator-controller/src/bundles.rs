@@ -90,10 +90,9 @@ impl Bundles {
             reference: reference.to_owned(),
             source,
         })?;
-        self.images
-            .resolve(&parsed, &self.access().await?)
-            .await
-            .map_err(FetchError::Resolve)
+        let resolved = self.images.resolve(&parsed, &self.access().await?).await;
+        self.forget_after_refusal(resolved.as_ref().err()).await;
+        resolved.map_err(FetchError::Resolve)
     }
 
     /// The bundle's labels and files.
@@ -102,10 +101,18 @@ impl Bundles {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(pinned.digest().clone());
-        self.images
-            .contents(pinned, &self.access().await?, &self.limits)
-            .await
-            .map_err(FetchError::Pull)
+        let access = self.access().await?;
+        let pulled = self.images.contents(pinned, &access, &self.limits).await;
+        self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref))
+            .await;
+        pulled.map_err(FetchError::Pull)
+    }
+
+    /// After a refusal, the pull secrets may have changed already.
+    async fn forget_after_refusal(&self, error: Option<&PullError>) {
+        if error.is_some_and(PullError::is_refusal) {
+            self.secrets.forget().await;
+        }
     }
 
     /// Forgets kept bundles but those named here, by reference, and those fetched since the last time.

@@ -7,7 +7,7 @@ use kube::Client;
 use olm_image::Credentials;
 use olm_platform::pull_secrets::{self, ReadError};
 
-/// For how long what was read is used.
+/// For how long what was read is used, unless a registry refuses it.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Why credentials could not be read.
@@ -50,5 +50,10 @@ impl PullSecrets {
         let credentials = Arc::new(Credentials::from_secrets(secrets)?);
         *kept = Some((Instant::now(), Arc::clone(&credentials)));
         Ok(credentials)
+    }
+
+    /// Has the next pull read them anew.
+    pub async fn forget(&self) {
+        *self.kept.lock().await = None;
     }
 }

@@ -97,6 +97,20 @@ pub enum PullError {
 }
 
 impl PullError {
+    /// Whether the registry refuses the image as it is asked for: other credentials, a right or the image itself must come
+    /// first.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Fetch {
+                source: RegistryError::Unauthorized { .. }
+                    | RegistryError::Denied { .. }
+                    | RegistryError::NotFound { .. },
+                ..
+            }
+        )
+    }
+
     /// Whether the same pull may succeed later although nobody changed the image or a limit.
     ///
     /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use olm_api::ClusterExtension;
+use olm_api::conditions::reason;
 
 use crate::bundles::FetchError;
 use crate::extension::failure::{Failure, Severity, StageError};
@@ -14,9 +15,19 @@ impl StageError for FetchError {
             Self::Reference { .. } => Severity::Terminal,
             Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
             Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
+            // Nothing announces a new pull secret or image: it is found within a minute.
+            Self::Resolve(error) if error.is_refusal() => Severity::Waiting,
+            Self::Pull(error) if error.is_refusal() => Severity::Waiting,
             Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
                 Severity::Transient
             }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.severity() {
+            Severity::Terminal => reason::BLOCKED,
+            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
         }
     }
 }
