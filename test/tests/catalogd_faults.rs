@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
 use olm_test::shared::Shared;
@@ -236,8 +237,12 @@ fn peak(manager: &Manager) -> Result<usize> {
     Ok(kibibytes.trim().parse::<usize>()? << 10)
 }
 
-/// Takes away what a test that failed has left.
+/// Takes away what another test has left: its catalog, and the lease of a replica that was killed.
 async fn clean(lab: &Lab) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
+    leases
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
     let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
     if catalogs.get_opt("cat").await?.is_some() {
         let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
