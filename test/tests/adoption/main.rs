@@ -305,6 +305,8 @@ fn objects_made_by_hand_are_taken_over_and_a_rollback_says_what_is_lost() -> Res
 async fn objects_made_by_hand_are_taken_over_when_the_user_says_so(world: &World) -> Result<()> {
     let mut objects = rendered("1.0.0")?;
     objects.retain(|object| object["kind"] == "ServiceAccount");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME}});
+    world.apply(&[namespace])?;
     world.apply(&objects)?;
     let before = seen(world, &objects).await?;
     extension(world, true).await?;
