@@ -32,6 +32,8 @@ use crate::output::{Outcome, Status, note, print_text};
 const LISTED: u32 = 500;
 /// As whom the change is written.
 const MANAGER: &str = "olm";
+/// How often the pin is written before the command gives up: the controller may write in between.
+const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -127,14 +129,12 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
              then says what to do",
         ));
     }
-    let patch = course::pin(&extension, version, &checks(&found));
     let params = PatchParams {
         dry_run: arguments.dry_run,
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    extensions
-        .patch(name, &params, &Patch::Merge(&patch))
+    let patch = pin(&extensions, &extension, version, &checks(&found), &params)
         .await
         .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
     let lift = course::lift(&extension, &patch);
@@ -150,6 +150,36 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         quoted(&lift.to_string())
     ))?;
     Ok(Status::Success)
+}
+
+/// Pins the extension and returns the patch. The controller may write the status meanwhile: only a change of the spec or the
+/// annotations ends it.
+async fn pin(
+    extensions: &Api<ClusterExtension>,
+    seen: &ClusterExtension,
+    version: &str,
+    passing: &BTreeSet<Check>,
+    params: &PatchParams,
+) -> Result<Value, kube::Error> {
+    let mut current = seen.clone();
+    let mut attempts = 1;
+    loop {
+        let patch = course::pin(&current, version, passing);
+        match extensions.patch(seen.name(), params, &Patch::Merge(&patch)).await {
+            Ok(_) => return Ok(patch),
+            Err(kube::Error::Api(status)) if status.code == 409 && attempts < MAX_ATTEMPTS => {
+                attempts += 1;
+                current = extensions.get(seen.name()).await?;
+                let is_as_seen = current.spec == seen.spec
+                    && current.metadata.uid == seen.metadata.uid
+                    && current.metadata.annotations == seen.metadata.annotations;
+                if !is_as_seen {
+                    return Err(kube::Error::Api(status));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What to do about a name that no extension has.
