@@ -9,6 +9,27 @@ use super::definitions;
 /// The longest rule that is shown; longer ones are told by their message only.
 const SHOWN: usize = 80;
 
+/// The longest line of a page, in characters.
+const WIDTH: usize = 120;
+
+/// Text in lines of at most [`WIDTH`], broken between words.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines
+}
+
 /// A page in Markdown with every field of every kind: where it stands, what it is, what it must be, what it means.
 pub fn reference() -> String {
     let mut out = String::from(
@@ -29,10 +50,12 @@ pub fn reference() -> String {
             out,
             "\n## {}\n\n{}\n\n`{}/v1`, cluster-scoped, `kubectl get {}`.\n\n| field | type | must be | meaning |\n|---|---|---|---|\n",
             text("/spec/names/kind"),
-            schema
-                .get("description")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
+            wrapped(
+                schema
+                    .get("description")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            ),
             text("/spec/group"),
             text("/spec/names/plural"),
         );
