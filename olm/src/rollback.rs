@@ -152,15 +152,15 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Pins the extension and returns the patch. The controller may write the status meanwhile: only a change of the spec or the
-/// annotations ends it.
+/// Pins the extension and returns the patch. The controller may write the object meanwhile; it fails when what the checks
+/// rest on has changed.
 async fn pin(
     extensions: &Api<ClusterExtension>,
     seen: &ClusterExtension,
     version: &str,
     passing: &BTreeSet<Check>,
     params: &PatchParams,
-) -> Result<Value, kube::Error> {
+) -> anyhow::Result<Value> {
     let mut current = seen.clone();
     let mut attempts = 1;
     loop {
@@ -170,14 +170,12 @@ async fn pin(
             Err(kube::Error::Api(status)) if status.code == 409 && attempts < MAX_ATTEMPTS => {
                 attempts += 1;
                 current = extensions.get(seen.name()).await?;
-                let is_as_seen = current.spec == seen.spec
-                    && current.metadata.uid == seen.metadata.uid
-                    && current.metadata.annotations == seen.metadata.annotations;
-                if !is_as_seen {
-                    return Err(kube::Error::Api(status));
+                if !course::is_same(seen, &current) {
+                    let error = anyhow!("it has changed since it was checked");
+                    return Err(error.context(Hint("run the command again".to_owned())));
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -103,6 +103,25 @@ pub(crate) fn course<'a>(
     Ok(Course { present, target })
 }
 
+/// Whether an extension is still what a course was found for: what the user decides, what is installed and which revisions
+/// are active. Conditions and finalizers may differ.
+pub(crate) fn is_same(seen: &ClusterExtension, current: &ClusterExtension) -> bool {
+    let decided = |extension: &ClusterExtension| {
+        let metadata = &extension.metadata;
+        (
+            metadata.uid.clone(),
+            metadata.annotations.clone().unwrap_or_default(),
+            extension.is_deleting(),
+        )
+    };
+    let rolled_out = |extension: &ClusterExtension| {
+        let status = extension.status.clone().unwrap_or_default();
+        let names = status.active_revisions.into_iter().map(|revision| revision.name);
+        (status.install, names.collect::<Vec<_>>())
+    };
+    seen.spec == current.spec && decided(seen) == decided(current) && rolled_out(seen) == rolled_out(current)
+}
+
 /// Where a patch has what is wanted of catalogs.
 const SOURCE: &str = "/spec/source/catalog";
 
@@ -341,5 +360,36 @@ mod tests {
             pin(&unchecked, "1.0.0", &passing)["metadata"].get("annotations"),
             None
         );
+    }
+
+    #[test]
+    fn an_extension_is_the_same_until_somebody_decides_or_a_revision_rolls_out() {
+        let seen = extension(&[("a", "b")]);
+        let mut written = seen.clone();
+        written.metadata.resource_version = Some("8".to_owned());
+        written.metadata.finalizers = Some(vec!["f".to_owned()]);
+        written.status = Some(serde_json::from_value(json!({"conditions": []})).unwrap());
+        assert!(is_same(&seen, &written));
+
+        let change = |change: &dyn Fn(&mut ClusterExtension)| {
+            let mut changed = seen.clone();
+            change(&mut changed);
+            is_same(&seen, &changed)
+        };
+        assert!(!change(&|changed| changed.spec.namespace = "other".to_owned()));
+        assert!(!change(&|changed| changed.metadata.uid = Some("other".to_owned())));
+        assert!(!change(&|changed| changed.metadata.annotations = None));
+        assert!(!change(&|changed| {
+            changed.metadata.deletion_timestamp =
+                Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        }));
+        for status in [
+            json!({"install": {"bundle": {"name": "a.v1", "version": "1.0.0"}}}),
+            json!({"activeRevisions": [{"name": "ext-5"}]}),
+        ] {
+            assert!(!change(
+                &|changed| changed.status = serde_json::from_value(status.clone()).unwrap()
+            ));
+        }
     }
 }
