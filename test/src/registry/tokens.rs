@@ -42,6 +42,8 @@ pub struct TokenServer {
     pub address: String,
     /// The authority that signed the certificates of registry and service, in PEM.
     pub ca: PathBuf,
+    /// Where the service listens, as `https://HOST:PORT`.
+    pub service: String,
     /// The user name for which the service gives tokens.
     pub username: &'static str,
     /// Its password.
@@ -110,7 +112,8 @@ impl TokenServer {
         let certificate = Arc::new(ReloadingCertificate::new(&certificate, &key, "tokens")?);
         let transport = Transport::Tls(Arc::new(server_config(&Profile::default(), certificate)?));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let realm = format!("https://{}/token", listener.local_addr()?);
+        let service = format!("https://{}", listener.local_addr()?);
+        let realm = format!("{service}/token");
         let stop = CancellationToken::new();
         let giving = Arc::clone(&state);
         tokio::spawn(listener::serve(
@@ -149,6 +152,7 @@ impl TokenServer {
         instance.wait_for("registry", 30, probe).await?;
         Ok(Self {
             address,
+            service,
             ca: authority.certificate(),
             username: USERNAME,
             password: PASSWORD,

@@ -39,6 +39,18 @@ impl Files {
         Ok(authority.pem())
     }
 
+    /// Makes a certificate that is its own authority and carries `CA:TRUE`, as many tools do, and returns it.
+    pub(crate) fn renew_flagged(&self, name: &str) -> Result<String> {
+        let mut own = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate()?;
+        let certificate = own.self_signed(&key)?.pem();
+        std::fs::write(self.authorities().join(name), &certificate)?;
+        std::fs::write(self.certificate(), &certificate)?;
+        std::fs::write(self.key(), key.serialize_pem())?;
+        Ok(certificate)
+    }
+
     /// The directory of all authorities so far.
     pub(crate) fn authorities(&self) -> PathBuf {
         self.folder.path().join("authorities")

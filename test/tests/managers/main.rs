@@ -11,11 +11,13 @@ mod tokens;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use olm_api::conditions::reason;
 use olm_api::names;
-use olm_test::extensions::{await_version, catalog};
+use olm_test::extensions::{await_progressing, await_version, catalog, extensions, patch_source};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
+use serde_json::json;
 
 use self::files::{Files, Scraper, own_authority, token};
 
@@ -143,5 +145,36 @@ fn a_renewed_certificate_is_served_without_a_restart() -> Result<()> {
             "without a restart"
         );
         Ok(())
+    })
+}
+
+/// As `openssl req -x509` makes it. The scraper's library refuses such a certificate, which shows that it is served.
+#[test]
+fn catalogs_are_read_from_a_server_whose_certificate_is_a_cas() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let scraper = Scraper::new(&stage.files.renew_flagged("flagged")?)?;
+        let world = &mut stage.world;
+        world
+            .eventually("the certificate is served", SOON, async || {
+                let error = scraper.get(&world.catalogd, None).await.err();
+                let error = error.map(|error| format!("{error:?}")).unwrap_or_default();
+                ensure!(error.contains("CaUsedAsEndEntity"), "{error}");
+                Ok(Some(()))
+            })
+            .await?;
+        // A new process has read no catalog yet.
+        world.operator_controller.stop().await?;
+        world.start_operator_controller()?;
+        let before = extensions(world).get("greeter").await?;
+        patch_source(world, "greeter", json!({ "version": "9.9.9" })).await?;
+        let missing = "no bundles found for package \"greeter\"";
+        await_progressing(world, "greeter", reason::RETRYING, missing).await?;
+        let version = before.spec.source.catalog.and_then(|catalog| catalog.version);
+        patch_source(world, "greeter", json!({ "version": version })).await?;
+        await_progressing(world, "greeter", reason::SUCCEEDED, "").await?;
+        stage.authority = stage.files.renew("after-flagged")?;
+        let Stage { world, reader, .. } = stage;
+        let scraper = Scraper::new(&stage.authority)?;
+        scraper.shows(world, &world.catalogd, reader, &[]).await
     })
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use olm_image::Access;
 use olm_test::registry::Server;
 use olm_test::registry::front::{Face, Front, Issued, Manners, authority, named};
+use olm_test::registry::tokens::{Asked, TokenServer};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd};
 use rustls::SupportedProtocolVersion;
 use rustls::version::TLS12;
@@ -214,5 +215,62 @@ async fn old_versions_and_all_kinds_of_keys_work() -> Result<()> {
         };
         faces.passes(old, &[&server]).await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn mirrors_token_services_and_storages_may_have_the_flag_too() -> Result<()> {
+    olm_platform::crypto::install();
+    let shown = Issued::alone(flagged()?, key()?)?;
+    let trusted = trusting(&[&shown])?;
+    let front = async |upstream: &str, ca: &Path, manners: Manners| {
+        Front::start(upstream, ca, &Face::of(&shown), manners).await
+    };
+    let pulls = async |reference: &str, access: &Access| {
+        let images = images(Some(trusted.path().to_owned()));
+        let pulled = pull(&images, reference, access).await;
+        pulled.map(drop).map_err(anyhow::Error::msg)
+    };
+    let faces = Faces::start().await?;
+    let registry = faces.place.registry();
+    let upstream = format!("http://{}", registry.address);
+
+    let mirror = front(&upstream, &registry.ca, Manners::default()).await?;
+    let text = format!(
+        "[[registry]]\nprefix = \"origin.test\"\nlocation = \"127.0.0.1:1\"\nmirror = [{{ location = \"localhost:{}\" }}]\n",
+        mirror.port
+    );
+    pulls(&format!("origin.test/{}", faces.name), &super::configured(&text)?).await?;
+    ensure!(!mirror.seen().is_empty(), "the mirror was not asked");
+
+    let storage = front(&upstream, &registry.ca, Manners::default()).await?;
+    let manners = Manners {
+        storage: Some(format!("https://localhost:{}", storage.port)),
+        ..Manners::default()
+    };
+    let redirecting = front(&upstream, &registry.ca, manners).await?;
+    let reference = format!("localhost:{}/{}", redirecting.port, faces.name);
+    pulls(&reference, &Access::default()).await?;
+    ensure!(!storage.seen().is_empty(), "the storage was not asked");
+
+    let tokens = TokenServer::start().await?;
+    let service = front(&tokens.service, &tokens.ca, Manners::default()).await?;
+    let manners = Manners {
+        challenge: Some(format!(
+            r#"Bearer realm="https://localhost:{}/token",service="tests""#,
+            service.port
+        )),
+        ..Manners::default()
+    };
+    let asking = front(&format!("https://{}", tokens.address), &tokens.ca, manners).await?;
+    let host = format!("localhost:{}", asking.port);
+    let access = super::logged_in(&host, tokens.identity_token)?;
+    // Nothing was pushed there: who gets this far has a token.
+    let error = pulls(&format!("{host}/team/app:v1"), &access).await.unwrap_err();
+    ensure!(format!("{error:#}").contains("has no "), "{error:#}");
+    ensure!(
+        !service.seen().is_empty() && tokens.asked() == [Asked::Identity],
+        "the token service was not asked"
+    );
     Ok(())
 }
