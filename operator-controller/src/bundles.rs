@@ -108,7 +108,7 @@ impl Bundles {
         pulled.map_err(FetchError::Pull)
     }
 
-    /// After a refusal, the pull secrets may have changed already.
+    /// Drops the kept credentials after a refusal: the pull secrets may have changed since they were kept.
     async fn forget_after_refusal(&self, error: Option<&PullError>) {
         if error.is_some_and(PullError::is_refusal) {
             self.secrets.forget().await;

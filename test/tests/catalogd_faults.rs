@@ -201,11 +201,12 @@ fn a_large_catalog_is_streamed() -> Result<()> {
         settled(lab, "cat", "Succeeded").await?;
         let before = peak(&replica.manager)?;
         push(lab, "cat", 1, LARGE).await?;
+        let lines = blobs(1, LARGE).lines().count();
         touch(lab, "cat", 1).await?;
         let client = client(lab).await?;
         eventually("the large catalog is served", SOON, async || {
             let now = served(&client, &replica.content, "cat").await?;
-            Ok(now.filter(|(round, _)| round == "round-1"))
+            Ok(now.filter(|now| *now == ("round-1".to_owned(), lines)))
         })
         .await?;
         let after = peak(&replica.manager)?;

@@ -122,8 +122,12 @@ impl Proxies {
 
 /// Whether a host of a URL is this machine: a proxy could only reach its own.
 fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    host == "localhost" || address(host).is_some_and(|address| address.is_loopback())
+}
+
+/// The address that a host of a URL is, if it is one.
+fn address(host: &str) -> Option<IpAddr> {
+    host.trim_matches(['[', ']']).parse().ok()
 }
 
 fn parse(variable: &'static str, value: &str) -> Result<Url, ProxyError> {
@@ -200,8 +204,7 @@ impl Exempt {
         match self {
             Self::Everything => true,
             Self::Network(network, wanted) => {
-                let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-                fits(wanted) && address.is_ok_and(|address| network.contains(&address))
+                fits(wanted) && address(host).is_some_and(|address| network.contains(&address))
             }
             Self::Domain {
                 name,

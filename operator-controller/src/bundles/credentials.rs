@@ -7,7 +7,7 @@ use kube::Client;
 use olm_image::Credentials;
 use olm_platform::pull_secrets::{self, ReadError};
 
-/// For how long what was read is used, unless a registry refuses it.
+/// How long credentials are kept, unless a registry refuses them.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Why credentials could not be read.
@@ -52,7 +52,7 @@ impl PullSecrets {
         Ok(credentials)
     }
 
-    /// Has the next pull read them anew.
+    /// Drops the kept credentials; the next pull reads them again.
     pub async fn forget(&self) {
         *self.kept.lock().await = None;
     }

@@ -18,6 +18,16 @@ pub enum Severity {
     Unfinished,
 }
 
+impl Severity {
+    /// The reason of the condition `Progressing` where the reference goes on retrying what waits for somebody.
+    pub(crate) const fn retrying_unless_terminal(self) -> &'static str {
+        match self {
+            Self::Terminal => reason::BLOCKED,
+            Self::Waiting | Self::Transient | Self::Unfinished => reason::RETRYING,
+        }
+    }
+}
+
 /// An error of a stage.
 pub trait StageError: Error + 'static {
     /// Who can fix it.

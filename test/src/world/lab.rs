@@ -43,8 +43,8 @@ pub struct Lab {
 /// Tests that start clusters of their own wait for each other: more than two at once starve on a small machine.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
-/// Makes up for the place of a cluster that is kept until the process ends: it never comes back, and others would wait for
-/// it forever.
+/// Adds a place for a cluster that is kept until the process ends. Its own place never comes back, and other tests would wait
+/// for it forever.
 pub(crate) fn replace_kept_place() {
     PLACES.add_permits(1);
 }

@@ -209,9 +209,9 @@ fn imports(all: &[Token], mut index: usize, before: &str, found: &mut Vec<String
                 index += 1;
                 while all.get(index).is_some_and(|token| !token.is('}')) {
                     let end = imports(all, index, &path, found);
-                    // What ends no import is passed over.
-                    let is_passed_over = end == index || all.get(end).is_some_and(|token| token.is(','));
-                    index = end + usize::from(is_passed_over);
+                    // A token that ends no import is skipped.
+                    let is_skipped = end == index || all.get(end).is_some_and(|token| token.is(','));
+                    index = end + usize::from(is_skipped);
                 }
                 return index + 1;
             }

@@ -97,8 +97,8 @@ pub enum PullError {
 }
 
 impl PullError {
-    /// Whether the registry refuses the image as it is asked for: other credentials, a right or the image itself must come
-    /// first.
+    /// Whether the registry refuses the pull until somebody adds credentials, a right or the image. A missing image counts:
+    /// some registries answer 404 where rights are missing.
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,

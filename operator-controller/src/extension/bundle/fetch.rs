@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use olm_api::ClusterExtension;
-use olm_api::conditions::reason;
 
 use crate::bundles::FetchError;
 use crate::extension::failure::{Failure, Severity, StageError};
@@ -25,10 +24,7 @@ impl StageError for FetchError {
     }
 
     fn reason(&self) -> &'static str {
-        match self.severity() {
-            Severity::Terminal => reason::BLOCKED,
-            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
-        }
+        self.severity().retrying_unless_terminal()
     }
 }
 

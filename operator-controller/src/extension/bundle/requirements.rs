@@ -1,6 +1,5 @@
 //! What a bundle's own files require beyond what its catalog declares.
 
-use olm_api::conditions::reason;
 use olm_bundle::Bundle;
 use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
 use olm_fbc::Property;
@@ -41,10 +40,7 @@ impl StageError for RequirementsError {
     }
 
     fn reason(&self) -> &'static str {
-        match self.severity() {
-            Severity::Terminal => reason::BLOCKED,
-            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
-        }
+        self.severity().retrying_unless_terminal()
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use olm_api::conditions::reason;
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_constraint::{Gvk, Requirement, Subject};
@@ -57,10 +56,7 @@ impl StageError for InventoryError {
     }
 
     fn reason(&self) -> &'static str {
-        match self.severity() {
-            Severity::Terminal => reason::BLOCKED,
-            Severity::Waiting | Severity::Transient | Severity::Unfinished => reason::RETRYING,
-        }
+        self.severity().retrying_unless_terminal()
     }
 }
 
