@@ -203,6 +203,9 @@ pub struct FieldValue {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterObjectSetStatus {
+    /// The generation of the object that the conditions are about; -1, by the schema's default, before the first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// See [`crate::conditions`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

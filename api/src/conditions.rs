@@ -2,7 +2,14 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use olm_text::escape_lines;
 
+/// What the spec asks for is there and works. All kinds; see [`crate::readiness`].
+pub const READY: &str = "Ready";
+/// It is not, and the controller works on it. All kinds.
+pub const RECONCILING: &str = "Reconciling";
+/// It is not, and somebody must change something. All kinds.
+pub const STALLED: &str = "Stalled";
 /// The bundle is applied and complete. ClusterExtension.
 pub const INSTALLED: &str = "Installed";
 /// The controller works towards what is wanted, or says why it does not. All kinds.
@@ -28,6 +35,10 @@ pub const UPGRADEABLE: &str = "Upgradeable";
 
 /// The reasons that conditions carry.
 pub mod reason {
+    /// What the spec asks for is there and works.
+    pub const HEALTHY: &str = "Healthy";
+    /// The user has everything stand still.
+    pub const PAUSED: &str = "Paused";
     /// What was wanted is reached.
     pub const SUCCEEDED: &str = "Succeeded";
     /// A retry follows by itself.
@@ -114,7 +125,7 @@ pub enum Change {
     Unchanged,
 }
 
-/// What a controller has to say; the time is added by [`set_condition`].
+/// What a controller has to say; the time is added by [`set_condition`], which also bounds the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report<'a> {
     /// The condition's type, one of this module's constants.
@@ -136,7 +147,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, report: Report<'_>, now: T
         type_: report.condition_type.to_owned(),
         status: report.status.as_str().to_owned(),
         reason: report.reason.to_owned(),
-        message: report.message.to_owned(),
+        message: bounded_message(report.message),
         observed_generation: Some(report.observed_generation),
         last_transition_time: whole_seconds(now),
     };
@@ -192,13 +203,15 @@ pub fn prefix(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// The message, cut at a character and marked as cut when it is longer than the API server accepts.
+/// The message as a condition holds it: hidden characters escaped, and cut at a character and marked as cut when it is
+/// longer than the API server accepts. Lines stay: whoever composes them escapes what comes from outside.
 pub fn bounded_message(message: &str) -> String {
     const MARK: &str = "\n\n... [message truncated]";
+    let message = escape_lines(message);
     if message.len() <= MAX_MESSAGE_BYTES {
-        return message.to_owned();
+        return message.into_owned();
     }
-    format!("{}{MARK}", prefix(message, MAX_MESSAGE_BYTES - MARK.len()))
+    format!("{}{MARK}", prefix(&message, MAX_MESSAGE_BYTES - MARK.len()))
 }
 
 /// An error's text without what makes it differ at each retry: [`without_ephemeral_addresses`], and without the moment at
@@ -334,6 +347,18 @@ mod tests {
             conditions[0].last_transition_time.0,
             Timestamp::from_second(5).unwrap()
         );
+    }
+
+    #[test]
+    fn a_message_has_no_hidden_characters_but_its_lines() {
+        let mut conditions = Vec::new();
+        let message = "two\nlines \u{1b}[2J\u{202e}\u{200b}";
+        set_condition(
+            &mut conditions,
+            report(Status::True, message),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(conditions[0].message, "two\nlines \\u001b[2J\\u202e\\u200b");
     }
 
     #[test]

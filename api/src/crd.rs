@@ -76,9 +76,9 @@ struct Column {
 
 /// What `kubectl get` shows of a kind.
 struct Columns<'a> {
-    /// Always: those of the reference, in its order.
+    /// Always: those of the reference, in its order, and what tells the states of an object apart.
     always: &'a [Column],
-    /// With `-o wide`, after the others: what tells states apart in which the same conditions are true.
+    /// With `-o wide`, after the others.
     wide: &'a [Column],
 }
 
@@ -96,6 +96,20 @@ const PROGRESSING: Column = Column {
     path: ".status.conditions[?(@.type=='Progressing')].status",
 };
 
+/// Whether all is well.
+const READY: Column = Column {
+    name: "Ready",
+    kind: "string",
+    path: ".status.conditions[?(@.type=='Ready')].status",
+};
+
+/// In one word, what state the object is in.
+const STATUS: Column = Column {
+    name: "Status",
+    kind: "string",
+    path: ".status.conditions[?(@.type=='Ready')].reason",
+};
+
 /// Why the last step was or was not taken.
 const REASON: Column = Column {
     name: "Reason",
@@ -104,7 +118,7 @@ const REASON: Column = Column {
 };
 
 /// A cluster-scoped definition with one version, served and stored, and a status subresource.
-fn definition(kind: &str, columns: &Columns<'_>, root: Schema) -> Value {
+fn definition(kind: &str, short_name: &str, columns: &Columns<'_>, root: Schema) -> Value {
     let singular = kind.to_ascii_lowercase();
     let always = columns
         .always
@@ -129,6 +143,8 @@ fn definition(kind: &str, columns: &Columns<'_>, root: Schema) -> Value {
                 "listKind": format!("{kind}List"),
                 "plural": format!("{singular}s"),
                 "singular": singular,
+                "shortNames": [short_name],
+                "categories": ["olm"],
             },
             "scope": "Cluster",
             "versions": [{
@@ -185,6 +201,18 @@ fn conditions(description: &str) -> Schema {
         .required("type", string("Which aspect.").max_length(316).pattern(qualified));
     array(description, item).map_list("type")
 }
+
+/// The root of a kind's status. Until its controller has seen an object, the default says so: kstatus takes an object
+/// without `observedGeneration` for one whose controller never sets it.
+fn status_root(description: &str) -> Schema {
+    let observed = "The generation of the object that the conditions are about; -1 before the controller has seen the object.";
+    object(description)
+        .default_value(json!({"observedGeneration": -1}))
+        .property("observedGeneration", integer(observed, "int64"))
+}
+
+/// What the conditions for tools mean, the same of every kind.
+const TOOLS: &str = "Ready: what the spec asks for is there and works. Reconciling: it is not, and the controller works on it. Stalled: it is not, and somebody must change something.";
 
 /// A label selector as Kubernetes defines it.
 fn label_selector(description: &str) -> Schema {

@@ -2,6 +2,7 @@
 //!
 //! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]. [`names`] holds every label, annotation,
 //! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the rule for transition times;
+//! [`readiness`] what tools read from them;
 //! [`text`] the escapes for text from outside; [`command`] the commands in messages; [`serving`] the addresses at which
 //! catalogd serves; [`crd`] the `CustomResourceDefinitions`.
 //! Nothing here reads a file, a clock or the network.
@@ -13,8 +14,8 @@ pub mod command;
 pub mod conditions;
 pub mod crd;
 pub mod names;
+pub mod readiness;
 pub mod serving;
-pub mod text;
 
 mod kind;
 
@@ -22,3 +23,4 @@ pub use cluster_catalog::ClusterCatalog;
 pub use cluster_extension::ClusterExtension;
 pub use cluster_object_set::ClusterObjectSet;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, Time};
+pub use olm_text as text;

@@ -78,12 +78,22 @@ pub mod annotation {
     pub const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
     /// Image reference of the bundle. On revisions.
     pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
-    /// The bundle's properties, a JSON list. On the `ClusterServiceVersion` and on revisions.
+    /// Name of the ClusterCatalog that offered the bundle. On revisions.
+    pub const CATALOG: &str = "olm.operatorframework.io/catalog";
+    /// The bundle's properties as its files list them, a JSON list. On the `ClusterServiceVersion` and on revisions.
     pub const PROPERTIES: &str = "olm.properties";
+    /// Properties that follow from the rest of the bundle's files, and those that its catalog tells beside, a JSON list. On
+    /// revisions.
+    pub const FURTHER_PROPERTIES: &str = "olm.operatorframework.io/further-properties";
     /// The revision that a managed object was applied by, in decimal.
     pub const REVISION: &str = "olm.operatorframework.io/revision";
+    /// UID of the ClusterExtension whose controller made this content. On the Secrets of revisions.
+    pub const OWNER_UID: &str = "olm.operatorframework.io/owner-uid";
     /// `NAMESPACE/NAME` of the account that a revision is applied and taken down under.
     pub const SERVICE_ACCOUNT: &str = "olm.operatorframework.io/service-account";
+    /// The bundle after which the roles of a later one are named, so that rights to them by name go on holding. On
+    /// revisions.
+    pub const ROLES_NAMED_AFTER: &str = "olm.operatorframework.io/roles-named-after";
     /// Who provides the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
     /// revisions whose bundle has any.
     pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
@@ -96,6 +106,9 @@ pub mod annotation {
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
     /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
+    /// `true` on a revision whose content was there before under its name: restored from a backup, or left behind. It takes
+    /// objects back that it applied before and that nobody controls. On revisions.
+    pub const RESTORED: &str = "olm.operatorframework.io/restored";
     /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
     /// `true` once the deletion of the extension tears the revision down. Without it, a deleted revision keeps the CRDs and

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::schema::{Schema, boolean_enum, integer, object, string};
-use super::{AGE, Column, Columns, REASON, conditions, definition as define, root};
+use super::{
+    AGE, Column, Columns, READY, REASON, STATUS, TOOLS, conditions, definition as define, root, status_root,
+};
 use crate::names::CLUSTER_CATALOG;
 
 pub(super) fn definition() -> Value {
@@ -19,6 +21,8 @@ pub(super) fn definition() -> Value {
                 kind: "string",
                 path: r#".status.conditions[?(@.type=="Serving")].status"#,
             },
+            READY,
+            STATUS,
             AGE,
         ],
         wide: &[
@@ -37,7 +41,7 @@ pub(super) fn definition() -> Value {
     };
     let description = "A ClusterCatalog is an image of file-based catalogs that is unpacked and served on the cluster, so that ClusterExtensions can be installed from it.";
     let root = root(description, spec(), status()).extension("required", json!(["metadata", "spec"]));
-    define(CLUSTER_CATALOG, &columns, root)
+    define(CLUSTER_CATALOG, "ccat", &columns, root)
 }
 
 fn spec() -> Schema {
@@ -79,7 +83,7 @@ fn image() -> Schema {
         .property(
             "pollIntervalMinutes",
             integer(
-                "How many minutes lie between two looks at what the tag points to. Without it there is one look. Not allowed with a digest, which cannot change.",
+                "Minutes between two lookups of the tag. Without it the tag is looked up once. Not allowed with a digest, which cannot change.",
                 "",
             )
             .minimum(1),
@@ -168,12 +172,12 @@ fn status() -> Schema {
                 "scheme must be either http or https",
             ),
     );
-    object("What happened to the catalog.")
+    status_root("What happened to the catalog.")
         .property(
             "conditions",
-            conditions(
-                "Progressing: the image is looked up and unpacked. Serving: its content is served. ContentValid: the content passes the checks of the whole catalog; findings do not stop serving.",
-            ),
+            conditions(&format!(
+                "{TOOLS} Progressing: the image is looked up and unpacked. Serving: its content is served. ContentValid: the content passes the checks of the whole catalog; findings do not stop serving.",
+            )),
         )
         .property("lastUnpacked", string("When the served content was unpacked.").format("date-time"))
         .property("resolvedSource", image_union(resolved))

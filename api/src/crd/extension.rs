@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::schema::{Schema, array, boolean_enum, integer, object, string};
 use super::{
-    AGE, Column, Columns, DNS_LABEL, DNS_SUBDOMAIN, PROGRESSING, REASON, VersionPattern, conditions,
-    definition as define, label_selector, root, version_pattern,
+    AGE, Column, Columns, DNS_LABEL, DNS_SUBDOMAIN, PROGRESSING, READY, REASON, STATUS, TOOLS,
+    VersionPattern, conditions, definition as define, label_selector, root, status_root, version_pattern,
 };
 use crate::names::{CLUSTER_EXTENSION, MAX_EXTENSION_NAME};
 
@@ -30,6 +30,8 @@ pub(super) fn definition() -> Value {
                 path: ".status.conditions[?(@.type=='Installed')].status",
             },
             PROGRESSING,
+            READY,
+            STATUS,
             AGE,
         ],
         wide: &[
@@ -51,7 +53,7 @@ pub(super) fn definition() -> Value {
     let name = string("").max_length(MAX_EXTENSION_NAME);
     let metadata = Schema::bare_object().property("name", name);
     let root = root(description, spec(), status()).property("metadata", metadata);
-    define(CLUSTER_EXTENSION, &columns, root)
+    define(CLUSTER_EXTENSION, "cext", &columns, root)
 }
 
 fn spec() -> Schema {
@@ -215,16 +217,16 @@ fn status() -> Schema {
                 "version must be well-formed semver",
             ),
         );
-    object("What happened to the extension.")
+    status_root("What happened to the extension.")
         .property(
             "activeRevisions",
             array("The installed revision, then those that roll out, oldest first.", revision).map_list("name"),
         )
         .property(
             "conditions",
-            conditions(
-                "Installed: a bundle is applied and complete. Progressing: the controller works towards what is wanted, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog advises against what is used.",
-            ),
+            conditions(&format!(
+                "{TOOLS} Installed: a bundle is applied and complete. Progressing: the controller works towards what is wanted, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog advises against what is used.",
+            )),
         )
         .property("install", object("What is installed.").required("bundle", bundle))
 }

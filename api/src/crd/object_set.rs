@@ -4,9 +4,13 @@ use serde_json::{Value, json};
 
 use super::schema::{Schema, array, boolean_enum, integer, object, string};
 use super::{
-    AGE, Column, Columns, PROGRESSING, REASON, conditions, definition as define, label_selector, root,
+    AGE, Column, Columns, PROGRESSING, READY, REASON, STATUS, TOOLS, conditions, definition as define,
+    label_selector, root, status_root,
 };
 use crate::names::CLUSTER_OBJECT_SET;
+
+/// The annotation `olm.operatorframework.io/bundle-version`.
+const BUNDLE_VERSION: &str = r".metadata.annotations.olm\.operatorframework\.io/bundle-version";
 
 pub(super) fn definition() -> Value {
     let columns = Columns {
@@ -17,14 +21,21 @@ pub(super) fn definition() -> Value {
                 path: ".status.conditions[?(@.type=='Available')].status",
             },
             PROGRESSING,
-            AGE,
-        ],
-        wide: &[
+            Column {
+                name: "Version",
+                kind: "string",
+                path: BUNDLE_VERSION,
+            },
             Column {
                 name: "Revision",
                 kind: "integer",
                 path: ".spec.revision",
             },
+            READY,
+            STATUS,
+            AGE,
+        ],
+        wide: &[
             Column {
                 name: "Lifecycle",
                 kind: "string",
@@ -34,7 +45,12 @@ pub(super) fn definition() -> Value {
         ],
     };
     let description = "A ClusterObjectSet is one revision of a set of objects. It is applied phase by phase, kept as it is written, and archived when its successor is complete.";
-    define(CLUSTER_OBJECT_SET, &columns, root(description, spec(), status()))
+    define(
+        CLUSTER_OBJECT_SET,
+        "cos",
+        &columns,
+        root(description, spec(), status()),
+    )
 }
 
 fn spec() -> Schema {
@@ -225,12 +241,12 @@ fn status() -> Schema {
             ),
         )
         .required("name", phase_name("Name of the phase."));
-    object("What happened to the set.")
+    status_root("What happened to the set.")
         .property(
             "conditions",
-            conditions(
-                "Progressing: the objects are applied, complete, or cannot be applied. Available: they pass their probes. Succeeded: all phases were complete once.",
-            ),
+            conditions(&format!(
+                "{TOOLS} Progressing: the objects are applied, complete, or cannot be applied. Available: they pass their probes. Succeeded: all phases were complete once.",
+            )),
         )
         .property(
             "observedPhases",

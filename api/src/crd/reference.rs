@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::definitions;
 
-/// The longest rule that is shown; longer ones are told by their message only.
+/// The longest rule that is shown; longer ones appear as their message only.
 const SHOWN: usize = 80;
 
 /// The longest line of a page, in characters.

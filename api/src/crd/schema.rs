@@ -105,7 +105,7 @@ impl Schema {
         )
     }
 
-    /// A regular expression that the text must match, told by a rule with a message of its own.
+    /// A regular expression that the text must match, as a rule with a message of its own.
     pub(super) fn matches(self, pattern: &str, message: &str) -> Self {
         self.rule(&format!("self.matches(r'{pattern}')"), message)
     }
@@ -125,7 +125,7 @@ impl Schema {
         self.extension("format", json!(format))
     }
 
-    /// A regular expression told by the schema language.
+    /// A regular expression in the schema language.
     pub(super) fn pattern(self, pattern: &str) -> Self {
         self.extension("pattern", json!(pattern))
     }
@@ -165,7 +165,7 @@ impl Schema {
         self.extension("x-kubernetes-list-type", json!(list_type))
     }
 
-    /// A list whose items are told apart by one member.
+    /// A list whose items have one member as their key.
     pub(super) fn map_list(self, key: &str) -> Self {
         self.list_type("map")
             .extension("x-kubernetes-list-map-keys", json!([key]))

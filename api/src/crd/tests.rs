@@ -79,6 +79,7 @@ fn types_and_schema_have_the_same_members() {
                 "config": {"configType": "Inline", "inline": {"watchNamespace": "w"}},
                 "progressDeadlineMinutes": 10},
             "status": {
+                "observedGeneration": 1,
                 "conditions": [condition()],
                 "install": {"bundle": {"name": "b", "version": "1.0.0", "release": ""}},
                 "activeRevisions": [{"name": "a-1", "conditions": [condition()]}]},
@@ -92,6 +93,7 @@ fn types_and_schema_have_the_same_members() {
                 "source": {"type": "Image", "image": {"ref": "r", "pollIntervalMinutes": 1}},
                 "priority": -1, "availabilityMode": "Unavailable"},
             "status": {
+                "observedGeneration": 1,
                 "conditions": [condition()], "lastUnpacked": "2026-01-01T00:00:00Z",
                 "resolvedSource": {"type": "Image", "image": {"ref": "r"}}, "urls": {"base": "https://h"}},
         }),
@@ -109,9 +111,17 @@ fn types_and_schema_have_the_same_members() {
                     "assertions": [{
                         "type": "FieldValue", "conditionEqual": {"type": "Ready", "status": "True"},
                         "fieldsEqual": {"fieldA": "a", "fieldB": "b"}, "fieldValue": {"fieldPath": "a", "value": "v"}}]}]},
-            "status": {"conditions": [condition()], "observedPhases": [{"name": "p", "digest": "sha256:0"}]},
+            "status": {"observedGeneration": 1, "conditions": [condition()], "observedPhases": [{"name": "p", "digest": "sha256:0"}]},
         }),
     );
+}
+
+#[test]
+fn an_object_that_no_controller_has_seen_says_so() {
+    for kind in ["ClusterCatalog", "ClusterExtension", "ClusterObjectSet"] {
+        let default = &schema_of(kind)["properties"]["status"]["default"];
+        assert_eq!(default, &json!({"observedGeneration": -1}), "{kind}");
+    }
 }
 
 #[test]
@@ -149,22 +159,38 @@ fn the_schema_requires_what_the_reference_requires() {
 }
 
 #[test]
-fn the_columns_of_the_reference_come_first_and_only_those_are_always_shown() {
+fn the_columns_of_the_reference_keep_their_order_and_the_state_is_always_shown() {
     for (kind, always, wide) in [
         (
             "ClusterCatalog",
-            &["LastUnpacked", "Serving", "Age"][..],
+            &["LastUnpacked", "Serving", "Ready", "Status", "Age"][..],
             &["Availability", "Priority", "Reason"][..],
         ),
         (
             "ClusterExtension",
-            &["Installed Bundle", "Version", "Installed", "Progressing", "Age"],
+            &[
+                "Installed Bundle",
+                "Version",
+                "Installed",
+                "Progressing",
+                "Ready",
+                "Status",
+                "Age",
+            ],
             &["Reason", "Package", "Range"],
         ),
         (
             "ClusterObjectSet",
-            &["Available", "Progressing", "Age"],
-            &["Revision", "Lifecycle", "Reason"],
+            &[
+                "Available",
+                "Progressing",
+                "Version",
+                "Revision",
+                "Ready",
+                "Status",
+                "Age",
+            ],
+            &["Lifecycle", "Reason"],
         ),
     ] {
         let definition = definitions()
@@ -180,6 +206,7 @@ fn the_columns_of_the_reference_come_first_and_only_those_are_always_shown() {
         let always = always.iter().map(|name| (*name, None));
         let wide = wide.iter().map(|name| (*name, Some(1)));
         assert_eq!(columns, always.chain(wide).collect::<Vec<_>>(), "{kind}");
+        assert_eq!(definition["spec"]["names"]["categories"][0], "olm", "{kind}");
     }
 }
 

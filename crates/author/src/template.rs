@@ -1,7 +1,7 @@
 //! Catalog templates: short texts from which catalogs are rendered.
 //!
 //! A template names bundle images; whoever renders it says what each of them holds ([`Bundles`]), so that nothing here
-//! talks to a registry. Three kinds are known, told apart by their `schema`:
+//! talks to a registry. Three kinds are known, distinguished by their `schema`:
 //!
 //! - [`Basic`]: blobs of a catalog in which a bundle is nothing but its image.
 //! - [`Semver`](semver::Semver): lists of bundles from which channels and their edges follow by version.
@@ -91,7 +91,7 @@ pub enum TemplateError {
     /// The bundles of a semver template do not fit together.
     #[error("render: unable to post-process bundle info: {0}")]
     Versions(#[from] semver::VersionsError),
-    /// The catalog that substitutions are to be made in is not valid; one line for each fault.
+    /// The catalog that substitutions change is not valid; one line for each fault.
     #[error("render: entries are not valid FBC: {0}")]
     Catalog(String),
     /// A substitution cannot be made.

@@ -116,11 +116,11 @@ fn texts<'a>(
 }
 
 /// A JSON object under construction.
-struct Object {
+struct ObjectWriter {
     text: String,
 }
 
-impl Object {
+impl ObjectWriter {
     fn new() -> Self {
         Self {
             text: String::from("{"),
@@ -179,18 +179,18 @@ impl Object {
 }
 
 fn package(package: &Package) -> String {
-    let object = Object::new()
+    let object = ObjectWriter::new()
         .string("schema", SCHEMA_PACKAGE)
         .string("name", &package.name)
         .string("defaultChannel", &package.default_channel);
     let object = match &package.icon {
         Some(icon) => {
             let written = match &icon.base64_data {
-                // A text without data and no text are told apart, as the reference does.
-                None => Object::new().raw("base64data", "null"),
+                // A text without data and no text differ, as in the reference.
+                None => ObjectWriter::new().raw("base64data", "null"),
                 Some(given) => {
                     let data = icon.data().map(|data| base64_text::encode(&data));
-                    Object::new().string("base64data", data.as_ref().unwrap_or(given))
+                    ObjectWriter::new().string("base64data", data.as_ref().unwrap_or(given))
                 }
             };
             object.raw("icon", &written.string("mediatype", &icon.media_type).finish())
@@ -204,7 +204,7 @@ fn package(package: &Package) -> String {
 }
 
 fn channel(channel: &Channel) -> String {
-    Object::new()
+    ObjectWriter::new()
         .string("schema", SCHEMA_CHANNEL)
         .string("name", &channel.name)
         .string("package", &channel.package)
@@ -214,7 +214,7 @@ fn channel(channel: &Channel) -> String {
 }
 
 fn entry(entry: &ChannelEntry) -> String {
-    Object::new()
+    ObjectWriter::new()
         .string("name", &entry.name)
         .string_if_any("replaces", entry.replaces().unwrap_or_default())
         .list_if_any("skips", &entry.skips, |name| {
@@ -227,7 +227,7 @@ fn entry(entry: &ChannelEntry) -> String {
 }
 
 pub(crate) fn bundle(bundle: &Bundle) -> String {
-    Object::new()
+    ObjectWriter::new()
         .string("schema", SCHEMA_BUNDLE)
         .string_if_any("name", &bundle.name)
         .string_if_any("package", &bundle.package)
@@ -243,21 +243,21 @@ pub(crate) fn property(property: &Property) -> String {
     } else {
         "null".to_owned()
     };
-    Object::new()
+    ObjectWriter::new()
         .string("type", &property.kind)
         .raw("value", &value)
         .finish()
 }
 
 fn related_image(related: &RelatedImage) -> String {
-    Object::new()
+    ObjectWriter::new()
         .string("name", &related.name)
         .string("image", &related.image)
         .finish()
 }
 
 fn deprecations(deprecations: &Deprecations) -> String {
-    Object::new()
+    ObjectWriter::new()
         .string("schema", SCHEMA_DEPRECATIONS)
         .string("package", &deprecations.package)
         .list_or_null("entries", &deprecations.entries, deprecation)
@@ -265,11 +265,11 @@ fn deprecations(deprecations: &Deprecations) -> String {
 }
 
 fn deprecation(entry: &DeprecationEntry) -> String {
-    let reference = Object::new()
+    let reference = ObjectWriter::new()
         .string("schema", &entry.reference.schema)
         .string_if_any("name", &entry.reference.name)
         .finish();
-    Object::new()
+    ObjectWriter::new()
         .raw("reference", &reference)
         .string("message", &entry.message)
         .finish()

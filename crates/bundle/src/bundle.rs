@@ -1,6 +1,7 @@
 //! A bundle that has been read.
 
 use olm_api::names::annotation::PROPERTIES;
+use olm_api::names::property::MAX_OPENSHIFT_VERSION;
 use serde_json::{Value, json};
 
 use crate::csv::{ApiDescription, ClusterServiceVersion};
@@ -61,7 +62,7 @@ impl Bundle {
         &self.properties
     }
 
-    /// The properties as the JSON text that revisions carry in the annotation `olm.properties`.
+    /// The properties of the files as the JSON text that revisions carry in the annotation `olm.properties`.
     #[must_use]
     pub fn properties_text(&self) -> Option<&str> {
         self.csv.metadata.annotations.get(PROPERTIES).map(String::as_str)
@@ -98,14 +99,18 @@ impl Bundle {
         all
     }
 
-    /// [`Bundle::all_properties`] and those that the catalog tells beside, as the JSON text that revisions carry; `None`
-    /// when there are none.
+    /// What [`Bundle::properties_text`] lacks of [`Bundle::all_properties`] and of those that the catalog tells beside, as
+    /// JSON text; `None` when that is nothing. Of the highest OpenShift version the bundle's own word counts.
     #[must_use]
-    pub fn recorded_properties(&self, told: &[(String, Value)]) -> Option<String> {
+    pub fn further_properties(&self, declared: &[(String, Value)]) -> Option<String> {
         let mut all = self.all_properties();
-        for (kind, value) in told {
-            add(&mut all, kind, value.clone());
+        let has_maximum = all.iter().any(|own| own.kind == MAX_OPENSHIFT_VERSION);
+        for (kind, value) in declared {
+            if kind != MAX_OPENSHIFT_VERSION || !has_maximum {
+                add(&mut all, kind, value.clone());
+            }
         }
+        all.retain(|property| !self.properties.contains(property));
         (!all.is_empty()).then(|| go_json(&all))
     }
 }

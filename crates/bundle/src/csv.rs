@@ -262,7 +262,38 @@ impl WebhookDefinition {
     }
 }
 
+impl PolicyRule {
+    /// What the verbs are limited to, field by field.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&'static str, &Vec<String>)> {
+        let fields = [
+            ("apiGroups", &self.api_groups),
+            ("resources", &self.resources),
+            ("resourceNames", &self.resource_names),
+            ("nonResourceURLs", &self.non_resource_urls),
+        ];
+        fields.into_iter().filter(|(_, values)| !values.is_empty())
+    }
+}
+
 impl ClusterServiceVersion {
+    /// The operator's deployments.
+    pub(crate) fn deployments(&self) -> &[StrategyDeployment] {
+        &self.spec.install.spec.deployments
+    }
+
+    /// The names of the operator's deployments.
+    pub(crate) fn deployment_names(&self) -> impl Iterator<Item = &str> {
+        self.deployments()
+            .iter()
+            .map(|deployment| deployment.name.as_str())
+    }
+
+    /// The names of the custom resource definitions that the operator brings.
+    pub(crate) fn owned_definitions(&self) -> impl Iterator<Item = &str> {
+        let owned = self.spec.custom_resource_definitions.owned.iter();
+        owned.map(|definition| definition.name.as_str())
+    }
+
     /// Whether the API server calls what the deployment serves, so that it needs a certificate.
     #[must_use]
     pub fn is_called(&self, deployment: &str) -> bool {

@@ -5,6 +5,8 @@ mod objects;
 pub mod support;
 mod webhooks;
 
+use olm_api::text::escape;
+
 use crate::bundle::Bundle;
 
 /// One rule. The order of the variants is the order in which faults are listed.
@@ -80,7 +82,10 @@ impl Rule {
         };
         messages
             .into_iter()
-            .map(|message| RuleViolation { rule: self, message })
+            .map(|message| RuleViolation {
+                rule: self,
+                message: escape(&message).into_owned(),
+            })
             .collect()
     }
 }

@@ -81,19 +81,11 @@ fn permission_hash(permission: &StrategyPermissions) -> String {
 fn push_rule(text: &mut String, rule: &PolicyRule) {
     text.push_str("{\"verbs\":");
     text.push_str(&rule.verbs.as_ref().map_or_else(|| "null".to_owned(), go_json));
-    let rest = [
-        ("apiGroups", &rule.api_groups),
-        ("resources", &rule.resources),
-        ("resourceNames", &rule.resource_names),
-        ("nonResourceURLs", &rule.non_resource_urls),
-    ];
-    for (field, values) in rest {
-        if !values.is_empty() {
-            text.push_str(",\"");
-            text.push_str(field);
-            text.push_str("\":");
-            text.push_str(&go_json(values));
-        }
+    for (field, values) in rule.limits() {
+        text.push_str(",\"");
+        text.push_str(field);
+        text.push_str("\":");
+        text.push_str(&go_json(values));
     }
     text.push('}');
 }

@@ -82,38 +82,35 @@ pub enum PropertiesError {
     /// They are no list of properties.
     #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
     Shape(serde_json::Error),
-    /// There are several, of which none counts.
-    #[error("more than one olm.maxOpenShiftVersion found in bundle")]
-    Several,
     /// The one is no version.
     #[error("olm.maxOpenShiftVersion: {0}")]
     Value(MaximumError),
 }
 
-/// The latest minor version that a bundle works on by its properties, a JSON list; `None` when it does not say.
+/// The minor versions that a bundle's properties, a JSON list, name as the latest that it works on, highest first; the
+/// first counts. None when it does not say.
 ///
 /// # Errors
-/// When it says so twice, or what cannot be read.
-pub fn maximum(properties: &str) -> Result<Option<MinorVersion>, PropertiesError> {
+/// When one of them, or the list, cannot be read.
+pub fn maxima(properties: &str) -> Result<Vec<MinorVersion>, PropertiesError> {
     #[derive(Deserialize)]
     struct Property {
         #[serde(rename = "type", default)]
         property_type: String,
         value: Option<Box<RawValue>>,
     }
-    let list: Vec<Property> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
-    let mut maxima = list
-        .iter()
-        .filter(|p| p.property_type == property::MAX_OPENSHIFT_VERSION);
-    let Some(first) = maxima.next() else {
-        return Ok(None);
-    };
-    if maxima.next().is_some() {
-        return Err(PropertiesError::Several);
-    }
+    // `null` is what a file without properties makes of the list.
+    let list: Option<Vec<Property>> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
     let absent = || PropertiesError::Value(MaximumError::Kind("null".to_owned()));
-    let value = first.value.as_deref().ok_or_else(absent)?;
-    parse_maximum(value).map(Some).map_err(PropertiesError::Value)
+    let mut maxima = Vec::new();
+    for property in list.into_iter().flatten() {
+        if property.property_type == property::MAX_OPENSHIFT_VERSION {
+            let value = property.value.as_deref().ok_or_else(absent)?;
+            maxima.push(parse_maximum(value).map_err(PropertiesError::Value)?);
+        }
+    }
+    maxima.sort_unstable_by(|left, right| right.cmp(left));
+    Ok(maxima)
 }
 
 /// Reads the value of a property `olm.maxOpenShiftVersion` from its JSON text. The text counts, not the number it

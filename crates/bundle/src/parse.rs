@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use olm_api::names::annotation::PROPERTIES as PROPERTIES_ANNOTATION;
+use olm_api::text::escape;
 use serde_json::Value;
 
 use crate::bundle::Bundle;
@@ -65,10 +66,10 @@ pub enum ParseError {
     #[error("no ClusterServiceVersion found in \"manifests\"")]
     NoClusterServiceVersion,
     /// There are several, and which one counts would be a guess.
-    #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), .0.join(", ").replace(char::is_control, " "))]
+    #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), escape(&.0.join(", ")))]
     SeveralClusterServiceVersions(Vec<String>),
     /// Fields of the ClusterServiceVersion have values that they cannot have: which, and what is wrong.
-    #[error("the ClusterServiceVersion cannot be read: {}", .0.join("; ").replace(char::is_control, " "))]
+    #[error("the ClusterServiceVersion cannot be read: {}", escape(&.0.join("; ")))]
     ClusterServiceVersion(Vec<String>),
     /// The annotation `olm.properties` is not JSON.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_api::text::escape;
 use serde_json::Value;
 
 use crate::bundle::Bundle;
@@ -22,6 +23,8 @@ pub struct Request<'a> {
     pub certificates: Option<CertificateProvider>,
     /// The name of the operator's OperatorCondition, passed to the operator when set.
     pub operator_condition: Option<&'a str>,
+    /// The bundle after which roles and bindings are named; this one when none is given.
+    pub roles_named_after: Option<&'a str>,
     /// Which install modes may be used.
     pub scopes: Scopes,
     /// Whether the user may change the operator's deployments.
@@ -39,6 +42,7 @@ impl<'a> Request<'a> {
             config: None,
             certificates: None,
             operator_condition: None,
+            roles_named_after: None,
             scopes: Scopes::Any,
             deployment_configuration: DeploymentConfiguration::Allowed,
             dependencies: Dependencies::Refused,
@@ -81,11 +85,8 @@ pub enum Refusal {
 }
 
 fn lines(found: &[Unsupported]) -> String {
-    found
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines = found.iter().map(|one| escape(&one.to_string()).into_owned());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Refusal {
@@ -151,6 +152,7 @@ pub fn prepare(
         watched.as_deref(),
         request.certificates,
         request.operator_condition,
+        request.roles_named_after,
         config.deployment,
     )?;
     Ok(Prepared {

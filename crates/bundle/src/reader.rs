@@ -6,3 +6,4 @@ pub(crate) mod value;
 
 pub use misfit::{Misfit, misfits};
 pub(crate) use misfit::{drop_unknown, misfits_of};
+pub use value::{Path, Step};

@@ -14,6 +14,7 @@ mod schema;
 mod unify;
 pub mod webhooks;
 
+use olm_api::text::escape;
 use serde_json::Value;
 
 pub use certificates::CertificateProvider;
@@ -35,6 +36,8 @@ pub struct Options {
     pub certificates: Option<CertificateProvider>,
     /// The name of the operator's OperatorCondition, passed to the operator when set.
     pub operator_condition: Option<String>,
+    /// The bundle after which roles and bindings are named; this one when none is given.
+    pub roles_named_after: Option<String>,
     /// What the user changes about the operator's deployments.
     pub deployment_config: Option<DeploymentConfig>,
 }
@@ -53,7 +56,7 @@ pub enum RenderError {
     #[error(transparent)]
     Conversion(#[from] definitions::ConversionError),
     /// An additional object is of a kind that is not supported.
-    #[error("bundle contains unsupported resource: Name: {name}, Kind: {kind}")]
+    #[error("bundle contains unsupported resource: Name: {}, Kind: {}", escape(.name), escape(.kind))]
     UnsupportedObject {
         /// The object's name.
         name: String,
@@ -61,7 +64,7 @@ pub enum RenderError {
         kind: String,
     },
     /// Two objects are one and say different things.
-    #[error("bundle contains {kind} \"{name}\" more than once, with different content")]
+    #[error("bundle contains {} \"{}\" more than once, with different content", escape(.kind), escape(.name))]
     Conflict {
         /// The object's kind.
         kind: String,
@@ -122,6 +125,7 @@ pub fn render_for(
     watch_namespaces: Option<&[String]>,
     certificates: Option<CertificateProvider>,
     operator_condition: Option<&str>,
+    roles_named_after: Option<&str>,
     deployment_config: Option<DeploymentConfig>,
 ) -> Result<Rendered, RenderError> {
     check(bundle)?;
@@ -132,6 +136,7 @@ pub fn render_for(
         targets,
         certificates,
         operator_condition: operator_condition.map(str::to_owned),
+        roles_named_after: roles_named_after.map(str::to_owned),
         deployment_config,
     };
     generate(bundle, &options)

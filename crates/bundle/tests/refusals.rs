@@ -61,7 +61,7 @@ fn each_fault_of_a_bundle_has_its_own_message() {
         "cluster service definition references owned custom resource definition 'kettles.kitchen.example.com' not \
          found in bundle",
     );
-    // That a bundle names no channel matters to those who put it into a catalog: it is told when it is validated.
+    // That a bundle names no channel matters to those who put it into a catalog: the lint reports it.
     let files = with(
         kettle(),
         ANNOTATIONS,
@@ -685,4 +685,55 @@ fn all_properties_hold_what_is_provided_and_required() {
         assert!(all.iter().any(|found| found == expected), "{expected} in {all:?}");
     }
     assert!(all.iter().any(|found| found.starts_with("olm.gvk {")), "{all:?}");
+}
+
+/// Two lists of a revision: that of the files to the letter, and what they do not list.
+#[test]
+fn further_properties_hold_what_the_files_do_not_list_and_the_own_maximum_counts() {
+    let told = |maximum: &str| {
+        let property = |kind: &str, value| (kind.to_owned(), value);
+        [
+            property("olm.maxOpenShiftVersion", json!(maximum)),
+            property(
+                "olm.package.required",
+                json!({"packageName": "stove", "versionRange": ">1.0.0"}),
+            ),
+        ]
+    };
+    let further = |bundle: &olm_bundle::Bundle, maximum: &str| -> Vec<String> {
+        let text = bundle.further_properties(&told(maximum)).unwrap();
+        let list: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        list.iter()
+            .map(|property| format!("{} {}", property["type"].as_str().unwrap(), property["value"]))
+            .collect()
+    };
+    let in_file = "properties:\n- {type: x, value: 1}\n- {type: x, value: 1}\n";
+    let files = |more: &str| {
+        let text = format!("{in_file}{more}");
+        plus(fixture("kettle"), "metadata/properties.yaml", &text)
+    };
+    let bundle = olm_bundle::parse(&files(""), &BTreeMap::new()).unwrap();
+    let own = bundle.properties_text().unwrap();
+    assert!(
+        own.ends_with(r#"{"type":"x","value":1},{"type":"x","value":1}]"#),
+        "{own}"
+    );
+    let found = further(&bundle, "4.18");
+    assert!(
+        found.contains(&r#"olm.maxOpenShiftVersion "4.18""#.to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        found.iter().any(|one| one.starts_with("olm.package.required ")),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|one| one.starts_with("olm.gvk ")), "{found:?}");
+    assert!(!found.iter().any(|one| one.starts_with("x ")), "{found:?}");
+    let own = files("- {type: olm.maxOpenShiftVersion, value: '4.17'}\n");
+    let bundle = olm_bundle::parse(&own, &BTreeMap::new()).unwrap();
+    let found = further(&bundle, "4.18");
+    assert!(
+        !found.iter().any(|one| one.starts_with("olm.maxOpen")),
+        "{found:?}"
+    );
 }

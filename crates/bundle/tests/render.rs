@@ -451,8 +451,8 @@ fn an_operator_is_told_the_name_of_its_condition() {
     assert_eq!(render(None), vec![Vec::<Value>::new(); 2]);
 }
 
-/// The pod of a deployment whose operator is told of a condition.
-fn told(files: &BundleFiles, deployment: &str, config: Option<&Value>) -> Value {
+/// The pod of a deployment whose operator has an OperatorCondition.
+fn pod_with_condition(files: &BundleFiles, deployment: &str, config: Option<&Value>) -> Value {
     let request = Request {
         operator_condition: Some("condition"),
         certificates: Some(CertificateProvider::SelfSigned),
@@ -469,7 +469,7 @@ fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
         "env": [{"name": "TEA", "value": "green"}],
         "resources": {"limits": {"cpu": "1"}},
     }});
-    let pod = told(&fixture("kettle"), "kettle.operator", Some(&config));
+    let pod = pod_with_condition(&fixture("kettle"), "kettle.operator", Some(&config));
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         let environment = container["env"].as_array().expect("variables");
         assert!(
@@ -478,7 +478,7 @@ fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
         );
         assert_eq!(container["resources"], json!({"limits": {"cpu": "1"}}));
     }
-    let pod = told(&fixture("sieve"), "sieve", None);
+    let pod = pod_with_condition(&fixture("sieve"), "sieve", None);
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         let mounts = container["volumeMounts"].as_array().expect("mounts");
         for name in ["webhook-cert", "apiservice-cert"] {
@@ -496,7 +496,7 @@ fn of_variables_of_one_name_the_last_is_kept() {
     let config = json!({"deploymentConfig": {"env": [
         {"name": "TEA", "value": "green"}, {"name": "CUP", "value": "1"}, {"name": "TEA", "value": "black"},
     ]}});
-    let pod = told(&fixture("kettle"), "kettle.operator", Some(&config));
+    let pod = pod_with_condition(&fixture("kettle"), "kettle.operator", Some(&config));
     let environment = pod["containers"][0]["env"].as_array().expect("variables");
     let mut teas = environment.iter().filter(|entry| entry["name"] == "TEA");
     assert_eq!(teas.next(), Some(&json!({"name": "TEA", "value": "black"})));

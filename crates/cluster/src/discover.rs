@@ -6,12 +6,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::{Client, client::APIGroupDiscoveryList, core::ApiResource};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::identity::is_name;
 
@@ -89,14 +90,14 @@ struct Reading {
 }
 
 /// One reading at a time, and its outcome for those who waited meanwhile.
-type Document = Arc<tokio::sync::Mutex<Option<Reading>>>;
+type SharedReading = Arc<tokio::sync::Mutex<Option<Reading>>>;
 
 /// The kinds that the cluster serves.
 pub struct Discovery {
     client: Client,
     table: RwLock<Table>,
     filling: tokio::sync::Mutex<()>,
-    documents: Mutex<HashMap<GroupVersion, Document>>,
+    documents: Mutex<HashMap<GroupVersion, SharedReading>>,
 }
 
 impl Discovery {
@@ -169,13 +170,13 @@ impl Discovery {
     }
 
     fn known(&self, key: &GroupVersion, kind: &str) -> Option<Arc<Resource>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         table.served.get(key)?.get(kind).cloned()
     }
 
     /// Reads the server's list of everything, once.
     async fn fill(&self) -> Result<(), kube::Error> {
-        let filled = || self.table.read().unwrap_or_else(PoisonError::into_inner).filled;
+        let filled = || self.table.read().filled;
         if filled() {
             return Ok(());
         }
@@ -225,8 +226,8 @@ impl Discovery {
         }
     }
 
-    fn document(&self, key: &GroupVersion) -> Document {
-        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    fn document(&self, key: &GroupVersion) -> SharedReading {
+        let mut documents = self.documents.lock();
         if documents.len() >= MAX_DOCUMENTS {
             documents.retain(|_, document| Arc::strong_count(document) > 1);
         }
@@ -258,7 +259,7 @@ impl Discovery {
 }
 
 fn write(table: &RwLock<Table>) -> RwLockWriteGuard<'_, Table> {
-    table.write().unwrap_or_else(PoisonError::into_inner)
+    table.write()
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {

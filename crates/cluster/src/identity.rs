@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fmt,
     str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,6 +18,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
 use olm_platform::{client::counted, metrics::Metrics};
+use parking_lot::{Mutex, MutexGuard};
 
 /// For how long tokens are asked for, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
@@ -169,7 +170,7 @@ impl Accounts {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<AccountName, Arc<TokenCell>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Forgets the accounts of which `used` says no.

@@ -7,6 +7,8 @@
 //! apply        read, apply, dry run, patch, delete one object under an account
 //! followed     what a watch says of objects, lists included
 //! list         custom resources, page by page
+//! turns        whose turn it is of objects that are read one by one
+//! rights       what an account needs for objects, and lacks
 //! watch        metadata of managed objects, to see drift at once
 //! ```
 
@@ -18,4 +20,6 @@ pub mod followed;
 pub mod identity;
 pub mod list;
 pub mod permissions;
+pub mod rights;
+pub mod turns;
 pub mod watch;

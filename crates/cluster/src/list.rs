@@ -32,7 +32,7 @@ pub struct Collection<'a> {
 
 /// What of objects is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Detail {
     /// The metadata.
     Metadata,
     /// Everything.
@@ -104,7 +104,7 @@ impl Collection<'_> {
     /// The server did not say.
     pub async fn count(&self, client: &Client) -> Result<u64, Failure> {
         let (page, _) = self
-            .page(client, Part::Metadata, 1, "")
+            .page(client, Detail::Metadata, 1, "")
             .await
             .map_err(Refused::failure)?;
         let here = page.items.map_or(0, |items| items.len());
@@ -112,7 +112,7 @@ impl Collection<'_> {
     }
 
     /// The objects, page by page as far as the budget goes.
-    pub fn read<'a>(&'a self, client: &'a Client, part: Part, budget: Budget) -> Pages<'a> {
+    pub fn read<'a>(&'a self, client: &'a Client, part: Detail, budget: Budget) -> Pages<'a> {
         Pages {
             collection: self,
             client,
@@ -126,7 +126,7 @@ impl Collection<'_> {
     async fn page(
         &self,
         client: &Client,
-        part: Part,
+        part: Detail,
         limit: u32,
         next: &str,
     ) -> Result<(Page, u64), Refused> {
@@ -141,8 +141,8 @@ impl Collection<'_> {
         }
         let request = Request::new(self.path());
         let request = match part {
-            Part::Metadata => request.list_metadata(&parameters),
-            Part::Whole => request.list(&parameters),
+            Detail::Metadata => request.list_metadata(&parameters),
+            Detail::Whole => request.list(&parameters),
         };
         let request = request.map_err(|error| Refused::transient(error.to_string()))?;
         let read = async {
@@ -173,7 +173,7 @@ impl Collection<'_> {
 pub struct Pages<'a> {
     collection: &'a Collection<'a>,
     client: &'a Client,
-    part: Part,
+    part: Detail,
     budget: Budget,
     size: u32,
     /// Where to go on; nothing after the last page.
@@ -262,7 +262,7 @@ mod tests {
             bytes: 1 << 20,
             until: Instant::now() + Duration::from_mins(1),
         };
-        let mut pages = POTS.read(&client, Part::Whole, budget);
+        let mut pages = POTS.read(&client, Detail::Whole, budget);
         let mut seen = 0;
         loop {
             match pages.page().await {

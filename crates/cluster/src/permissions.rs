@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ use olm_preflight::{
     permissions::{AccountRights, Completeness, Missing, Needs, Right, RightStatus},
     rules::{Access, Object, PolicyRule},
 };
+use parking_lot::Mutex;
 
 use crate::identity::AccountName;
 
@@ -145,8 +146,8 @@ impl Reviews {
     /// Forgets what is known of an account, because the server has said something else.
     pub fn forget(&self, account: &AccountName) {
         let viewer = Viewer::Account(account.clone());
-        lock(&self.rules).retain(|(known, _), _| *known != viewer);
-        lock(&self.answers).remove(&viewer);
+        self.rules.lock().retain(|(known, _), _| *known != viewer);
+        self.answers.lock().remove(&viewer);
     }
 
     /// Forgets the accounts of which `used` says no.
@@ -155,8 +156,8 @@ impl Reviews {
             Viewer::Controller => true,
             Viewer::Account(account) => used(account),
         };
-        lock(&self.rules).retain(|(viewer, _), _| wanted(viewer));
-        lock(&self.answers).retain(|viewer, _| wanted(viewer));
+        self.rules.lock().retain(|(viewer, _), _| wanted(viewer));
+        self.answers.lock().retain(|viewer, _| wanted(viewer));
     }
 
     /// The rules that hold in a namespace, or with none in the whole cluster, not older than given.
@@ -168,7 +169,9 @@ impl Reviews {
         oldest: Duration,
     ) -> Result<Arc<Rules>, kube::Error> {
         let place = (viewer.clone(), scope.map(str::to_owned));
-        let known = lock(&self.rules)
+        let known = self
+            .rules
+            .lock()
             .get(&place)
             .filter(|cached| cached.at.elapsed() < oldest)
             .map(|cached| Arc::clone(&cached.value));
@@ -184,12 +187,14 @@ impl Reviews {
         let reviews = Api::<SelfSubjectRulesReview>::all(client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await?;
         let rules = Arc::new(answer.status.map_or_else(nothing, listed));
-        lock(&self.rules).insert(place, Cached::now(Arc::clone(&rules)));
+        self.rules.lock().insert(place, Cached::now(Arc::clone(&rules)));
         Ok(rules)
     }
 
     async fn answer(&self, client: &Client, viewer: &Viewer, right: &Right) -> Result<bool, kube::Error> {
-        let known = lock(&self.answers)
+        let known = self
+            .answers
+            .lock()
             .get(viewer)
             .and_then(|answers| answers.get(right))
             .filter(|cached| cached.at.elapsed() < if cached.value { GRANTED } else { REFUSED })
@@ -202,16 +207,13 @@ impl Reviews {
             .create(&PostParams::default(), &access_review(right))
             .await?;
         let allowed = answer.status.is_some_and(|status| status.allowed);
-        lock(&self.answers)
+        self.answers
+            .lock()
             .entry(viewer.clone())
             .or_default()
             .insert(right.clone(), Cached::now(allowed));
         Ok(allowed)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn nothing() -> Rules {

@@ -1,12 +1,14 @@
 //! Watches of managed objects' metadata, so that drift is seen at once and nothing needs to be read meanwhile.
 //!
 //! One watch serves every extension where the controller may watch a kind; never Secrets. Otherwise the extension's
-//! account watches, in the namespaces where its objects are. Where nobody may, [`Look::Unwatched`] says so and the object
-//! is read now and then.
+//! account watches, in the namespaces where its objects are, or lists now and then where it may not watch. Where nobody may
+//! do either, [`Look::Unwatched`] says so and the object is read when it is its turn.
+
+pub mod poll;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,11 +21,13 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
     discover::{Discovery, Resource, Scope},
     identity::AccountName,
     permissions::{Reviews, Viewer, right},
+    turns::Turns,
 };
 
 /// For how long a kind counts as unwatched after its watch was refused.
@@ -34,8 +38,17 @@ const REFUSED: Duration = Duration::from_mins(1);
 pub struct Need {
     /// The kind.
     pub resource: Arc<Resource>,
-    /// The namespaces; one empty name for kinds without.
-    pub namespaces: BTreeSet<String>,
+    /// How many objects there are in each namespace; one empty name for kinds without.
+    pub namespaces: BTreeMap<String, usize>,
+}
+
+/// How old what is known of an object may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// Not older than watches bring it.
+    Live,
+    /// A minute or two: what is complete is only kept up.
+    Recent,
 }
 
 /// What a watch knows of an object.
@@ -65,7 +78,12 @@ struct Key {
     /// `None`: all namespaces.
     namespace: Option<String>,
     viewer: Viewer,
+    /// Listed now and then, not watched.
+    is_polled: bool,
 }
+
+/// Namespace and name of an object.
+type ObjectName = (String, String);
 
 #[derive(Debug)]
 struct Seen {
@@ -78,7 +96,7 @@ struct Seen {
 struct View {
     listed: Option<Instant>,
     newest: u64,
-    objects: HashMap<(String, String), Seen>,
+    objects: HashMap<ObjectName, Seen>,
     refused: Option<Instant>,
 }
 
@@ -120,6 +138,7 @@ pub struct Watches {
     reviews: Arc<Reviews>,
     wake: Arc<dyn Fn(&str) + Send + Sync>,
     state: Mutex<State>,
+    turns: Arc<Turns>,
 }
 
 /// A kind in a namespace, or in all of them.
@@ -129,6 +148,8 @@ type Place = (Arc<Resource>, Option<String>);
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     views: HashMap<Place, Arc<RwLock<View>>>,
+    /// Who reads what is not watched, one by one.
+    reader: Option<(AccountName, Arc<Turns>)>,
 }
 
 impl Coverage {
@@ -142,6 +163,12 @@ impl Coverage {
             None => Look::Absent { listed, newest },
         });
         seen.unwrap_or(Look::Unwatched)
+    }
+
+    /// Whether it is the turn of an object that nobody watches, which was read `last`.
+    pub fn is_due(&self, resource: &Arc<Resource>, last: Instant) -> bool {
+        let reader = self.reader.as_ref();
+        reader.is_none_or(|(account, turns)| turns.take(account, resource, last, Instant::now()))
     }
 
     /// Whether one of the kind that owns managed objects is among the owners of an object; `None` when nobody watches it.
@@ -167,7 +194,7 @@ impl Coverage {
         let everywhere = (Arc::clone(resource), None);
         let here = (Arc::clone(resource), Some(namespace.to_owned()));
         let view = self.views.get(&everywhere).or_else(|| self.views.get(&here))?;
-        let view = view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = view.read();
         let (Some(listed), None) = (view.listed, view.refused) else {
             return None;
         };
@@ -192,6 +219,7 @@ impl Watches {
             reviews,
             wake: Arc::new(wake),
             state: Mutex::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -205,11 +233,19 @@ impl Watches {
         user: &str,
         needs: &[Need],
         account: Option<(&AccountName, &Client)>,
+        freshness: Freshness,
     ) -> Result<Coverage, kube::Error> {
         let mut keys = HashSet::new();
+        let mut unwatched = Vec::new();
         for need in needs {
-            keys.extend(self.keys(need, account).await?);
+            let (watched, rest) = self.keys(need, account, freshness).await?;
+            keys.extend(watched);
+            if rest > 0 {
+                unwatched.push((Arc::clone(&need.resource), rest));
+            }
         }
+        let reader = account.map(|(account, _)| account);
+        self.turns.want(user, reader, &unwatched);
         let client = account.map_or(&self.own, |(_, client)| client);
         let mut state = self.lock();
         let before = state
@@ -219,7 +255,10 @@ impl Watches {
         for key in before.difference(&keys) {
             state.leave(user, key);
         }
-        let mut coverage = Coverage::default();
+        let mut coverage = Coverage {
+            views: HashMap::new(),
+            reader: reader.map(|account| (account.clone(), Arc::clone(&self.turns))),
+        };
         for key in keys {
             let entry = match state.entries.entry(key.clone()) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -228,11 +267,7 @@ impl Watches {
             if entry.refused_long_ago() {
                 *entry = self.start(&key, client);
             }
-            entry
-                .users
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(user.to_owned());
+            entry.users.lock().insert(user.to_owned());
             coverage
                 .views
                 .insert((key.resource, key.namespace), Arc::clone(&entry.view));
@@ -242,6 +277,7 @@ impl Watches {
 
     /// Drops what only this user wanted.
     pub fn forget(&self, user: &str) {
+        self.turns.want(user, None, &[]);
         let mut state = self.lock();
         for key in state.wants.remove(user).unwrap_or_default() {
             state.leave(user, &key);
@@ -253,19 +289,23 @@ impl Watches {
         self.lock().entries.len()
     }
 
+    /// What can be watched or listed, and how many objects are left.
     async fn keys(
         &self,
         need: &Need,
         account: Option<(&AccountName, &Client)>,
-    ) -> Result<Vec<Key>, kube::Error> {
+        freshness: Freshness,
+    ) -> Result<(Vec<Key>, usize), kube::Error> {
         let resource = &need.resource;
-        let key = |namespace: Option<&str>, viewer| Key {
+        let key = |namespace: Option<&str>, viewer, is_polled| Key {
             resource: Arc::clone(resource),
             namespace: namespace.map(str::to_owned),
             viewer,
+            is_polled,
         };
+        let all = need.namespaces.values().sum();
         if !resource.watchable {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), all));
         }
         let secret = resource.api.group.is_empty() && resource.api.kind == "Secret";
         if !secret
@@ -273,24 +313,32 @@ impl Watches {
                 .may_watch(&self.own, &Viewer::Controller, resource, "")
                 .await?
         {
-            return Ok(vec![key(None, Viewer::Controller)]);
+            return Ok((vec![key(None, Viewer::Controller, false)], 0));
         }
         let Some((account, client)) = account else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), all));
         };
         let viewer = Viewer::Account(account.clone());
         let mut keys = Vec::new();
-        for namespace in &need.namespaces {
+        let mut left = 0;
+        for (namespace, objects) in &need.namespaces {
             let namespace = if resource.scope == Scope::Cluster {
                 ""
             } else {
                 namespace
             };
+            let place = (!namespace.is_empty()).then_some(namespace);
             if self.may_watch(client, &viewer, resource, namespace).await? {
-                keys.push(key((!namespace.is_empty()).then_some(namespace), viewer.clone()));
+                keys.push(key(place, viewer.clone(), false));
+            } else if freshness == Freshness::Recent
+                && self.may("list", client, &viewer, resource, namespace).await?
+            {
+                keys.push(key(place, viewer.clone(), true));
+            } else {
+                left += objects;
             }
         }
-        Ok(keys)
+        Ok((keys, left))
     }
 
     async fn may_watch(
@@ -300,13 +348,20 @@ impl Watches {
         resource: &Resource,
         namespace: &str,
     ) -> Result<bool, kube::Error> {
-        for verb in ["list", "watch"] {
-            let right = right(verb, &resource.api.group, &resource.api.plural, namespace);
-            if !self.reviews.may(client, viewer, &right).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.may("list", client, viewer, resource, namespace).await?
+            && self.may("watch", client, viewer, resource, namespace).await?)
+    }
+
+    async fn may(
+        &self,
+        verb: &str,
+        client: &Client,
+        viewer: &Viewer,
+        resource: &Resource,
+        namespace: &str,
+    ) -> Result<bool, kube::Error> {
+        let right = right(verb, &resource.api.group, &resource.api.plural, namespace);
+        self.reviews.may(client, viewer, &right).await
     }
 
     fn start(&self, key: &Key, client: &Client) -> Entry {
@@ -335,12 +390,17 @@ impl Watches {
             kind: key.resource.api.clone(),
             managed: self.managed,
         };
-        let task = tokio::spawn(follow.run(api)).abort_handle();
+        let task = if key.is_polled {
+            tokio::spawn(follow.poll(api))
+        } else {
+            tokio::spawn(follow.run(api))
+        };
+        let task = task.abort_handle();
         Entry { view, users, task }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -350,7 +410,7 @@ impl State {
             return;
         };
         let unused = {
-            let mut users = entry.users.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut users = entry.users.lock();
             users.remove(user);
             users.is_empty()
         };
@@ -367,7 +427,7 @@ impl State {
 
 impl Entry {
     fn refused_long_ago(&self) -> bool {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = self.view.read();
         view.refused.is_some_and(|at| at.elapsed() >= REFUSED)
     }
 }
@@ -419,18 +479,13 @@ impl Follow {
         if code == 404 {
             self.discovery.doubt(&self.kind);
         }
-        self.view.write().unwrap_or_else(PoisonError::into_inner).refused = Some(Instant::now());
+        self.view.write().refused = Some(Instant::now());
         self.wake_users();
     }
 
-    fn listed(&self, objects: HashMap<(String, String), Seen>, began: Instant) {
-        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
-        view.newest = objects
-            .values()
-            .map(|seen| number(&seen.resource_version))
-            .max()
-            .unwrap_or(0)
-            .max(view.newest);
+    fn listed(&self, objects: HashMap<ObjectName, Seen>, began: Instant) {
+        let mut view = self.view.write();
+        view.newest = newest(&objects).max(view.newest);
         view.objects = objects;
         view.listed = Some(began);
         drop(view);
@@ -440,7 +495,7 @@ impl Follow {
     fn changed(&self, metadata: ObjectMeta) {
         let (key, seen) = self.seen(metadata);
         let mut owners: BTreeSet<String> = seen.owners.iter().cloned().collect();
-        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut view = self.view.write();
         view.newest = view.newest.max(number(&seen.resource_version));
         owners.extend(
             view.objects
@@ -457,7 +512,7 @@ impl Follow {
     fn deleted(&self, metadata: ObjectMeta) {
         let (key, seen) = self.seen(metadata);
         let mut owners: BTreeSet<String> = seen.owners.into_iter().collect();
-        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut view = self.view.write();
         view.newest = view.newest.max(number(&seen.resource_version));
         owners.extend(
             view.objects
@@ -472,13 +527,13 @@ impl Follow {
     }
 
     fn wake_users(&self) {
-        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let users = self.users.lock().clone();
         for user in &users {
             (self.wake)(user);
         }
     }
 
-    fn seen(&self, metadata: ObjectMeta) -> ((String, String), Seen) {
+    fn seen(&self, metadata: ObjectMeta) -> (ObjectName, Seen) {
         let owners = metadata
             .owner_references
             .into_iter()
@@ -497,6 +552,12 @@ impl Follow {
         };
         (key, seen)
     }
+}
+
+/// The newest resourceVersion.
+fn newest(objects: &HashMap<ObjectName, Seen>) -> u64 {
+    let versions = objects.values().map(|seen| number(&seen.resource_version));
+    versions.max().unwrap_or(0)
 }
 
 /// A resourceVersion as the number that it is; 0 should it be none.

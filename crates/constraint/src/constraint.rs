@@ -34,7 +34,7 @@ pub struct Constraint {
     /// The message for users when it does not hold.
     pub failure_message: String,
     /// A rule that one bundle has to satisfy.
-    pub cel: Option<Rule>,
+    pub cel: Option<CelRule>,
     /// A package that has to be there.
     pub package: Option<PackageConstraint>,
     /// An API that has to be there.
@@ -51,7 +51,7 @@ pub struct Constraint {
 /// A CEL expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rule {
+pub struct CelRule {
     /// Its text.
     pub rule: String,
 }
@@ -178,7 +178,7 @@ impl Decode for Constraint {
     }
 }
 
-impl Decode for Rule {
+impl Decode for CelRule {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
         let mut rule = Self::default();
         members(raw, |key, value| match key {

@@ -1,7 +1,7 @@
 //! What is missing for a requirement to hold.
 
 use crate::present::{Present, Undecided};
-use crate::requirement::{Requirement, Rule, Term, Wanted, api_text};
+use crate::requirement::{Clause, Requirement, Term, Wanted, api_text};
 
 /// How many parts of a compound are named; the others are only counted.
 const SHOWN: usize = 4;
@@ -29,7 +29,7 @@ impl Requirement {
 }
 
 /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
-fn explain<'r>(rule: &'r Rule, present: &Present<'_>) -> Result<Option<Explanation<'r>>, Undecided> {
+fn explain<'r>(rule: &'r Clause, present: &Present<'_>) -> Result<Option<Explanation<'r>>, Undecided> {
     if present.holds(rule)? {
         return Ok(None);
     }
@@ -78,7 +78,11 @@ fn listed(parts: &[String], separator: &str) -> String {
     }
 }
 
-fn compound<'r>(what: &str, rules: &'r [Rule], present: &Present<'_>) -> Result<Explanation<'r>, Undecided> {
+fn compound<'r>(
+    what: &str,
+    rules: &'r [Clause],
+    present: &Present<'_>,
+) -> Result<Explanation<'r>, Undecided> {
     let (mut texts, mut wanted) = (Vec::new(), Vec::new());
     for rule in rules {
         if let Some(part) = explain(rule, present)? {
@@ -116,7 +120,7 @@ fn missing(wanted: &Wanted, present: &Present<'_>) -> String {
 }
 
 /// What makes a rule hold that must not. Calls itself as deep as the constraint is nested.
-fn in_the_way(rule: &Rule, present: &Present<'_>) -> Result<String, Undecided> {
+fn in_the_way(rule: &Clause, present: &Present<'_>) -> Result<String, Undecided> {
     let text = match &rule.term {
         Term::Simple(wanted) => {
             let by = match (present.provider(wanted)?, wanted) {

@@ -16,7 +16,7 @@ mod explain;
 mod present;
 mod requirement;
 
-pub use constraint::{Compound, Constraint, MAX_SIZE, PackageConstraint, ParseError, Rule as CelRule};
+pub use constraint::{CelRule, Compound, Constraint, MAX_SIZE, PackageConstraint, ParseError};
 pub use explain::Explanation;
 pub use olm_fbc::property::Gvk;
 pub use present::{Present, Subject, Undecided};

@@ -8,7 +8,7 @@ use olm_fbc::property::{Gvk, Property, TYPE_GVK};
 use semver::Version;
 
 use crate::cel::{Budget, EvalError, Value};
-use crate::requirement::{Requirement, Rule, Term, Wanted};
+use crate::requirement::{Clause, Requirement, Term, Wanted};
 
 /// A bundle that is there, or that would be.
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl<'a> Present<'a> {
     }
 
     /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
-    pub(crate) fn holds(&self, rule: &Rule) -> Result<bool, Undecided> {
+    pub(crate) fn holds(&self, rule: &Clause) -> Result<bool, Undecided> {
         match &rule.term {
             Term::Simple(wanted) => {
                 let is_served = matches!(wanted, Wanted::Api(api) if self.is_served(api));
@@ -225,7 +225,7 @@ impl<'a> Present<'a> {
         }
     }
 
-    fn holds_any(&self, rules: &[Rule]) -> Result<bool, Undecided> {
+    fn holds_any(&self, rules: &[Clause]) -> Result<bool, Undecided> {
         for rule in rules {
             if self.holds(rule)? {
                 return Ok(true);

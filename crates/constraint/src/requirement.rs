@@ -121,12 +121,12 @@ pub struct Requirement {
     pub kind: String,
     /// The JSON text that says it.
     pub text: String,
-    pub(crate) rule: Rule,
+    pub(crate) rule: Clause,
 }
 
 /// A requirement or a part of one.
 #[derive(Clone, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct Clause {
     /// The author's message; empty when there is none.
     pub(crate) message: String,
     pub(crate) term: Term,
@@ -135,9 +135,9 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     Simple(Wanted),
-    All(Vec<Rule>),
-    Any(Vec<Rule>),
-    Not(Vec<Rule>),
+    All(Vec<Clause>),
+    Any(Vec<Clause>),
+    Not(Vec<Clause>),
 }
 
 /// What a single bundle, or the cluster, can provide.
@@ -198,12 +198,12 @@ impl Requirement {
                     };
                     package(constraint, known)
                 })
-                .map(Rule::plain),
+                .map(Clause::plain),
             TYPE_GVK_REQUIRED => property()
                 .gvk()
                 .map_err(RequirementError::Shape)
                 .and_then(api)
-                .map(Rule::plain),
+                .map(Clause::plain),
             TYPE_CONSTRAINT => Constraint::parse(value)
                 .map_err(RequirementError::Constraint)
                 .and_then(|constraint| rule(constraint, known)),
@@ -237,7 +237,7 @@ impl Requirement {
             return Ok(Self {
                 kind: kind.to_owned(),
                 text: value.to_owned(),
-                rule: Rule::plain(label(value)?),
+                rule: Clause::plain(label(value)?),
             });
         }
         let (_, property) = found.ok_or_else(unknown)?;
@@ -266,7 +266,7 @@ impl Requirement {
     }
 
     /// Its rule and all rules in it.
-    fn rules(&self) -> impl Iterator<Item = &Rule> {
+    fn rules(&self) -> impl Iterator<Item = &Clause> {
         let mut open = vec![&self.rule];
         std::iter::from_fn(move || {
             let rule = open.pop()?;
@@ -286,7 +286,7 @@ pub fn fault(property: &Property) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-impl Rule {
+impl Clause {
     fn plain(wanted: Wanted) -> Self {
         Self {
             message: String::new(),
@@ -333,7 +333,7 @@ fn label(value: &str) -> Result<Wanted, RequirementError> {
 }
 
 /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
-fn rule(constraint: Constraint, known: &Known) -> Result<Rule, RequirementError> {
+fn rule(constraint: Constraint, known: &Known) -> Result<Clause, RequirementError> {
     let given = [
         ("all", constraint.all.is_some()),
         ("any", constraint.any.is_some()),
@@ -369,13 +369,13 @@ fn rule(constraint: Constraint, known: &Known) -> Result<Rule, RequirementError>
     } else {
         return Err(RequirementError::Nothing);
     };
-    Ok(Rule {
+    Ok(Clause {
         message: constraint.failure_message,
         term,
     })
 }
 
-fn rules(key: &'static str, list: Compound, known: &Known) -> Result<Vec<Rule>, RequirementError> {
+fn rules(key: &'static str, list: Compound, known: &Known) -> Result<Vec<Clause>, RequirementError> {
     let list = list.constraints.unwrap_or_default();
     if list.is_empty() {
         return Err(RequirementError::Empty(key));

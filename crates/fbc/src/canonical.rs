@@ -178,7 +178,7 @@ fn finish_object(
     });
 }
 
-enum Work {
+enum Pending {
     /// A stretch of the text to be copied.
     Text(usize, usize),
     /// Members to be written, and whether one was written before.
@@ -187,11 +187,11 @@ enum Work {
 
 /// Writes `text`, which is valid JSON, in canonical form. `order` is the text's own.
 pub(crate) fn write(text: &str, order: &Order, out: &mut String) {
-    let mut stack = vec![Work::Text(0, text.len())];
+    let mut stack = vec![Pending::Text(0, text.len())];
     while let Some(work) = stack.pop() {
         match work {
-            Work::Text(at, end) => copy(text, at, end, order, out, &mut stack),
-            Work::Members { next, end, first } => {
+            Pending::Text(at, end) => copy(text, at, end, order, out, &mut stack),
+            Pending::Members { next, end, first } => {
                 let Some(member) = order.members.get(next).filter(|_| next < end) else {
                     out.push('}');
                     continue;
@@ -201,19 +201,19 @@ pub(crate) fn write(text: &str, order: &Order, out: &mut String) {
                 }
                 write_token(slice(text, member.key), out);
                 out.push(':');
-                stack.push(Work::Members {
+                stack.push(Pending::Members {
                     next: next + 1,
                     end,
                     first: false,
                 });
-                stack.push(Work::Text(member.value.0, member.value.1));
+                stack.push(Pending::Text(member.value.0, member.value.1));
             }
         }
     }
 }
 
 /// Copies a stretch up to its end or to an object that is out of order.
-fn copy(text: &str, start: usize, end: usize, order: &Order, out: &mut String, stack: &mut Vec<Work>) {
+fn copy(text: &str, start: usize, end: usize, order: &Order, out: &mut String, stack: &mut Vec<Pending>) {
     let bytes = text.as_bytes();
     let mut at = start;
     let mut copied = start;
@@ -238,8 +238,8 @@ fn copy(text: &str, start: usize, end: usize, order: &Order, out: &mut String, s
                 if let Some(object) = found.ok().and_then(|found| order.unordered.get(found)) {
                     out.push_str(slice(text, (copied, at)));
                     out.push('{');
-                    stack.push(Work::Text(object.end, end));
-                    stack.push(Work::Members {
+                    stack.push(Pending::Text(object.end, end));
+                    stack.push(Pending::Members {
                         next: object.members.0,
                         end: object.members.1,
                         first: true,

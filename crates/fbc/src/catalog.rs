@@ -73,7 +73,7 @@ pub enum Effect {
 }
 
 impl Catalog {
-    /// Adds the blobs of one file. Files are to be added in the order of [`walk_order`](crate::walk_order).
+    /// Adds the blobs of one file. Add files in the order of [`walk_order`](crate::walk_order).
     ///
     /// # Errors
     /// At the first blob that cannot be read; those before it have been added.

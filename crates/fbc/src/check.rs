@@ -7,6 +7,7 @@
 mod blob;
 mod bundle;
 mod catalog;
+mod csv_metadata;
 mod deprecation;
 pub mod image_reference;
 pub mod label;

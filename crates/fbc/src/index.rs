@@ -180,7 +180,7 @@ impl Index {
         let number = |text: &str| self.numbers.get(text).copied();
         let wanted = |text: &str| {
             if text.is_empty() {
-                Wanted::Anything
+                Selection::Anything
             } else {
                 number(text).into()
             }
@@ -189,13 +189,13 @@ impl Index {
         Ranges {
             entries: &self.entries,
             places: match package {
-                Wanted::Is(package) => Places::Some(self.of_package(package).iter()),
+                Selection::Is(package) => Places::Some(self.of_package(package).iter()),
                 _ => Places::All(0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)),
             },
             pending: None,
             schema: match wanted(filter.schema) {
-                Wanted::Anything if !filter.package.is_empty() && filter.name.is_empty() => {
-                    number("").map_or(Wanted::Anything, Wanted::Not)
+                Selection::Anything if !filter.package.is_empty() && filter.name.is_empty() => {
+                    number("").map_or(Selection::Anything, Selection::Not)
                 }
                 wanted => wanted,
             },
@@ -301,20 +301,20 @@ fn take_number(rest: &mut &[u8]) -> Result<u64, IndexError> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
+enum Selection {
     Anything,
     Nothing,
     Is(u32),
     Not(u32),
 }
 
-impl From<Option<u32>> for Wanted {
+impl From<Option<u32>> for Selection {
     fn from(number: Option<u32>) -> Self {
         number.map_or(Self::Nothing, Self::Is)
     }
 }
 
-impl Wanted {
+impl Selection {
     fn fits(self, number: u32) -> bool {
         match self {
             Self::Anything => true,
@@ -359,9 +359,9 @@ pub struct Ranges<'a> {
     places: Places<'a>,
     /// The beginning of the next stretch.
     pending: Option<Range<u64>>,
-    schema: Wanted,
-    package: Wanted,
-    name: Wanted,
+    schema: Selection,
+    package: Selection,
+    name: Selection,
 }
 
 impl Iterator for Ranges<'_> {

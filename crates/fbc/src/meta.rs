@@ -236,46 +236,46 @@ fn unique_keys(text: &str, root: &[Member]) -> Result<Vec<Key>, MetaErrorKind> {
 
 /// The JSON text of `value`, without recursion.
 pub fn json_text(value: &Value) -> String {
-    enum Work<'a> {
+    enum Pending<'a> {
         Value(&'a Value),
         Key(&'a str, &'a Value),
         Text(&'static str),
     }
     let mut out = String::new();
-    let mut stack = vec![Work::Value(value)];
+    let mut stack = vec![Pending::Value(value)];
     while let Some(work) = stack.pop() {
         match work {
-            Work::Text(text) => out.push_str(text),
-            Work::Key(key, value) => {
+            Pending::Text(text) => out.push_str(text),
+            Pending::Key(key, value) => {
                 canonical::write_string(key, &mut out);
                 out.push(':');
-                stack.push(Work::Value(value));
+                stack.push(Pending::Value(value));
             }
-            Work::Value(Value::Null) => out.push_str("null"),
-            Work::Value(Value::Bool(true)) => out.push_str("true"),
-            Work::Value(Value::Bool(false)) => out.push_str("false"),
-            Work::Value(Value::Number(number)) => match number.as_f64().filter(|_| number.is_f64()) {
+            Pending::Value(Value::Null) => out.push_str("null"),
+            Pending::Value(Value::Bool(true)) => out.push_str("true"),
+            Pending::Value(Value::Bool(false)) => out.push_str("false"),
+            Pending::Value(Value::Number(number)) => match number.as_f64().filter(|_| number.is_f64()) {
                 Some(float) => out.push_str(&olm_yaml::json_float(float)),
                 None => out.push_str(&number.to_string()),
             },
-            Work::Value(Value::String(text)) => canonical::write_string(text, &mut out),
-            Work::Value(Value::Array(elements)) => {
+            Pending::Value(Value::String(text)) => canonical::write_string(text, &mut out),
+            Pending::Value(Value::Array(elements)) => {
                 out.push('[');
-                stack.push(Work::Text("]"));
+                stack.push(Pending::Text("]"));
                 for (index, element) in elements.iter().enumerate().rev() {
-                    stack.push(Work::Value(element));
+                    stack.push(Pending::Value(element));
                     if index > 0 {
-                        stack.push(Work::Text(","));
+                        stack.push(Pending::Text(","));
                     }
                 }
             }
-            Work::Value(Value::Object(members)) => {
+            Pending::Value(Value::Object(members)) => {
                 out.push('{');
-                stack.push(Work::Text("}"));
+                stack.push(Pending::Text("}"));
                 for (index, (key, member)) in members.iter().enumerate().rev() {
-                    stack.push(Work::Key(key, member));
+                    stack.push(Pending::Key(key, member));
                     if index > 0 {
-                        stack.push(Work::Text(","));
+                        stack.push(Pending::Text(","));
                     }
                 }
             }

@@ -268,7 +268,21 @@ fn each_fault_of_a_bundle_is_reported() {
         "- {type: olm.package.required, value: {packageName: p, versionRange: '>=1.0.0 <2.0.0'}}\n",
         &[],
     );
+    with(
+        "- {type: olm.csv.metadata, value: {annotations: null}}\n",
+        &["property-value"],
+    );
+    with("- {type: olm.csv.metadata, value: 3}\n", &["property-value"]);
+    with(
+        "- {type: olm.csv.metadata, value: {keywords: [a], labels: {}}}\n",
+        &[],
+    );
     with("relatedImages: [{name: x}]\n", &["related-image"]);
+    with(
+        "relatedImages: [{name: ' ', image: 'quay.io/a/b:v1'}]\n",
+        &["related-image"],
+    );
+    with("relatedImages: [{name: '', image: 'quay.io/a/b:v1'}]\n", &[]);
 }
 
 #[test]

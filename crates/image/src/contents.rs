@@ -22,17 +22,30 @@ pub struct Contents {
     pub labels: BTreeMap<String, String>,
     /// What the manifest says it is, where it is no container image.
     pub artifact_type: Option<String>,
-    /// The files by their path in the image, without a leading slash. Links to files within the image are files here, other
-    /// links are left out.
+    /// The files by their path in the image, without a leading slash. Links to files within the image are files here, links to
+    /// directories are left out.
     pub files: BTreeMap<String, Bytes>,
     /// The directories by their path in the image.
     pub directories: BTreeSet<String>,
 }
 
+/// A link that leads nowhere within the image. What its author meant to be there is not, and nobody would be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path:?} is a link to {target:?}, which leads out of the image, or nowhere")]
+pub struct LostLink {
+    /// Where it lies.
+    pub path: String,
+    /// Its target as it is written.
+    pub target: String,
+}
+
 impl Contents {
     /// Takes labels and files from an unpacked image that is held in memory. Unpacking has counted each link as the file
     /// that it leads to.
-    pub fn from_tree(labels: BTreeMap<String, String>, tree: &Tree) -> Self {
+    ///
+    /// # Errors
+    /// A link leads nowhere.
+    pub fn from_tree(labels: BTreeMap<String, String>, tree: &Tree) -> Result<Self, LostLink> {
         let mut contents = Self {
             labels,
             ..Self::default()
@@ -44,16 +57,22 @@ impl Contents {
                     continue;
                 }
                 Node::File(content) => content,
-                Node::Link(_) => match tree.resolve(&path) {
+                Node::Link(target) => match tree.resolve(&path) {
                     Resolved::File(content) => content,
-                    Resolved::Directory | Resolved::Missing => continue,
+                    Resolved::Directory => continue,
+                    Resolved::Missing => {
+                        return Err(LostLink {
+                            path: path.into_owned(),
+                            target: target.clone(),
+                        });
+                    }
                 },
             };
             if let Ok(bytes) = content.read_all() {
                 contents.files.insert(path.into_owned(), bytes);
             }
         }
-        contents
+        Ok(contents)
     }
 }
 
@@ -71,6 +90,11 @@ impl ContentsStore {
     fn path(&self, digest: &Digest) -> PathBuf {
         self.directory
             .join(format!("{}-{}.contents", digest.algorithm(), digest.hex()))
+    }
+
+    /// Whether there are cached contents, whole or damaged.
+    pub(crate) async fn has(&self, digest: &Digest) -> bool {
+        tokio::fs::try_exists(self.path(digest)).await.unwrap_or(false)
     }
 
     /// Cached contents; nothing when they are not here, or damaged, or larger than they may be.
@@ -228,6 +252,27 @@ mod tests {
             ]
             .into(),
             directories: ["manifests".to_owned(), "metadata".to_owned()].into(),
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_content() {
+        let from = |target: &str| {
+            let mut tree = Tree::default();
+            let file = Node::File(Bytes::from_static(b"kind: X").into());
+            tree.insert("manifests\0x.yaml".to_owned(), file);
+            tree.insert("manifests\0y.yaml".to_owned(), Node::Link(target.to_owned()));
+            let contents = Contents::from_tree(BTreeMap::new(), &tree);
+            contents
+                .map(|contents| contents.files.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(from("x.yaml"), Ok(2));
+        for lost in ["gone.yaml", "../../x.yaml", "y.yaml", "/etc/passwd"] {
+            let said = format!(
+                "\"manifests/y.yaml\" is a link to {lost:?}, which leads out of the image, or nowhere"
+            );
+            assert_eq!(from(lost), Err(said));
         }
     }
 

@@ -32,7 +32,7 @@ pub use access::policy::{Policy, PolicyError, Refusal};
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};
 pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
-pub use contents::Contents;
+pub use contents::{Contents, LostLink};
 pub use digest::{Digest, DigestError};
 pub use layer::tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};
 pub use layer::{LayerError, Selection};

@@ -25,7 +25,7 @@ use crate::layer::{Selection, Unpacker};
 use crate::limits::Limits;
 use crate::manifest::{Blob, ConfigFile, artifact_type, blob, choose_platform, layers, parse_manifest};
 use crate::platform::Platform;
-use crate::reference::{Pinned, Reference};
+use crate::reference::{LATEST, Pinned, Reference};
 use crate::registry::auth::{Action, Tokens};
 use crate::registry::clients::Clients;
 use crate::registry::error::RegistryError;
@@ -153,9 +153,8 @@ impl Images {
         if let Some(pinned) = reference.pinned() {
             return Ok(pinned);
         }
-        // A scope of the policy may be a tag, which is not seen any more once the digest is all there is.
         let signed = admitted(access, reference)?;
-        let tag = reference.tag().unwrap_or("latest");
+        let tag = reference.tag().unwrap_or(LATEST);
         let asking = async {
             let wanted = Wanted::Tag(tag);
             let (_, digest) = self.fetch(reference, access, "the digest", wanted).await?;
@@ -190,7 +189,7 @@ impl Images {
         limits: &Limits,
     ) -> Result<Image, PullError> {
         let reference = pinned.reference();
-        let signed = admitted(access, &reference)?;
+        let signed = admitted(access, &pinned.requested())?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
@@ -435,6 +434,14 @@ impl Images {
             .unwrap_or_else(|| Err(cut_off()))
     }
 
+    /// Whether the cache directory has the contents of an image, so that no layer has to be transferred.
+    pub async fn keeps(&self, pinned: &Pinned) -> bool {
+        match &self.inner.store {
+            Some(store) => store.has(pinned.digest()).await,
+            None => false,
+        }
+    }
+
     async fn fetch_contents(
         &self,
         pinned: &Pinned,
@@ -442,8 +449,7 @@ impl Images {
         limits: &Limits,
     ) -> Result<Contents, PullError> {
         // What was let through once may be refused by the policy of today.
-        let reference = pinned.reference();
-        let signed = admitted(access, &reference)?;
+        let signed = admitted(access, &pinned.requested())?;
         let checked = if signed.is_empty() {
             None
         } else {
@@ -461,9 +467,13 @@ impl Images {
         let tree = self
             .unpack(&image, &self.inner.selection, &Storage::Memory, access, limits)
             .await?;
+        let files = Contents::from_tree(image.labels, &tree).map_err(|source| PullError::Link {
+            reference: pinned.to_string(),
+            source,
+        })?;
         let contents = Contents {
             artifact_type: image.artifact_type,
-            ..Contents::from_tree(image.labels, &tree)
+            ..files
         };
         if let Some(store) = &self.inner.store
             && let Err(error) = store.save(pinned.digest(), contents.clone()).await

@@ -9,6 +9,8 @@ use crate::digest::{Digest, DigestError};
 
 /// The registry that short names mean.
 const DEFAULT_REGISTRY: &str = "docker.io";
+/// The tag of references without tag and digest.
+pub(crate) const LATEST: &str = "latest";
 /// The longest repository path, in bytes.
 const REPOSITORY_LENGTH: usize = 255;
 /// The longest tag, in bytes.
@@ -21,8 +23,8 @@ pub struct Reference {
     repository: String,
     tag: Option<String>,
     digest: Option<Digest>,
-    /// Whether the digest is what a tag meant, which is not written.
-    of_tag: bool,
+    /// The tag that meant the digest, which is not written.
+    of_tag: Option<String>,
 }
 
 /// Why a text is no image reference.
@@ -98,7 +100,7 @@ impl Reference {
             repository: repository.to_owned(),
             tag: tag.map(str::to_owned),
             digest,
-            of_tag: false,
+            of_tag: None,
         })
     }
 
@@ -129,7 +131,7 @@ impl Reference {
 
     /// Whether mirrors for tags may serve it: a tag is what was asked for, whatever digest it came to mean.
     pub(crate) const fn is_by_tag(&self) -> bool {
-        self.digest.is_none() || self.of_tag
+        self.digest.is_none() || self.of_tag.is_some()
     }
 
     /// Whether both a tag and a digest are written. The digest is what counts then.
@@ -143,18 +145,22 @@ impl Reference {
         Self {
             tag: Some(tag.to_owned()),
             digest: None,
-            of_tag: false,
+            of_tag: None,
             ..self.clone()
         }
     }
 
     /// The same repository at a digest; a tag is dropped, since it no longer says anything.
     pub fn pin(&self, digest: Digest) -> Pinned {
+        let of_tag = match &self.digest {
+            Some(_) => self.of_tag.clone(),
+            None => Some(self.tag().unwrap_or(LATEST).to_owned()),
+        };
         Pinned {
             registry: self.registry.clone(),
             repository: self.repository.clone(),
             digest,
-            of_tag: self.is_by_tag(),
+            of_tag,
         }
     }
 
@@ -191,7 +197,7 @@ pub struct Pinned {
     registry: String,
     repository: String,
     digest: Digest,
-    of_tag: bool,
+    of_tag: Option<String>,
 }
 
 impl Pinned {
@@ -205,10 +211,23 @@ impl Pinned {
         &self.digest
     }
 
-    /// The same as what a tag meant, so that mirrors for tags may serve it. A text does not say so.
+    /// The same as what the tag of `reference` meant, if that is by tag: mirrors for tags may serve it, and signatures are
+    /// held against the tag. A text does not say so.
     #[must_use]
-    pub fn of_tag(self) -> Self {
-        Self { of_tag: true, ..self }
+    pub fn of_tag(self, reference: &Reference) -> Self {
+        Self {
+            of_tag: reference.pin(self.digest.clone()).of_tag,
+            ..self
+        }
+    }
+
+    /// What was asked for, as policies for images name it: by the tag where it was one.
+    pub(crate) fn requested(&self) -> Reference {
+        let reference = self.reference();
+        match &self.of_tag {
+            Some(tag) => reference.with_tag(tag),
+            None => reference,
+        }
     }
 
     /// The plain reference.
@@ -218,7 +237,7 @@ impl Pinned {
             repository: self.repository.clone(),
             tag: None,
             digest: Some(self.digest.clone()),
-            of_tag: self.of_tag,
+            of_tag: self.of_tag.clone(),
         }
     }
 }

@@ -3,23 +3,16 @@
 //!
 //! Nothing here knows what the managers manage: names of leases, Secrets and metrics are arguments.
 
-pub mod admin;
 mod api;
-pub mod args;
-pub mod crypto;
-pub mod features;
-pub mod gate;
-pub mod leadership;
-pub mod lease;
-pub mod listener;
-pub mod log;
+mod election;
 pub mod metrics;
-mod outcome;
-mod progress;
-pub mod queue;
-pub mod shutdown;
-mod stall;
+mod process;
+mod server;
 pub mod tls;
-pub mod version;
+mod work;
 
 pub use api::{client, events, identity, pull_secrets};
+pub use election::{leadership, lease};
+pub use process::{args, crypto, features, log, shutdown, version};
+pub use server::{admin, gate, listener};
+pub use work::queue;

@@ -25,13 +25,13 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     queues: Families,
-    requests: Family<Request, Counter>,
+    requests: Family<RequestLabels, Counter>,
     certificates: Certificates,
 }
 
 /// A request to the API server, as client-go counts it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Request {
+pub(crate) struct RequestLabels {
     /// The answer's status; `<error>` when there was none.
     pub(crate) code: String,
     pub(crate) method: String,
@@ -109,7 +109,7 @@ impl Metrics {
         self.queues.queue(name, look)
     }
 
-    pub(crate) fn requests(&self) -> Family<Request, Counter> {
+    pub(crate) fn requests(&self) -> Family<RequestLabels, Counter> {
         self.requests.clone()
     }
 

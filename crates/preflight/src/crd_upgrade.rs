@@ -25,6 +25,7 @@ mod version;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use olm_api::text::escape;
 use serde_json::Value;
 
 pub use policy::{Level, Policy, PolicyError};
@@ -273,11 +274,10 @@ pub enum Unsafe {
 }
 
 fn lines(findings: &[Finding]) -> String {
-    findings
+    let lines = findings
         .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+        .map(|finding| escape(&finding.to_string()).into_owned());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Everything in the order found, one finding a line. Of what does not fit `limit` bytes the lines are counted.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use olm_api::names::user;
+use olm_api::text::escape;
 use serde_json::Value;
 
 /// Objects of a bundle that would act as the installing account.
@@ -33,7 +34,7 @@ pub struct User {
 
 impl fmt::Display for User {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {:?}", self.kind, self.name)
+        write!(formatter, "{} {:?}", escape(&self.kind), self.name)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod account;
 mod missing;
+mod proposal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ use crate::rules::{ALL, Access, Object, PolicyRule};
 
 pub use account::{AccountRights, Completeness, RightStatus};
 pub use missing::{Account, Missing};
+pub use proposal::roles;
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";

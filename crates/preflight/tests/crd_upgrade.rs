@@ -110,12 +110,15 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
         ("v1", object("a", &json!({"x": "a"}))),
         ("v1", object("b", &json!({}))),
     ];
-    let told = "v1: ^.spec.x: existingObjects: 1 existing object(s) would be invalid, since the value is of type string, \
+    let expected = "v1: ^.spec.x: existingObjects: 1 existing object(s) would be invalid, since the value is of type string, \
                 not integer: n/a";
-    assert_eq!(looked(&old, &new, &objects), [told]);
+    assert_eq!(looked(&old, &new, &objects), [expected]);
     assert_eq!(looked(&old, &new, &[]), [""; 0]);
     // It holds also when the change of the schema itself is let pass, unless it is let pass, too.
-    for (policy, expected) in [("type=Off", Some(told)), ("type=Off,existingObjects=Off", None)] {
+    for (policy, expected) in [
+        ("type=Off", Some(expected)),
+        ("type=Off,existingObjects=Off", None),
+    ] {
         let policy = Policy::parse(policy).unwrap();
         let mut found = check_all([&new], &policy, |_| Ok(Some(&old)));
         let mut asked = questions(&old, &new);
@@ -124,8 +127,8 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
         }
         add(&mut found, "kettles.example.com", asked.findings(), &policy);
         let (errors, _) = weigh(found, &policy);
-        let expected =
-            expected.map(|told| format!("validating upgrade for CRD \"kettles.example.com\": {told}"));
+        let expected = expected
+            .map(|expected| format!("validating upgrade for CRD \"kettles.example.com\": {expected}"));
         assert_eq!(summary(&errors, 1000), expected.unwrap_or_default());
     }
 }

@@ -1,5 +1,6 @@
 //! Why a bundle that fits a request is not installed on this cluster, or why another is preferred.
 
+use olm_api::text::escape;
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
@@ -81,6 +82,9 @@ impl Blocker {
 
 /// All of them, as one text.
 pub fn listed(blockers: &[Blocker]) -> String {
-    let texts: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = blockers
+        .iter()
+        .map(|blocker| escape(&blocker.to_string()).into_owned())
+        .collect();
     texts.join("; ")
 }

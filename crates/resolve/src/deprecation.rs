@@ -1,6 +1,10 @@
 //! What of an installed extension is deprecated.
 
+use std::collections::HashSet;
+
 use olm_fbc::{Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
+
+use crate::package::Package;
 
 /// The messages for users, those of package, channels and bundle apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,11 +28,23 @@ impl Messages {
     }
 }
 
-/// The messages about an extension that follows `channels` (all, when empty) and has `bundle` installed.
+/// The messages about an extension that follows `channels` of a package and has `bundle` installed.
+///
+/// A channel that is named counts in any case. Without names, the channels count together: those that hold the
+/// bundle, or all while none holds it, and only when every one of them is deprecated. An extension has nothing to
+/// leave as long as one is not.
 ///
 /// An entry without a text still says that its subject is deprecated.
-pub fn messages(deprecations: &Deprecations, channels: &[String], bundle: Option<&str>) -> Messages {
+pub fn messages(package: &Package, channels: &[String], bundle: Option<&str>) -> Messages {
     let mut messages = Messages::default();
+    let Some(deprecations) = package.deprecations() else {
+        return messages;
+    };
+    let followed = if channels.is_empty() {
+        without_alternative(package, deprecations, bundle)
+    } else {
+        channels.iter().map(String::as_str).collect()
+    };
     for entry in &deprecations.entries {
         let name = entry.reference.name.as_str();
         let (messages, subject) = match entry.reference.schema.as_str() {
@@ -36,7 +52,7 @@ pub fn messages(deprecations: &Deprecations, channels: &[String], bundle: Option
                 &mut messages.package,
                 format!("package {} is deprecated", deprecations.package),
             ),
-            SCHEMA_CHANNEL if channels.is_empty() || channels.iter().any(|channel| channel == name) => {
+            SCHEMA_CHANNEL if followed.contains(name) => {
                 (&mut messages.channels, format!("channel {name} is deprecated"))
             }
             SCHEMA_BUNDLE if bundle == Some(name) => {
@@ -51,4 +67,30 @@ pub fn messages(deprecations: &Deprecations, channels: &[String], bundle: Option
         });
     }
     messages
+}
+
+/// The channels that hold a bundle, or all while none holds it; none of them when one is not deprecated.
+fn without_alternative<'a>(
+    package: &'a Package,
+    deprecations: &Deprecations,
+    bundle: Option<&str>,
+) -> HashSet<&'a str> {
+    let holding: HashSet<&str> = bundle
+        .map(|bundle| package.channels_of(bundle).collect())
+        .unwrap_or_default();
+    let followed = if holding.is_empty() {
+        package.channels().collect()
+    } else {
+        holding
+    };
+    let entries = deprecations.entries.iter().map(|entry| &entry.reference);
+    let deprecated: HashSet<&str> = entries
+        .filter(|reference| reference.schema == SCHEMA_CHANNEL)
+        .map(|reference| reference.name.as_str())
+        .collect();
+    if followed.is_subset(&deprecated) {
+        followed
+    } else {
+        HashSet::new()
+    }
 }

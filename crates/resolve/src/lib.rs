@@ -32,7 +32,10 @@ mod explain;
 mod range;
 mod successors;
 
-use olm_fbc::Deprecations;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use olm_api::text::escape;
 
 use cluster::compatibility;
 
@@ -64,10 +67,41 @@ pub struct Resolution<'a> {
     pub channels: Vec<&'a str>,
     /// How it follows what is installed; none for a first installation and for an update without any edge.
     pub edge: Option<Edge>,
-    /// What that catalog says is deprecated in the package.
-    pub deprecations: Option<&'a Deprecations>,
-    /// Bundles of that catalog that rank higher and cannot be there, highest first; the first few.
+    /// What that catalog says about the package.
+    pub package: &'a Package,
+    /// Bundles that come before this one and cannot be there, highest first; the first few of each catalog. They come
+    /// from the same catalog, from one of higher priority, or are newer and from one of the same priority.
     pub blocked: Vec<BlockedBundle<'a>>,
+}
+
+impl Resolution<'_> {
+    /// Which bundles are held back, the highest of each catalog, and why; nothing when none is.
+    pub fn held(&self) -> Option<String> {
+        let mut catalogs = HashSet::new();
+        let lines = self
+            .blocked
+            .iter()
+            .filter(|blocked| catalogs.insert(blocked.catalog));
+        let lines: Vec<String> = lines
+            .map(|blocked| {
+                let of = if blocked.catalog == self.catalog {
+                    String::new()
+                } else {
+                    format!(" of catalog {}", escape(blocked.catalog))
+                };
+                let why = blocker::listed(&blocked.blockers);
+                format!("{}{of} is held back: {why}", escape(&blocked.bundle.name))
+            })
+            .collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// The bundles of the same catalog that are held back.
+    pub fn held_in_catalog(&self) -> impl Iterator<Item = &BlockedBundle<'_>> {
+        self.blocked
+            .iter()
+            .filter(|blocked| blocked.catalog == self.catalog)
+    }
 }
 
 /// The bundle that a request gets, or the reason why it gets none. Nothing is known of the cluster: what bundles
@@ -128,8 +162,27 @@ fn choose_one<'a: 'j, 'j>(
         };
         return Err(Refusal::new(reason).with_hint("the catalog has to be corrected by its author"));
     }
-    blocked.retain(|blocked| blocked.catalog == chosen.catalog.name);
+    blocked.retain(|blocked| comes_first(blocked, &selected, &chosen));
+    blocked.sort_by(|left, right| choose::rank(right.bundle, left.bundle));
     Ok(resolution(&chosen, request, blocked))
+}
+
+/// Whether a bundle would come before the chosen one, or beside it, if it could be there.
+fn comes_first(
+    blocked: &BlockedBundle<'_>,
+    selected: &[catalog::Selected<'_>],
+    chosen: &choose::Choice<'_>,
+) -> bool {
+    if blocked.catalog == chosen.catalog.name {
+        return true;
+    }
+    let priority = selected.iter().find(|catalog| catalog.name == blocked.catalog);
+    let priority = priority.map(|catalog| catalog.priority.cmp(&chosen.catalog.priority));
+    priority.is_some_and(|priority| match priority {
+        Ordering::Greater => true,
+        Ordering::Equal => choose::rank(blocked.bundle, chosen.candidate).is_gt(),
+        Ordering::Less => false,
+    })
 }
 
 fn resolution<'a>(
@@ -142,7 +195,7 @@ fn resolution<'a>(
         catalog: chosen.catalog.name,
         channels: channels::holding(chosen.catalog.package, request, &chosen.candidate.name),
         edge: chosen.edge,
-        deprecations: chosen.catalog.package.deprecations(),
+        package: chosen.catalog.package,
         blocked,
     }
 }

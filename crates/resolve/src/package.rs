@@ -266,6 +266,16 @@ impl Package {
         self.channels.iter().map(|channel| channel.name.as_str())
     }
 
+    /// The names of the channels that hold a bundle.
+    pub(crate) fn channels_of(&self, bundle: &str) -> impl Iterator<Item = &str> {
+        let holds =
+            move |channel: &&PreparedChannel| channel.entries.iter().any(|entry| entry.name == bundle);
+        self.channels
+            .iter()
+            .filter(holds)
+            .map(|channel| channel.name.as_str())
+    }
+
     /// What the catalog says is deprecated in the package.
     pub fn deprecations(&self) -> Option<&Deprecations> {
         self.deprecations.as_ref()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use olm_api::text::escape;
 use olm_constraint::Wanted;
 use olm_fbc::similar::distance;
 use olm_version::masterminds::ConstraintError;
@@ -264,6 +265,14 @@ impl Refusal {
         &self.reason
     }
 
+    /// What follows the text of the reason when this is displayed.
+    pub fn explanation(&self) -> Option<String> {
+        let text = self.to_string();
+        let lines = text.strip_prefix(&self.reason.to_string())?;
+        let lines = lines.strip_prefix('\n')?;
+        Some(lines.to_owned())
+    }
+
     /// What was found in each catalog, one sentence each.
     pub fn findings(&self) -> &[String] {
         &self.findings
@@ -278,11 +287,7 @@ impl Refusal {
 impl std::error::Error for Refusal {}
 
 fn one_line(text: &str) -> String {
-    let mut line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MAX_LINE + 1)
-        .collect();
+    let mut line: String = escape(text).chars().take(MAX_LINE + 1).collect();
     if line.chars().count() > MAX_LINE {
         line.pop();
         line.push('…');
@@ -294,7 +299,7 @@ impl fmt::Display for Refusal {
     /// At most [`MAX_LENGTH`] bytes; the first line is never cut unless it alone is longer.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MORE: &str = "\n(more left out)";
-        let mut text = self.reason.to_string();
+        let mut text = escape(&self.reason.to_string()).into_owned();
         if text.len() > MAX_LENGTH {
             text.truncate(text.floor_char_boundary(MAX_LENGTH));
             return formatter.write_str(&text);

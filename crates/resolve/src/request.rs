@@ -1,5 +1,6 @@
 //! What is asked for, and what is installed.
 
+use olm_api::cluster_extension::{self, CatalogFilter};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};
 
 use crate::selector::Selector;
@@ -29,6 +30,26 @@ pub struct Request<'a> {
     pub policy: UpgradeConstraintPolicy,
 }
 
+impl<'a> Request<'a> {
+    /// What an extension asks for. An empty version is none.
+    pub fn of(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Self {
+        Self {
+            package: &filter.package_name,
+            version: filter.version.as_deref().filter(|version| !version.is_empty()),
+            channels: &filter.channels,
+            selector,
+            policy: match filter.upgrade_constraint_policy {
+                cluster_extension::UpgradeConstraintPolicy::CatalogProvided => {
+                    UpgradeConstraintPolicy::CatalogProvided
+                }
+                cluster_extension::UpgradeConstraintPolicy::SelfCertified => {
+                    UpgradeConstraintPolicy::SelfCertified
+                }
+            },
+        }
+    }
+}
+
 /// The bundle that is installed.
 #[derive(Clone, Copy, Debug)]
 pub struct Installed<'a> {
@@ -50,5 +71,19 @@ impl Installed<'_> {
             Some(release) => VersionRelease::explicit(self.version, release),
             None => VersionRelease::parse(self.version, BuildMetadata::Release),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explicitly_empty_version_is_no_restriction() {
+        let filter = CatalogFilter {
+            version: Some(String::new()),
+            ..CatalogFilter::default()
+        };
+        assert_eq!(Request::of(&filter, None).version, None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_api::LabelSelector;
 use olm_version::quoted;
 use serde::Deserialize;
 
@@ -25,6 +26,22 @@ pub struct SelectorRequirement {
     pub operator: String,
     /// The values for `In` and `NotIn`.
     pub values: Vec<String>,
+}
+
+impl From<&LabelSelector> for Selector {
+    fn from(selector: &LabelSelector) -> Self {
+        let expressions = selector.match_expressions.iter().flatten();
+        Self {
+            match_labels: selector.match_labels.clone().unwrap_or_default(),
+            match_expressions: expressions
+                .map(|one| SelectorRequirement {
+                    key: one.key.clone(),
+                    operator: one.operator.clone(),
+                    values: one.values.clone().unwrap_or_default(),
+                })
+                .collect(),
+        }
+    }
 }
 
 /// Why a selector is invalid.

@@ -1,5 +1,9 @@
 //! What a ClusterObjectSet holds, with its references to Secrets resolved.
 
+pub mod outline;
+pub mod phases;
+pub mod validate;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -9,19 +9,16 @@
 //! A controller reads the set and its Secrets, hands what it found to the [`engine`], makes the requests that the engine
 //! asks for, and writes the [`status`] that follows. Start reading at [`engine`].
 
-pub mod canonical;
+pub mod cause;
 pub mod certificates;
 pub mod content;
 pub mod engine;
-pub mod failure;
-pub mod inheritance;
 pub mod object;
-pub mod outline;
-pub mod ownership;
-pub mod phases;
 pub mod policy;
 pub mod probe;
 pub mod report;
-pub mod status;
 pub mod teardown_record;
-pub mod validate;
+
+pub use content::{outline, phases, validate};
+pub use object::{canonical, inheritance, ownership};
+pub use report::{failure, status};

@@ -1,7 +1,12 @@
-//! Names of objects in a cluster.
+//! Objects in a cluster: their names, and whose they are.
+
+pub mod canonical;
+pub mod inheritance;
+pub mod ownership;
 
 use std::fmt;
 
+use olm_api::text::escape;
 use serde_json::Value;
 
 /// Names an object of the cluster.
@@ -51,26 +56,27 @@ impl ObjectId {
 
     /// `GROUP/VERSION, Kind=KIND NAMESPACE/NAME`, as errors name an object.
     pub fn reference(&self) -> String {
-        format!(
-            "{}, Kind={} {}/{}",
-            self.api_version(),
-            self.kind,
-            self.namespace,
-            self.name
-        )
+        let Self {
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        let text = format!("{}, Kind={kind} {namespace}/{name}", self.api_version());
+        escape(&text).into_owned()
     }
 }
 
 impl fmt::Display for ObjectId {
     /// `KIND.GROUP/VERSION NAMESPACE/NAME`, as conditions name an object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{} {}/{}",
-            self.kind,
-            self.api_version(),
-            self.namespace,
-            self.name
-        )
+        let Self {
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        let text = format!("{kind}.{} {namespace}/{name}", self.api_version());
+        f.write_str(&escape(&text))
     }
 }

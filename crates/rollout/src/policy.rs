@@ -72,12 +72,20 @@ impl Policy {
                 names::user::MISSING_KINDS,
                 &[("wait", MissingKinds::Wait), ("skip", MissingKinds::Skip)],
             )?,
-            writes: value(
-                &given,
-                names::user::PAUSED,
-                &[("true", Writes::Paused), ("false", Writes::Allowed)],
-            )?,
+            writes: Self::writes(&given)?,
         })
+    }
+
+    /// Reads whether anything may be written, whatever the other annotations say.
+    ///
+    /// # Errors
+    /// The annotation has a value that means nothing.
+    pub fn writes<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Writes, PolicyError> {
+        value(
+            given,
+            names::user::PAUSED,
+            &[("true", Writes::Paused), ("false", Writes::Allowed)],
+        )
     }
 }
 

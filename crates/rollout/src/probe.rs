@@ -28,7 +28,7 @@ pub enum ProbeStatus {
     Passes,
     /// Not ready.
     Fails,
-    /// It cannot be told yet.
+    /// It is not known yet.
     Unknown,
 }
 

@@ -1,10 +1,14 @@
 //! What the ends of runs are called in conditions.
 
+pub mod failure;
+pub mod status;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use olm_api::command::{Annotated, annotate};
 use olm_api::names::{GROUP, annotation, label, user};
+use olm_api::text::escape;
 
 use crate::engine::request::Observation;
 use crate::engine::rollout::NotReady;
@@ -15,7 +19,8 @@ use crate::ownership::{Ownership, RevisionMark};
 
 /// One line for an object that is not ready.
 pub fn not_ready(object: &NotReady) -> String {
-    format!("Object {}: {}", object.id, object.messages.join(" and "))
+    let text = format!("Object {}: {}", object.id, object.messages.join(" and "));
+    escape(&text).into_owned()
 }
 
 /// The objects of a phase that belong to somebody else than the owner: whose each is, and what the user can do.
@@ -147,33 +152,33 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
             (whose, advice)
         }
     };
-    format!("Object {id} {whose}; it is left alone: {advice}")
+    let text = format!("Object {id} {whose}; it is left alone: {advice}");
+    escape(&text).into_owned()
 }
 
 /// What failed in a phase, every object named, and what the user can decide.
 pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> String {
-    let texts: Vec<String> = failures
-        .iter()
-        .map(|(id, failure)| match failure.kind {
-            FailureKind::UnknownKind => {
-                let group = match id.group.as_str() {
-                    "" => "the core group".to_owned(),
-                    group => format!("group {group}"),
-                };
-                format!(
-                    "{}: the cluster has no kind {} in version {} of {group}",
-                    id.reference(),
-                    id.kind,
-                    id.version
-                )
-            }
-            FailureKind::Conflict
-            | FailureKind::MissingNamespace
-            | FailureKind::Forbidden
-            | FailureKind::Invalid
-            | FailureKind::Transient => format!("{}: {}", id.reference(), failure.message),
-        })
-        .collect();
+    let texts = failures.iter().map(|(id, failure)| match failure.kind {
+        FailureKind::UnknownKind => {
+            let group = match id.group.as_str() {
+                "" => "the core group".to_owned(),
+                group => format!("group {group}"),
+            };
+            format!(
+                "{}: the cluster has no kind {} in version {} of {group}",
+                id.reference(),
+                id.kind,
+                id.version
+            )
+        }
+        FailureKind::Conflict
+        | FailureKind::MissingNamespace
+        | FailureKind::Forbidden
+        | FailureKind::Invalid
+        | FailureKind::Transient => format!("{}: {}", id.reference(), failure.message),
+    });
+    // The API server repeats what objects hold.
+    let texts: Vec<String> = texts.map(|text| escape(&text).into_owned()).collect();
     let invalid = failures
         .iter()
         .all(|(_, failure)| failure.kind == FailureKind::Invalid);
@@ -236,8 +241,8 @@ pub fn names(ids: &[ObjectId]) -> String {
 /// The same with no more than `KIND NAMESPACE/NAME` of each.
 pub fn short_names(ids: &[ObjectId]) -> String {
     bounded(ids, |id| match id.namespace.as_str() {
-        "" => format!("{} {}", id.kind, id.name),
-        namespace => format!("{} {namespace}/{}", id.kind, id.name),
+        "" => escape(&format!("{} {}", id.kind, id.name)).into_owned(),
+        namespace => escape(&format!("{} {namespace}/{}", id.kind, id.name)).into_owned(),
     })
 }
 

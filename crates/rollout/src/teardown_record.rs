@@ -19,7 +19,9 @@ pub struct TeardownRecord {
     pub left: BTreeSet<ObjectId>,
     /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
     pub going: BTreeSet<ObjectId>,
-    /// Whether Kubernetes itself deleted what the revision owned, whatever was to be left.
+    /// Objects that nobody could remove, and that Kubernetes collects since nobody owns them any longer.
+    pub collected: BTreeSet<ObjectId>,
+    /// Whether Kubernetes itself deleted what the revision owned, whatever the policy says.
     pub in_foreground: bool,
 }
 
@@ -64,6 +66,14 @@ impl TeardownRecord {
         record
     }
 
+    /// These objects were left to the garbage collector.
+    pub fn collect(&mut self, objects: Vec<ObjectId>) {
+        for id in objects {
+            self.gone.remove(&id);
+            self.collected.insert(id);
+        }
+    }
+
     /// Of all revisions of an extension: what one of them found gone is not left, and what one of them left is not gone
     /// because another, which it had superseded, let it go.
     pub fn together(records: &[Self]) -> Self {
@@ -74,6 +84,7 @@ impl TeardownRecord {
             all.seen_gone.extend(record.seen_gone.iter().cloned());
             all.left.extend(record.left.iter().cloned());
             all.going.extend(record.going.iter().cloned());
+            all.collected.extend(record.collected.iter().cloned());
             all.in_foreground |= record.in_foreground;
         }
         let Self {
@@ -81,11 +92,13 @@ impl TeardownRecord {
             seen_gone,
             left,
             going,
+            collected,
             ..
         } = &mut all;
         left.retain(|id| !seen_gone.contains(id));
         going.retain(|id| !seen_gone.contains(id));
-        gone.retain(|id| !left.contains(id));
+        collected.retain(|id| !seen_gone.contains(id));
+        gone.retain(|id| !left.contains(id) && !collected.contains(id));
         all
     }
 }

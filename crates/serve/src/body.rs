@@ -19,14 +19,14 @@ const CHUNK: usize = 64 << 10;
 
 /// A piece of a body.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
+pub(crate) enum Chunk {
     /// These bytes.
     Bytes(Bytes),
     /// This stretch of a file that does not change.
     File(Arc<File>, Range<u64>),
 }
 
-impl Part {
+impl Chunk {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -40,15 +40,15 @@ impl Part {
 /// What the page cache holds is read in place; only what has to come from the disk goes to a thread of its own.
 #[derive(Debug, Default)]
 pub struct Body {
-    parts: VecDeque<Part>,
+    parts: VecDeque<Chunk>,
     remaining: u64,
-    reading: Option<JoinHandle<(VecDeque<Part>, io::Result<Bytes>)>>,
+    reading: Option<JoinHandle<(VecDeque<Chunk>, io::Result<Bytes>)>>,
 }
 
 impl Body {
-    pub(crate) fn new(parts: impl IntoIterator<Item = Part>) -> Self {
-        let parts: VecDeque<Part> = parts.into_iter().filter(|part| part.len() > 0).collect();
-        let remaining = parts.iter().map(Part::len).sum();
+    pub(crate) fn new(parts: impl IntoIterator<Item = Chunk>) -> Self {
+        let parts: VecDeque<Chunk> = parts.into_iter().filter(|part| part.len() > 0).collect();
+        let remaining = parts.iter().map(Chunk::len).sum();
         Self {
             parts,
             remaining,
@@ -64,7 +64,7 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::new([Part::Bytes(bytes)])
+        Self::new([Chunk::Bytes(bytes)])
     }
 }
 
@@ -129,11 +129,11 @@ enum Wait {
 
 /// Takes the next bytes off the parts, small parts together; empty at the end. An error of the kind `WouldBlock`
 /// means that nothing was taken because the disk has to be waited for.
-fn next_chunk(parts: &mut VecDeque<Part>, wait: Wait) -> io::Result<Bytes> {
+fn next_chunk(parts: &mut VecDeque<Chunk>, wait: Wait) -> io::Result<Bytes> {
     let mut buffer = Vec::new();
     while let Some(part) = parts.front_mut() {
         match part {
-            Part::Bytes(bytes) => {
+            Chunk::Bytes(bytes) => {
                 if buffer.is_empty() {
                     let bytes = std::mem::take(bytes);
                     parts.pop_front();
@@ -145,7 +145,7 @@ fn next_chunk(parts: &mut VecDeque<Part>, wait: Wait) -> io::Result<Bytes> {
                 buffer.extend_from_slice(bytes);
                 parts.pop_front();
             }
-            Part::File(file, range) => {
+            Chunk::File(file, range) => {
                 let room = CHUNK.saturating_sub(buffer.len());
                 let wanted = usize::try_from(range.end - range.start)
                     .unwrap_or(CHUNK)
@@ -209,16 +209,16 @@ mod tests {
         file.write_all(&text).unwrap();
         let file = Arc::new(file);
         let ranges = [10..11, 1_000_000..1_200_000, 0..70_000, 5..5, 100..200, 200..300];
-        let mut parts = vec![Part::Bytes(Bytes::from_static(b"head"))];
+        let mut parts = vec![Chunk::Bytes(Bytes::from_static(b"head"))];
         let mut expected = b"head".to_vec();
         for range in ranges {
-            parts.push(Part::File(
+            parts.push(Chunk::File(
                 Arc::clone(&file),
                 range.start as u64..range.end as u64,
             ));
             expected.extend(&text[range]);
         }
-        parts.push(Part::Bytes(Bytes::from_static(b"tail")));
+        parts.push(Chunk::Bytes(Bytes::from_static(b"tail")));
         expected.extend(b"tail");
         let body = Body::new(parts);
         assert_eq!(body.remaining(), expected.len() as u64);
@@ -228,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_is_shorter_than_promised_breaks_the_body_off() {
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let body = Body::new([Part::File(file, 0..10)]);
+        let body = Body::new([Chunk::File(file, 0..10)]);
         assert_eq!(
             body.collect().await.unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof

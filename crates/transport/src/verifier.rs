@@ -70,21 +70,32 @@ pub fn verified(
     setting: &'static str,
 ) -> Arc<dyn ServerCertVerifier> {
     Arc::new(Verifier {
-        authorities,
+        trust: Some(Trust {
+            authorities,
+            algorithms: provider.signature_verification_algorithms,
+            setting,
+        }),
         algorithms: provider.signature_verification_algorithms,
-        setting,
     })
 }
 
 /// Believes every server that has the key of the certificate it shows. Only for servers that were named as insecure.
 pub fn unverified(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Unverified {
+    Arc::new(Verifier {
+        trust: None,
         algorithms: provider.signature_verification_algorithms,
     })
 }
 
 #[derive(Debug)]
 struct Verifier {
+    /// Who vouches for servers; `None` believes each.
+    trust: Option<Trust>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+#[derive(Debug)]
+struct Trust {
     authorities: Authorities,
     algorithms: WebPkiSupportedAlgorithms,
     setting: &'static str,
@@ -99,9 +110,12 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.verify(end_entity, intermediates, server_name, now)
-            .map(|()| ServerCertVerified::assertion())
-            .map_err(|error| self.explain(error, end_entity, server_name, now))
+        if let Some(trust) = &self.trust {
+            trust
+                .verify(end_entity, intermediates, server_name, now)
+                .map_err(|error| trust.explain(error, end_entity, server_name, now))?;
+        }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -127,7 +141,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-impl Verifier {
+impl Trust {
     fn verify(
         &self,
         leaf: &CertificateDer<'_>,
@@ -319,46 +333,6 @@ impl SignatureVerificationAlgorithm for AsIssued<'_> {
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         self.algorithm.signature_alg_id()
-    }
-}
-
-#[derive(Debug)]
-struct Unverified {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
     }
 }
 

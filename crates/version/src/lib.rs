@@ -11,10 +11,12 @@
 //! with [`semver::Version::cmp_precedence`] or [`VersionRelease::compare`].
 
 pub mod blang;
+mod component;
 pub mod masterminds;
 mod quote;
 mod release;
 
+pub use component::Component;
 pub use quote::quoted;
 pub use release::{BuildMetadata, Release, ReleaseError, VersionRelease, VersionReleaseError};
 pub use semver::Version;

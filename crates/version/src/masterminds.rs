@@ -14,7 +14,7 @@ use semver::Version;
 
 use crate::quote::quoted;
 
-pub use version::{Part, Spelling, VersionError, increment, parse_version};
+pub use version::{Spelling, VersionError, increment, parse_version};
 
 /// The longest constraint, in bytes.
 pub const MAX_LENGTH: usize = 512;

@@ -1,7 +1,7 @@
 //! The grammar of `spec.source.catalog.version`.
 
-use olm_version::Version;
-use olm_version::masterminds::{Constraint, Part, Prereleases, Spelling, increment, parse_version};
+use olm_version::masterminds::{Constraint, Prereleases, Spelling, increment, parse_version};
+use olm_version::{Component, Version};
 use proptest::prelude::*;
 
 fn admits(constraint: &str, version: &str) -> Result<bool, String> {
@@ -232,10 +232,10 @@ fn versions_have_three_degrees_of_strictness() {
 #[test]
 fn raising_a_number_drops_what_follows() {
     for (text, part, expected) in [
-        ("1.2.3", Part::Patch, "1.2.4"),
-        ("1.2.3-beta+meta", Part::Patch, "1.2.3"),
-        ("1.2.3-beta+meta", Part::Minor, "1.3.0"),
-        ("1.2.3", Part::Major, "2.0.0"),
+        ("1.2.3", Component::Patch, "1.2.4"),
+        ("1.2.3-beta+meta", Component::Patch, "1.2.3"),
+        ("1.2.3-beta+meta", Component::Minor, "1.3.0"),
+        ("1.2.3", Component::Major, "2.0.0"),
     ] {
         assert_eq!(
             increment(&Version::parse(text).unwrap(), part).to_string(),

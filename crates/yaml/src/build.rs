@@ -102,8 +102,8 @@ fn read(text: &str, limits: &Limits) -> Result<Value, Error> {
     loop {
         let error = match read_once(&text, limits) {
             Ok(value) => return Ok(value),
-            Err(Failure::Other(error)) => return Err(error),
-            Err(Failure::Margin(error)) => error,
+            Err(ReadFailure::Other(error)) => return Err(error),
+            Err(ReadFailure::Margin(error)) => error,
         };
         let blanks = blanks.get_or_insert_with(|| " ".repeat(1 + deepest_margin(&text)));
         let indented = indented(&text, error.position.line, blanks);
@@ -136,14 +136,14 @@ fn indented(text: &str, line: usize, blanks: &str) -> Option<String> {
 }
 
 /// Why a text could not be read.
-enum Failure {
+enum ReadFailure {
     /// A line of a quoted scalar begins too far left.
     Margin(Error),
     /// Anything else.
     Other(Error),
 }
 
-fn read_once(text: &str, limits: &Limits) -> Result<Value, Failure> {
+fn read_once(text: &str, limits: &Limits) -> Result<Value, ReadFailure> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: limits.depth + 1,
@@ -166,15 +166,15 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, Failure> {
                 ErrorKind::Syntax(fault.info()),
             );
             match fault.kind() {
-                granit_parser::ErrorKind::InvalidQuotedScalarIndent => Failure::Margin(error),
-                _ => Failure::Other(error),
+                granit_parser::ErrorKind::InvalidQuotedScalarIndent => ReadFailure::Margin(error),
+                _ => ReadFailure::Other(error),
             }
         })?;
         if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
             break;
         }
         if builder.is_outside() && is_indented_by_tab(text, span) {
-            return Err(Failure::Other(Error::new(
+            return Err(ReadFailure::Other(Error::new(
                 span.start.line(),
                 1,
                 ErrorKind::Syntax("found a tab where a line begins".to_owned()),
@@ -182,7 +182,7 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, Failure> {
         }
         builder
             .take(event, span, text)
-            .map_err(|kind| Failure::Other(Error::new(span.start.line(), span.start.col() + 1, kind)))?;
+            .map_err(|kind| ReadFailure::Other(Error::new(span.start.line(), span.start.col() + 1, kind)))?;
     }
     Ok(builder.result.unwrap_or(Value::Null))
 }

@@ -65,7 +65,7 @@ fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) 
             let message = message.trim_start_matches("Value : ");
             found.push(Finding {
                 line: object.map(|object| object.line),
-                hint: problem.hint().map(Cow::Borrowed),
+                hint: problem.hint.map(Cow::Borrowed),
                 ..Finding::new(problem.severity, rule_set.name(), message)
                     .in_file(object.map(|object| object.file.as_str()))
             });

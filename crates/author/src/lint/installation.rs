@@ -48,9 +48,6 @@ pub(super) fn manifests_as_installed(files: &BundleFiles) -> Vec<Finding> {
 /// The largest number of findings about one field of an object.
 const MOST: usize = 50;
 
-/// How the place of a Deployment's specification begins.
-const DEPLOYMENTS: &str = "spec.install.spec.deployments[";
-
 struct Notes<'a> {
     object: &'a Object,
     found: &'a mut Vec<Finding>,
@@ -68,8 +65,8 @@ impl Notes<'_> {
     fn of_csv(&mut self, csv: &Value) {
         let deployments = list(csv, "/spec/install/spec/deployments");
         for fault in csv::faults(csv, Reader::Installer) {
-            let message = of_deployment(&fault, deployments).unwrap_or(fault);
-            let hint = if message.contains("must be a string, not a number") {
+            let message = of_deployment(&fault, deployments).unwrap_or_else(|| fault.to_string());
+            let hint = if fault.wants_quotes() {
                 "quote the value"
             } else {
                 "correct the value; a bundle that cannot be read is not installed"
@@ -128,7 +125,11 @@ impl Notes<'_> {
             }
         }
         // Wrong types are reported above.
-        if spec.is_object() && !misfits.iter().any(|misfit| matches!(misfit, Misfit::Wrong(_))) {
+        if spec.is_object()
+            && !misfits
+                .iter()
+                .any(|misfit| matches!(misfit, Misfit::Wrong { .. }))
+        {
             for fault in deployment::refused(spec) {
                 let message = format!("Deployment {name:?}: the API server refuses {fault}");
                 self.add(
@@ -203,13 +204,10 @@ impl Notes<'_> {
 }
 
 /// A fault of a Deployment's specification in terms of the Deployment.
-fn of_deployment(fault: &str, deployments: &[Value]) -> Option<String> {
-    let (index, rest) = fault.strip_prefix(DEPLOYMENTS)?.split_once(']')?;
-    let name = text(deployments.get(index.parse::<usize>().ok()?)?, "/name");
-    Some(format!(
-        "Deployment {name:?}: the API server refuses {}",
-        rest.trim_start_matches('.')
-    ))
+fn of_deployment(fault: &csv::FieldFault, deployments: &[Value]) -> Option<String> {
+    let (at, fault) = fault.in_deployment()?;
+    let name = text(deployments.get(at)?, "/name");
+    Some(format!("Deployment {name:?}: the API server refuses {fault}"))
 }
 
 /// Why the API server refuses the selector of a Deployment: it is empty, or not fulfilled by the template's own labels.

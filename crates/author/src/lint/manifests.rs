@@ -287,7 +287,7 @@ fn type_faults(object: &Object) -> Vec<LoadFault> {
             .map(|fault| LoadFault::Field {
                 kind: "CSV",
                 file: file.clone(),
-                fault,
+                fault: fault.to_string(),
             })
             .collect(),
         "CustomResourceDefinition"

@@ -20,17 +20,8 @@ pub struct Problem {
     pub detail: String,
     /// Position of the object in [`Manifests::objects`], when it is about one.
     pub object: Option<usize>,
-    /// What its hint follows from.
-    pub(super) advice: Advice,
-}
-
-/// What a hint follows from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Advice {
-    /// What the problem says.
-    Detail,
-    /// That there is no API to show an example of.
-    NoApi,
+    /// What to do about it, where that is not plain from the problem.
+    pub hint: Option<&'static str>,
 }
 
 impl Problem {
@@ -42,7 +33,7 @@ impl Problem {
             value,
             detail,
             object: None,
-            advice: Advice::Detail,
+            hint: None,
         }
     }
 
@@ -66,83 +57,9 @@ impl Problem {
         self
     }
 
-    pub(super) fn advised(mut self, advice: Advice) -> Self {
-        self.advice = advice;
+    pub(super) fn hinted(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
         self
-    }
-
-    /// What to do about it, where that is not plain from the problem.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        if self.advice == Advice::NoApi {
-            return Some(
-                "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools",
-            );
-        }
-        let detail = self.detail.as_str();
-        [
-            (
-                "wrong case",
-                "annotation keys count letter by letter: rename the key",
-            ),
-            (
-                "csv.Spec.minKubeVersion is not informed",
-                "set spec.minKubeVersion, for example 1.27.0",
-            ),
-            (
-                "MinKubeVersion has an invalid value",
-                "write three numbers, for example 1.27.0",
-            ),
-            (
-                "annotations not found",
-                "add the annotation alm-examples with one example of each provided API",
-            ),
-            (
-                "should have an example",
-                "add an example of the API to the annotation alm-examples",
-            ),
-            (
-                "example must have a provided API",
-                "remove the example, or list its API under owned",
-            ),
-            (
-                "install modes not found",
-                "list all four install modes with supported: true or false",
-            ),
-            ("duplicate install modes", "list each install mode once"),
-            (
-                "deprecated and removed",
-                "publish the objects in the version that newer clusters serve",
-            ),
-            (
-                "is present in bundle",
-                "list the API under spec.customresourcedefinitions.owned, or remove the file",
-            ),
-            (
-                "not found in bundle",
-                "add the definition to manifests/, or remove it from owned",
-            ),
-            (
-                "resource requests",
-                "set resources.requests.cpu and .memory of the container",
-            ),
-            (
-                "recommended naming convention",
-                "name channels candidate-…, fast-… or stable-…",
-            ),
-            (
-                "of the icon are",
-                "give the icon's file as base64, and its media type, for example image/svg+xml",
-            ),
-            (
-                "where it is not offered",
-                "add for example operatorframework.io/arch.arm64: supported, or ignore this where it is not supported",
-            ),
-            ("cannot set to true", "set spec.preserveUnknownFields to false"),
-        ]
-        .into_iter()
-        .find(|(part, _)| detail.contains(part))
-        .map(|(_, hint)| hint)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What no catalog takes of a bundle that can be installed, and what a catalog takes for something else.
 
 use olm_bundle::Bundle;
-use olm_bundle::openshift::{PropertiesError, maximum};
+use olm_bundle::openshift::{PropertiesError, maxima};
 use olm_fbc::check::Severity;
 use olm_version::{BuildMetadata, VersionRelease, blang};
 
@@ -53,12 +53,18 @@ fn default_channel(bundle: &Bundle) -> Option<String> {
 }
 
 fn openshift(bundle: &Bundle) -> Option<String> {
-    let fault = match maximum(bundle.properties_text()?).err()? {
+    match maxima(bundle.properties_text()?) {
         // A bundle of which it is not a list is not read at all.
-        PropertiesError::Shape(_) => return None,
-        fault => fault,
-    };
-    Some(format!(
-        "{fault}: OpenShift does not update a cluster with this bundle; set one version, such as \"4.18\""
-    ))
+        Err(PropertiesError::Shape(_)) => None,
+        Err(fault) => Some(format!(
+            "{fault}: OpenShift does not update a cluster with this bundle; set one version, such as \"4.18\""
+        )),
+        Ok(maxima) => {
+            let (highest, _) = maxima.split_first().filter(|(_, more)| !more.is_empty())?;
+            Some(format!(
+                "more than one olm.maxOpenShiftVersion: the highest counts, {highest}, and nothing with the Go \
+                 implementation, where OpenShift does not update a cluster with this bundle; set one version"
+            ))
+        }
+    }
 }

@@ -6,10 +6,10 @@ use olm_fbc::decode::{RawText, decode};
 use super::{Bundles, TemplateError, load, rendered};
 
 #[derive(Default)]
-struct Document {
+struct BasicTemplate {
     entries: Vec<RawText>,
 }
-olm_fbc::decode_object!(Document { "entries" => entries });
+olm_fbc::decode_object!(BasicTemplate { "entries" => entries });
 
 /// A template of the kind [`Kind::Basic`](super::Kind::Basic).
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Basic {
 
 impl Basic {
     pub(super) fn from_json(json: &str) -> Result<Self, TemplateError> {
-        let document: Document = decode(json).map_err(TemplateError::Shape)?;
+        let document: BasicTemplate = decode(json).map_err(TemplateError::Shape)?;
         let catalog = load(&document.entries)?;
         let fault = catalog.bundles.iter().find(|bundle| {
             bundle.image.is_empty()

@@ -79,7 +79,7 @@ pub struct Semver {
 struct Strict<T>(T);
 
 #[derive(Default)]
-struct Document {
+struct SemverTemplate {
     major: bool,
     minor: bool,
     preference: String,
@@ -117,7 +117,7 @@ impl Decode for Strict<Vec<String>> {
     }
 }
 
-impl Decode for Document {
+impl Decode for SemverTemplate {
     fn decode(raw: &str) -> Result<Self, ShapeError> {
         let mut document = Self::default();
         members(raw, |key, value| {
@@ -145,7 +145,7 @@ impl Decode for Document {
 
 impl Semver {
     pub(super) fn from_json(json: &str) -> Result<Self, TemplateError> {
-        let document: Document = decode(json).map_err(TemplateError::Shape)?;
+        let document: SemverTemplate = decode(json).map_err(TemplateError::Shape)?;
         let mut streams = BTreeSet::new();
         if document.major {
             streams.insert(Stream::Major);

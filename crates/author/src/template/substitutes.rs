@@ -12,11 +12,11 @@ use super::{Bundles, TemplateError, load, rendered};
 use crate::lint;
 
 #[derive(Default)]
-struct Document {
+struct SubstitutesTemplate {
     entries: Vec<RawText>,
     substitutions: Vec<Substitute>,
 }
-olm_fbc::decode_object!(Document { "entries" => entries, "substitutions" => substitutions });
+olm_fbc::decode_object!(SubstitutesTemplate { "entries" => entries, "substitutions" => substitutions });
 
 /// One bundle that takes the place of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub enum SubstitutionFault {
 
 impl Substitutes {
     pub(super) fn from_json(json: &str) -> Result<Self, TemplateError> {
-        let document: Document = decode(json).map_err(TemplateError::Shape)?;
+        let document: SubstitutesTemplate = decode(json).map_err(TemplateError::Shape)?;
         Ok(Self {
             catalog: load(&document.entries)?,
             substitutions: document.substitutions,

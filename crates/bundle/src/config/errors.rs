@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{ConfigError, OWN_NAMESPACE_FORMAT, SINGLE_NAMESPACE_FORMAT};
 
 /// One fault, with what its place in the list depends on.
-struct Fault {
+struct SchemaFault {
     order: Vec<(u8, String)>,
     /// The schema that is broken, and the value that breaks it.
     place: (String, String),
@@ -53,7 +53,7 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn messages<'e>(&self, errors: impl Iterator<Item = &'e ValidationError<'e>>) -> Vec<String> {
-        let mut faults: Vec<Fault> = errors.map(|error| self.fault(error)).collect();
+        let mut faults: Vec<SchemaFault> = errors.map(|error| self.fault(error)).collect();
         faults.sort_by(|left, right| left.order.cmp(&right.order));
         // A value of the wrong type or format has no further faults, and one unknown or missing field is enough.
         let mut messages = Vec::new();
@@ -70,7 +70,7 @@ impl Context<'_> {
         messages
     }
 
-    fn fault(&self, error: &ValidationError<'_>) -> Fault {
+    fn fault(&self, error: &ValidationError<'_>) -> SchemaFault {
         let instance = error.instance_path().as_str();
         let schema = error.schema_path().as_str();
         let keyword = error.kind().keyword();
@@ -85,7 +85,7 @@ impl Context<'_> {
         order.push((if rank < LATE { 0 } else { 2 }, format!("{rank:02}")));
         // Several required fields share their schema; the first one is named.
         let place = if keyword == "required" { schema } else { parent };
-        Fault {
+        SchemaFault {
             order,
             place: (place.to_owned(), instance.to_owned()),
             stops: rank < CONTINUES || keyword == "required",

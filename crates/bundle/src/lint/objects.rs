@@ -9,26 +9,15 @@ use crate::bundle::Bundle;
 use crate::names::subdomain_faults;
 use crate::object::{object_name, scope};
 
-fn deployment_list(bundle: &Bundle) -> impl Iterator<Item = &str> {
-    bundle
-        .csv
-        .spec
-        .install
-        .spec
-        .deployments
-        .iter()
-        .map(|deployment| deployment.name.as_str())
-}
-
 pub(super) fn deployment_uniqueness(bundle: &Bundle) -> Vec<String> {
-    duplicates(deployment_list(bundle))
+    duplicates(bundle.csv.deployment_names())
         .into_iter()
         .map(|name| format!("cluster service version contains duplicate strategy deployment spec '{name}'"))
         .collect()
 }
 
 pub(super) fn deployment_names(bundle: &Bundle) -> Vec<String> {
-    let names: BTreeSet<&str> = deployment_list(bundle).collect();
+    let names: BTreeSet<&str> = bundle.csv.deployment_names().collect();
     let describe = |name: &str| {
         let mut faults = subdomain_faults(name);
         faults.sort_unstable();
@@ -51,14 +40,7 @@ pub(super) fn definition_uniqueness(bundle: &Bundle) -> Vec<String> {
 
 pub(super) fn owned_definitions(bundle: &Bundle) -> Vec<String> {
     let present: BTreeSet<&str> = bundle.definitions.iter().map(object_name).collect();
-    let owned: BTreeSet<&str> = bundle
-        .csv
-        .spec
-        .custom_resource_definitions
-        .owned
-        .iter()
-        .map(|api| api.name.as_str())
-        .collect();
+    let owned: BTreeSet<&str> = bundle.csv.owned_definitions().collect();
     owned
         .difference(&present)
         .map(|name| {

@@ -51,15 +51,7 @@ pub(super) fn conversion_scope(bundle: &Bundle) -> Vec<String> {
 }
 
 pub(super) fn deployments(bundle: &Bundle) -> Vec<String> {
-    let present: BTreeSet<&str> = bundle
-        .csv
-        .spec
-        .install
-        .spec
-        .deployments
-        .iter()
-        .map(|deployment| deployment.name.as_str())
-        .collect();
+    let present: BTreeSet<&str> = bundle.csv.deployment_names().collect();
     let mut lost: Vec<(&str, &str, &str)> = all(bundle)
         .iter()
         .filter(|webhook| !present.contains(webhook.deployment_name.as_str()))
@@ -80,15 +72,8 @@ pub(super) fn deployments(bundle: &Bundle) -> Vec<String> {
 }
 
 pub(super) fn api_services(bundle: &Bundle) -> Vec<String> {
-    let spec = &bundle.csv.spec;
-    let owned = &spec.api_service_definitions.owned;
-    let present: BTreeSet<&str> = spec
-        .install
-        .spec
-        .deployments
-        .iter()
-        .map(|d| d.name.as_str())
-        .collect();
+    let owned = &bundle.csv.spec.api_service_definitions.owned;
+    let present: BTreeSet<&str> = bundle.csv.deployment_names().collect();
     let mut found: Vec<String> = duplicates(owned.iter().map(ApiDescription::api_service_name))
         .into_iter()
         .map(|name| format!("duplicate api service '{name}'"))
@@ -162,14 +147,7 @@ pub(super) fn conversion_uniqueness(bundle: &Bundle) -> Vec<String> {
 }
 
 pub(super) fn conversion_owned(bundle: &Bundle) -> Vec<String> {
-    let owned: BTreeSet<&str> = bundle
-        .csv
-        .spec
-        .custom_resource_definitions
-        .owned
-        .iter()
-        .map(|api| api.name.as_str())
-        .collect();
+    let owned: BTreeSet<&str> = bundle.csv.owned_definitions().collect();
     let converted: BTreeSet<(&str, &str)> = conversions(bundle)
         .flat_map(|webhook| {
             webhook

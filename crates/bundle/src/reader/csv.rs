@@ -3,6 +3,8 @@
 //! The table of fields stands beside the types of [`ClusterServiceVersion`]: it also has the fields that no cluster reads,
 //! it reads for authors with fewer demands, and it names every fault at once, where a typed read stops at the first.
 
+use std::fmt;
+
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -11,7 +13,7 @@ use olm_fbc::similar::nearest;
 use olm_version::{blang, quoted};
 use serde_json::Value;
 
-use super::{Misfit, misfits_of};
+use super::{Misfit, Path, Step, misfits_of};
 use crate::csv::ClusterServiceVersion;
 
 /// The type of a field.
@@ -175,29 +177,109 @@ fn release_fault(text: &str) -> Option<String> {
 pub(crate) fn read(csv: &Value) -> Result<ClusterServiceVersion, Vec<String>> {
     let wrong = faults(csv, Reader::Installer);
     if !wrong.is_empty() {
-        return Err(wrong);
+        return Err(wrong.iter().map(FieldFault::to_string).collect());
     }
     super::value::read(csv).map_err(|fault| vec![fault.to_string()])
 }
 
-/// Every field of a ClusterServiceVersion with a value of the wrong type: what it is and must be.
-pub fn faults(csv: &Value, reader: Reader) -> Vec<String> {
+/// A field of a ClusterServiceVersion whose value does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FieldFault {
+    /// The value has another type.
+    Type {
+        /// The field.
+        path: Path,
+        /// The type that it must have: `a string`.
+        wanted: &'static str,
+        /// The type that it has: `a number`.
+        given: &'static str,
+    },
+    /// The value has the type, and is none that the field can have.
+    Value {
+        /// The field.
+        path: Path,
+        /// What is wrong.
+        why: String,
+    },
+    /// There are more than are reported.
+    More,
+}
+
+impl fmt::Display for FieldFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type { path, wanted, given } if path.steps().is_empty() => {
+                write!(formatter, "it must be {wanted}, not {given}")
+            }
+            Self::Type { path, wanted, given } => write!(formatter, "{path} must be {wanted}, not {given}"),
+            Self::Value { path, why } => write!(formatter, "{path}: {why}"),
+            Self::More => formatter.write_str("and perhaps more"),
+        }
+    }
+}
+
+impl FieldFault {
+    /// Whether it goes away with quotes around the value.
+    #[must_use]
+    pub fn wants_quotes(&self) -> bool {
+        matches!(
+            self,
+            Self::Type {
+                wanted: TEXT,
+                given: NUMBER | BOOLEAN,
+                ..
+            }
+        )
+    }
+
+    /// The position of the Deployment that it is about, and the fault in terms of the Deployment.
+    #[must_use]
+    pub fn in_deployment(&self) -> Option<(usize, Self)> {
+        let (Self::Type { path, .. } | Self::Value { path, .. }) = self else {
+            return None;
+        };
+        let at = deployment(path)?;
+        let inner = path.after(DEPLOYMENTS.len() + 1);
+        let mut fault = self.clone();
+        if let Self::Type { path, .. } | Self::Value { path, .. } = &mut fault {
+            *path = inner;
+        }
+        Some((at, fault))
+    }
+}
+
+/// Every field of a ClusterServiceVersion with a value that does not fit.
+#[must_use]
+pub fn faults(csv: &Value, reader: Reader) -> Vec<FieldFault> {
     look(csv, reader).wrong
 }
 
 /// The unknown fields of a ClusterServiceVersion, but for those of its Deployments;
 /// each with the field that it probably means.
 pub fn unknown(csv: &Value) -> Vec<(String, Option<&'static str>)> {
-    let mut unknown = look(csv, Reader::Installer).unknown;
-    unknown.retain(|(field, _)| !is_of_deployment(field));
-    unknown
+    let unknown = look(csv, Reader::Installer).unknown.into_iter();
+    let outside = unknown.filter(|(field, _)| !is_of_deployment(field));
+    outside.map(|(field, meant)| (field.to_string(), meant)).collect()
 }
 
-fn is_of_deployment(field: &str) -> bool {
-    let inner = field.strip_prefix("spec.install.spec.deployments[");
-    inner
-        .and_then(|inner| inner.split_once(']'))
-        .is_some_and(|(_, rest)| rest.starts_with(".spec."))
+/// The list of Deployments.
+const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deployments"];
+
+/// The position of the Deployment that a field is within.
+fn deployment(field: &Path) -> Option<usize> {
+    let (list, rest) = field.steps().split_at_checked(DEPLOYMENTS.len())?;
+    let is_key = |(step, name): (&Step, &str)| matches!(step, Step::Key(key) if key == name);
+    match rest.first()? {
+        Step::Index(index) if list.iter().zip(DEPLOYMENTS).all(is_key) => Some(*index),
+        _ => None,
+    }
+}
+
+/// Whether a field is one of a Deployment's specification.
+fn is_of_deployment(field: &Path) -> bool {
+    let inner = field.steps().get(DEPLOYMENTS.len() + 1..);
+    deployment(field).is_some()
+        && matches!(inner, Some([Step::Key(spec), Step::Key(_), ..]) if spec == "spec")
 }
 
 /// The largest number of faults, and of unknown fields, that are reported.
@@ -207,16 +289,16 @@ const MOST: usize = 50;
 #[derive(Default)]
 struct Look {
     /// Fields with values that they cannot have, and why.
-    wrong: Vec<String>,
+    wrong: Vec<FieldFault>,
     /// Fields that there are none of, with what was probably meant.
-    unknown: Vec<(String, Option<&'static str>)>,
+    unknown: Vec<(Path, Option<&'static str>)>,
 }
 
 impl Look {
-    fn add(&mut self, misfits: Vec<Misfit>, place: &str) {
+    fn add(&mut self, misfits: Vec<Misfit>, place: &Path) {
         for misfit in misfits {
             match misfit.within(place) {
-                Misfit::Wrong(fault) => self.wrong.push(fault),
+                Misfit::Wrong { path, why } => self.wrong.push(FieldFault::Value { path, why }),
                 Misfit::Unknown(field) => self.unknown.push((field, None)),
             }
         }
@@ -225,29 +307,29 @@ impl Look {
 
 fn look(csv: &Value, reader: Reader) -> Look {
     let mut found = Look::default();
-    let mut open: Vec<(String, &Value, Shape)> = vec![(String::new(), csv, CSV)];
+    let mut open: Vec<(Path, &Value, Shape)> = vec![(Path::default(), csv, CSV)];
     while let Some((path, value, shape)) = open.pop() {
         if found.wrong.len() >= MOST {
             found.wrong.truncate(MOST);
-            found.wrong.push("and perhaps more".to_owned());
+            found.wrong.push(FieldFault::More);
             break;
         }
-        let separator = if path.is_empty() { "" } else { "." };
         let fits = match (value, shape) {
             (Value::Null, _) | (_, Any) | (Value::Bool(_), Boolean) | (Value::String(_), Text) => true,
             (Value::Number(_) | Value::Bool(_), Text | Grammar(_)) => reader == Reader::Author,
             (_, Number | Kubernetes(_)) if reader == Reader::Author => {
                 // As much as is written of every object.
                 !matches!(shape, Kubernetes(_))
-                    || !OBJECTS.iter().any(|name| path.ends_with(name))
+                    || !matches!(path.steps().last(), Some(Step::Key(name)) if OBJECTS.contains(&name.as_str()))
                     || value.is_object()
             }
             (value, Number) => super::value::read::<i32>(value).is_ok(),
             (Value::String(text), Grammar(fault)) => {
                 if reader == Reader::Installer
-                    && let Some(fault) = fault(text)
+                    && let Some(why) = fault(text)
                 {
-                    found.wrong.push(format!("{path}: {fault}"));
+                    let path = path.clone();
+                    found.wrong.push(FieldFault::Value { path, why });
                 }
                 true
             }
@@ -262,22 +344,22 @@ fn look(csv: &Value, reader: Reader) -> Look {
                 let elements = elements.iter().enumerate();
                 let elements: Vec<_> = elements.filter(|(_, element)| odd(element)).take(most).collect();
                 let elements = elements.into_iter().rev();
-                open.extend(elements.map(|(at, element)| (format!("{path}[{at}]"), element, *inner)));
+                open.extend(elements.map(|(at, element)| (path.element(at), element, *inner)));
                 true
             }
             (Value::Object(members), Map) => {
                 let members = members.iter();
                 let members = members.filter(|(_, member)| !is_text(member)).take(MOST);
-                open.extend(members.map(|(key, member)| (format!("{path}.{key}"), member, Text)));
+                open.extend(members.map(|(key, member)| (path.member(key), member, Text)));
                 true
             }
             (Value::Object(members), Object(fields)) => {
                 let is_known = |name: &str| fields.iter().any(|(known, _)| *known == name);
-                if path != "metadata" {
+                if !matches!(path.steps(), [Step::Key(name)] if name == "metadata") {
                     let room = MOST.saturating_sub(found.unknown.len());
                     for name in members.keys().filter(|name| !is_known(name)).take(room) {
                         let meant = nearest(name, fields.iter().map(|(known, _)| *known));
-                        found.unknown.push((format!("{path}{separator}{name}"), meant));
+                        found.unknown.push((path.member(name), meant));
                     }
                 } else if reader == Reader::Installer {
                     // What is looked at below is said there.
@@ -286,16 +368,16 @@ fn look(csv: &Value, reader: Reader) -> Look {
                     found.add(misfits_of::<ObjectMeta>(&Value::Object(rest)), &path);
                 }
                 let fields = fields.iter().rev();
-                open.extend(fields.filter_map(|(name, inner)| {
-                    Some((format!("{path}{separator}{name}"), members.get(*name)?, *inner))
-                }));
+                open.extend(
+                    fields.filter_map(|(name, inner)| Some((path.member(name), members.get(*name)?, *inner))),
+                );
                 true
             }
             _ => false,
         };
         if !fits {
             let (wanted, given) = (wanted(shape), given(value));
-            found.wrong.push(format!("{path} must be {wanted}, not {given}"));
+            found.wrong.push(FieldFault::Type { path, wanted, given });
         }
     }
     found
@@ -308,9 +390,13 @@ fn is_text(value: &Value) -> bool {
 /// Objects of Kubernetes that the validators look at no further.
 const OBJECTS: [&str; 2] = ["spec", "selector"];
 
+const TEXT: &str = "a string";
+const NUMBER: &str = "a number";
+const BOOLEAN: &str = "a boolean";
+
 fn wanted(shape: Shape) -> &'static str {
     match shape {
-        Text | Grammar(_) => "a string",
+        Text | Grammar(_) => TEXT,
         Boolean => "true or false",
         Any => "anything",
         Number => "a whole number of 32 bits",
@@ -323,9 +409,9 @@ fn wanted(shape: Shape) -> &'static str {
 pub fn given(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
+        Value::Bool(_) => BOOLEAN,
+        Value::Number(_) => NUMBER,
+        Value::String(_) => TEXT,
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -338,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_million_faults_a_few_are_told() {
+    fn of_a_million_faults_a_few_are_reported() {
         let ones = vec![1; 1_000_000];
         let strange: serde_json::Map<String, Value> = (0..10_000)
             .map(|at| (format!("strange{at}"), Value::Null))
@@ -346,9 +432,16 @@ mod tests {
         let csv = json!({"metadata": {"labels": {"a": 1}}, "spec": {"keywords": ones, "provider": strange}});
         let found = faults(&csv, Reader::Installer);
         assert_eq!(found.len(), 51, "{found:?}");
-        assert_eq!(found[0], "metadata.labels.a must be a string, not a number");
-        assert_eq!(found[1], "spec.keywords[0] must be a string, not a number");
-        assert_eq!(found[50], "and perhaps more");
+        assert_eq!(
+            found[0].to_string(),
+            "metadata.labels.a must be a string, not a number"
+        );
+        assert_eq!(
+            found[1].to_string(),
+            "spec.keywords[0] must be a string, not a number"
+        );
+        assert!(found[1].wants_quotes());
+        assert_eq!(found[50], FieldFault::More);
         assert_eq!(
             unknown(&csv).len(),
             0,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use serde::Deserialize;
@@ -12,20 +13,36 @@ use super::value::{Fault, Path, Step, read_noting};
 /// Where the specification of a Deployment does not fit its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misfit {
-    /// A field has a value of another type, which the API server refuses: the field, and what is wrong.
-    Wrong(String),
+    /// A field has a value of another type, which the API server refuses.
+    Wrong {
+        /// The field; empty for the whole value.
+        path: Path,
+        /// What is wrong.
+        why: String,
+    },
     /// A field that Deployments do not have, and that is left out.
-    Unknown(String),
+    Unknown(Path),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong { path, why } if path.steps().is_empty() => formatter.write_str(why),
+            Self::Wrong { path, why } => write!(formatter, "{path}: {why}"),
+            Self::Unknown(path) => path.fmt(formatter),
+        }
+    }
 }
 
 impl Misfit {
     /// The same, of a field that stands within another.
-    pub(crate) fn within(self, place: &str) -> Self {
+    pub(crate) fn within(self, place: &Path) -> Self {
         match self {
-            Self::Wrong(why) if why.starts_with(['[', ':']) => Self::Wrong(format!("{place}{why}")),
-            Self::Wrong(why) => Self::Wrong(format!("{place}.{why}")),
-            Self::Unknown(field) if field.starts_with('[') => Self::Unknown(format!("{place}{field}")),
-            Self::Unknown(field) => Self::Unknown(format!("{place}.{field}")),
+            Self::Wrong { path, why } => Self::Wrong {
+                path: path.within(place),
+                why,
+            },
+            Self::Unknown(path) => Self::Unknown(path.within(place)),
         }
     }
 }
@@ -56,18 +73,23 @@ fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
         let why = why
             .replace("expected i32", "expected a whole number")
             .replace("expected i64", "expected a whole number");
-        misfits.push(Misfit::Wrong(format!("{}: {why}", fault.path)));
-        if !remove(value.to_mut(), &fault.path) {
+        let is_left_out = remove(value.to_mut(), &fault.path);
+        let path = fault.path;
+        misfits.push(Misfit::Wrong { path, why });
+        if !is_left_out {
             return misfits;
         }
         if misfits.len() == MOST {
-            misfits.push(Misfit::Wrong(": and perhaps more".to_owned()));
+            misfits.push(Misfit::Wrong {
+                path: Path::default(),
+                why: "and perhaps more".to_owned(),
+            });
             return misfits;
         }
     }
     let mut unknown = Vec::new();
     if read(&value, Some(&mut unknown)).is_ok() {
-        misfits.extend(unknown.iter().map(|path| Misfit::Unknown(path.to_string())));
+        misfits.extend(unknown.into_iter().map(Misfit::Unknown));
     }
     misfits
 }
@@ -152,13 +174,17 @@ mod tests {
         odd["template"]["spec"]["containers"][0]["imagePullPolice"] = json!("Always");
         odd["template"]["spec"]["containers"][0]["ports"][0]["targetPort"] = json!(80);
         check(&odd, &sound);
-        let unknown = |path: &str| Misfit::Unknown(path.to_owned());
+        let unknown = |misfit: &Misfit| match misfit {
+            Misfit::Unknown(path) => Some(path.to_string()),
+            Misfit::Wrong { .. } => None,
+        };
+        let found: Vec<_> = misfits(&odd).iter().filter_map(unknown).collect();
         assert_eq!(
-            misfits(&odd),
+            found,
             [
-                unknown("template.spec.containers[0].ports[0].targetPort"),
-                unknown("template.spec.containers[0].imagePullPolice"),
-                unknown("install"),
+                "template.spec.containers[0].ports[0].targetPort",
+                "template.spec.containers[0].imagePullPolice",
+                "install",
             ]
         );
         assert_eq!(misfits(&sound), []);
@@ -177,14 +203,10 @@ mod tests {
             "template.spec.containers[0].resources.limits.any: ",
         ];
         let (last, faults) = found.split_last().unwrap();
-        assert_eq!(*last, unknown("install"));
+        assert_eq!(unknown(last).as_deref(), Some("install"));
         for begins in places {
-            let is_it = |misfit: &Misfit| matches!(misfit, Misfit::Wrong(why) if why.starts_with(begins));
-            assert_eq!(
-                faults.iter().filter(|fault| is_it(fault)).count(),
-                1,
-                "{begins} {found:?}"
-            );
+            let is_it = |misfit: &&Misfit| misfit.to_string().starts_with(begins);
+            assert_eq!(faults.iter().filter(is_it).count(), 1, "{begins} {found:?}");
         }
         assert_eq!(faults.len(), places.len(), "{found:?}");
         let mut many = sound.clone();

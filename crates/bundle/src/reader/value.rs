@@ -13,7 +13,7 @@ use serde_json::{Error, Value};
 
 /// One step from a value to a field within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Of a mapping.
     Key(String),
     /// Of a list.
@@ -22,12 +22,37 @@ pub(crate) enum Step {
 
 /// The way from a value to a field within it, written `spec.list[0].name`; empty for the value itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Path(Vec<Step>);
+pub struct Path(Vec<Step>);
 
 impl Path {
     /// Its steps, the outermost first.
-    pub(crate) fn steps(&self) -> &[Step] {
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
         &self.0
+    }
+
+    /// The way on to a member of the field.
+    pub(crate) fn member(&self, name: &str) -> Self {
+        self.then(Step::Key(name.to_owned()))
+    }
+
+    /// The way on to an element of the field.
+    pub(crate) fn element(&self, index: usize) -> Self {
+        self.then(Step::Index(index))
+    }
+
+    fn then(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    /// The way from the value around, in which the first one stands at `place`.
+    pub(crate) fn within(&self, place: &Self) -> Self {
+        Self(place.0.iter().chain(&self.0).cloned().collect())
+    }
+
+    /// The part of the way that is left after the first `count` steps.
+    pub(crate) fn after(&self, count: usize) -> Self {
+        Self(self.0.iter().skip(count).cloned().collect())
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
 /// For each deployment that serves an API, the bindings that let it ask who a client is and what it may do.
 #[must_use]
 pub(super) fn bindings(bundle: &Bundle, options: &Options) -> Vec<Value> {
-    let deployments = bundle.csv.spec.install.spec.deployments.iter();
+    let deployments = bundle.csv.deployments().iter();
     deployments
         .filter(|deployment| {
             owned(bundle)

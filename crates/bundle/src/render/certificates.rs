@@ -215,7 +215,7 @@ pub fn objects(bundle: &Bundle, options: &Options) -> Vec<Value> {
             return Vec::new();
         }
     }
-    let deployments = bundle.csv.spec.install.spec.deployments.iter();
+    let deployments = bundle.csv.deployments().iter();
     deployments
         .filter(|deployment| bundle.csv.is_called(&deployment.name))
         .flat_map(|deployment| issued(&deployment.name, &options.install_namespace))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_api::text::escape;
 use serde_json::{Value, json};
 
 use super::certificates::inject_authority;
@@ -16,14 +17,22 @@ use crate::object::object_name;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
     /// Several webhooks claim it.
-    #[error("custom resource definition '{0}' is referenced by multiple conversion webhook definitions")]
+    #[error("custom resource definition '{}' is referenced by multiple conversion webhook definitions", escape(.0))]
     Ambiguous(String),
     /// It keeps unknown fields, which the API server does not let webhooks convert.
     #[error(
-        "custom resource definition '{0}' must have .spec.preserveUnknownFields set to false to let API Server call \
-         webhook to do the conversion"
+        "custom resource definition '{}' must have .spec.preserveUnknownFields set to false to let API Server call \
+         webhook to do the conversion",
+        escape(.0)
     )]
     PreservesUnknownFields(String),
+    /// It is converted at an address that may be anybody's: whoever answers there sees and changes all custom resources.
+    #[error(
+        "custom resource definition '{}' has a conversion webhook at a URL: only a Service in the install namespace may convert \
+         custom resources, as a ConversionWebhook in spec.webhookdefinitions of the ClusterServiceVersion names it",
+        escape(.0)
+    )]
+    Url(String),
 }
 
 /// The bundle's custom resource definitions, with the conversion webhooks of the bundle in them.
@@ -59,10 +68,32 @@ pub fn custom_resource_definitions(
                     &options.install_namespace,
                 );
             }
+        } else if !keeps_at_home(&mut definition, &options.install_namespace) {
+            return Err(ConversionError::Url(name));
         }
         Ok(definition)
     };
     bundle.definitions.iter().map(convert).collect()
+}
+
+/// Has a conversion webhook that the definition itself names be a Service of the install namespace, wherever its author
+/// had it; false when it is at a URL.
+fn keeps_at_home(definition: &mut Value, install_namespace: &str) -> bool {
+    for path in [
+        "/spec/conversion/webhook/clientConfig",
+        "/spec/conversion/webhookClientConfig",
+    ] {
+        let Some(client) = definition.pointer_mut(path).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        if client.get("url").is_some_and(|url| !url.is_null()) {
+            return false;
+        }
+        if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
+            service.insert("namespace".to_owned(), install_namespace.into());
+        }
+    }
+    true
 }
 
 fn converters(bundle: &Bundle) -> Result<BTreeMap<&str, &WebhookDefinition>, ConversionError> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifests::child;
 use super::manifests::containers_mut;
-use crate::reader::{Misfit, drop_unknown, misfits_of};
+use crate::reader::{Misfit, Path, drop_unknown, misfits_of};
 
 /// The part of an affinity that may be replaced by itself.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
@@ -87,10 +87,11 @@ impl DeploymentConfig {
                 faults.push(format!("{field} must be a list of objects"));
                 continue;
             }
-            for misfit in misfits(value) {
-                match misfit.within(field) {
-                    Misfit::Wrong(fault) => faults.push(fault),
-                    Misfit::Unknown(path) => ignored.push(path),
+            let place = Path::default().member(field);
+            for misfit in misfits(value).into_iter().map(|misfit| misfit.within(&place)) {
+                match &misfit {
+                    Misfit::Wrong { .. } => faults.push(misfit.to_string()),
+                    Misfit::Unknown(path) => ignored.push(path.to_string()),
                 }
             }
             clean(value);

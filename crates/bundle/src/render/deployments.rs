@@ -24,13 +24,8 @@ const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 /// A Deployment for each deployment of the install strategy.
 #[must_use]
 pub fn deployments(bundle: &Bundle, options: &Options) -> Vec<Value> {
-    bundle
-        .csv
-        .spec
-        .install
-        .spec
-        .deployments
-        .iter()
+    let deployments = bundle.csv.deployments().iter();
+    deployments
         .map(|strategy| deployment(bundle, strategy, options))
         .collect()
 }
@@ -43,7 +38,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
         metadata.insert("labels".to_owned(), json!(strategy.labels));
     }
     // Content that is taken over from the reference stays as that made it, which leaves init containers out; its operator
-    // is told no condition either.
+    // gets no condition either.
     let lists: &[&str] = match options.operator_condition {
         Some(_) => &CONTAINERS,
         None => &["containers"],

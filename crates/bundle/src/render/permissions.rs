@@ -46,7 +46,7 @@ pub fn roles(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let mut objects = Vec::new();
     for namespace in options.targets.as_slice() {
         for permission in &bundle.csv.spec.install.spec.permissions {
-            let name = name(bundle, permission);
+            let name = name(bundle, options, permission);
             let metadata = json!({"name": name, "namespace": namespace});
             objects.push(role("Role", &metadata, permission));
             objects.push(binding(
@@ -73,7 +73,7 @@ pub fn cluster_roles(bundle: &Bundle, options: &Options) -> Vec<Value> {
     }
     let mut objects = Vec::new();
     for permission in &permissions {
-        let name = name(bundle, permission);
+        let name = name(bundle, options, permission);
         let metadata = json!({"name": name});
         objects.push(role("ClusterRole", &metadata, permission));
         objects.push(binding(
@@ -106,8 +106,9 @@ fn account(permission: &StrategyPermissions) -> &str {
     }
 }
 
-fn name(bundle: &Bundle, permission: &StrategyPermissions) -> String {
-    permission_name(&format!("{}-{}", bundle.name(), account(permission)), permission)
+fn name(bundle: &Bundle, options: &Options, permission: &StrategyPermissions) -> String {
+    let after = options.roles_named_after.as_deref().unwrap_or(bundle.name());
+    permission_name(&format!("{after}-{}", account(permission)), permission)
 }
 
 fn role(kind: &str, metadata: &Value, permission: &StrategyPermissions) -> Value {
@@ -118,16 +119,8 @@ fn role(kind: &str, metadata: &Value, permission: &StrategyPermissions) -> Value
 fn rule(rule: &PolicyRule) -> Value {
     let mut object = Map::new();
     object.insert("verbs".to_owned(), json!(rule.verbs.clone().unwrap_or_default()));
-    let rest = [
-        ("apiGroups", &rule.api_groups),
-        ("resources", &rule.resources),
-        ("resourceNames", &rule.resource_names),
-        ("nonResourceURLs", &rule.non_resource_urls),
-    ];
-    for (field, values) in rest {
-        if !values.is_empty() {
-            object.insert(field.to_owned(), json!(values));
-        }
+    for (field, values) in rule.limits() {
+        object.insert(field.to_owned(), json!(values));
     }
     Value::Object(object)
 }

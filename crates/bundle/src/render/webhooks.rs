@@ -119,7 +119,7 @@ fn configuration(webhook: &WebhookDefinition, options: &Options, wanted: Webhook
 /// A Service for each deployment that the API server calls.
 #[must_use]
 pub fn services(bundle: &Bundle, options: &Options) -> Vec<Value> {
-    let strategy = &bundle.csv.spec.install.spec.deployments;
+    let strategy = bundle.csv.deployments();
     strategy
         .iter()
         .filter_map(|deployment| {

@@ -14,7 +14,7 @@ use Form::{Global, Member};
 
 type Overload = (&'static str, Form, &'static [Type], Type);
 
-/// Functions over simple types; those over any type, list or map are told apart in [`generic`].
+/// Functions over simple types; those over any type, list or map are resolved in [`generic`].
 const OVERLOADS: &[Overload] = &[
     ("!_", Global, &[Type::Bool], Type::Bool),
     ("-_", Global, &[Type::Int], Type::Int),

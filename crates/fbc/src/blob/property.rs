@@ -17,8 +17,6 @@ pub const TYPE_BUNDLE_OBJECT: &str = "olm.bundle.object";
 pub const TYPE_CSV_METADATA: &str = "olm.csv.metadata";
 /// The type of the property that carries a generic constraint.
 pub const TYPE_CONSTRAINT: &str = "olm.constraint";
-/// The type of the property that names the last minor version of OpenShift that a bundle supports.
-pub const TYPE_MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
 
 /// One property: a type, and a value whose meaning the type defines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

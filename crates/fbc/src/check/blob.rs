@@ -11,7 +11,7 @@ use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use olm_version::quoted;
 
-use super::{ChannelFacts, label::label_faults, shared};
+use super::{ChannelFacts, csv_metadata, label::label_faults, shared};
 
 /// What any blob may have, whatever its schema.
 #[derive(Default)]
@@ -229,6 +229,11 @@ fn fault(property: &Property) -> Result<(), Fault> {
                     format!("has an invalid version range {range}: {error}"),
                 )
             })?;
+        }
+        property::TYPE_CSV_METADATA => {
+            if let Some(problem) = csv_metadata::fault(&property.value) {
+                return Err(Fault::Rule(Rule::PropertyValue, problem));
+            }
         }
         property::TYPE_GVK => check_gvk(property, Rule::Gvk)?,
         property::TYPE_GVK_REQUIRED => check_gvk(property, Rule::GvkRequired)?,

@@ -88,6 +88,17 @@ fn check_images(bundle: &Bundle, find: &mut impl FnMut(Rule, String)) {
             format!("relatedImages[{index}] must name an image"),
         );
     }
+    // An empty name is what rendering makes of none.
+    for (index, related) in bundle.related_images.iter().enumerate() {
+        let is_blank = !related.name.is_empty() && related.name.trim().is_empty();
+        if is_blank || related.name.chars().any(char::is_control) {
+            let name = quoted(&related.name);
+            find(
+                Rule::RelatedImage,
+                format!("relatedImages[{index}] has the name {name}, must say what the image is for"),
+            );
+        }
+    }
 }
 
 /// The one property that says package and version.

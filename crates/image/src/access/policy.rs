@@ -184,7 +184,11 @@ impl Signed {
         if self.identity.fits(&payload.reference, image) {
             Ok(())
         } else {
-            Err(format!("it is about {:?}", payload.reference))
+            Err(format!(
+                "it is about {:?}, which does not match {:?}",
+                payload.reference,
+                image.to_string()
+            ))
         }
     }
 }

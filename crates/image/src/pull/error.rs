@@ -2,6 +2,7 @@
 
 use crate::access::policy::Refusal;
 use crate::access::registries::PlaceError;
+use crate::contents::LostLink;
 use crate::layer::LayerError;
 use crate::registry::error::RegistryError;
 
@@ -61,6 +62,14 @@ pub enum PullError {
         layer: usize,
         /// Why.
         source: LayerError,
+    },
+    /// A link of the image leads nowhere.
+    #[error("cannot use {reference}")]
+    Link {
+        /// The image.
+        reference: String,
+        /// Which.
+        source: LostLink,
     },
     /// The layers are larger than they may be.
     #[error("the layers of {reference} have {bytes} bytes, more than {limit}")]
@@ -140,6 +149,7 @@ impl PullError {
             Self::Place { .. } | Self::Policy { .. } | Self::Time { .. } | Self::CutOff { .. } => true,
             Self::Manifest { .. }
             | Self::Platform { .. }
+            | Self::Link { .. }
             | Self::Layers { .. }
             | Self::TransferBytes { .. } => false,
         }

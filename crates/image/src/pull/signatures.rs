@@ -34,8 +34,8 @@ impl Images {
             reference: pinned.to_string(),
             source,
         };
-        // A tag was resolved by now: the image is named by its digest.
-        let image = &pinned.reference();
+        // By the tag, if it was one: what is signed may have another, of an older version say.
+        let image = &pinned.requested();
         let mut found = Vec::new();
         for digest in digests.iter().collect::<BTreeSet<_>>() {
             found.extend(self.signatures(pinned, digest, access).await?);

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use tower::Service;
 use tower::layer::layer_fn;
 
-use crate::metrics::{Metrics, Request};
+use crate::metrics::{Metrics, RequestLabels};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ pub async fn connect(kubeconfig: Option<&str>, name: &str, metrics: &Metrics) ->
 struct Counted<S> {
     inner: S,
     host: String,
-    requests: Family<Request, Counter>,
+    requests: Family<RequestLabels, Counter>,
 }
 
 impl<S, B> Service<http::Request<Body>> for Counted<S>
@@ -125,7 +125,9 @@ where
                 Ok(answer) => answer.status().as_str().to_owned(),
                 Err(_) => "<error>".to_owned(),
             };
-            requests.get_or_create(&Request { code, method, host }).inc();
+            requests
+                .get_or_create(&RequestLabels { code, method, host })
+                .inc();
             answer
         }
         .boxed()
@@ -158,7 +160,7 @@ mod tests {
             let _ = service.call(request).await;
         }
         for (code, count) in [("200", 2), ("404", 1), ("<error>", 1), ("500", 0)] {
-            let request = Request {
+            let request = RequestLabels {
                 code: code.to_owned(),
                 method: "GET".to_owned(),
                 host: "api:6443".to_owned(),

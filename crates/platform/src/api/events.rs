@@ -1,5 +1,6 @@
 //! What changed, as events of an object, for those who look at it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use olm_text::escape_lines;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
@@ -21,7 +23,7 @@ const MORE: &str = " …";
 
 /// One line for an object's events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Said {
+pub struct Notice {
     /// Whether it is a warning.
     pub is_fault: bool,
     /// One word in camel case.
@@ -41,13 +43,13 @@ const MAX_KNOWN: usize = 5000;
 /// The namespace of events of objects without one.
 const NAMESPACE: &str = "default";
 
-/// Tells what changed.
+/// Records events of objects.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
     controller: String,
     instance: String,
-    known: Arc<Known>,
+    known: Arc<Recent>,
 }
 
 /// Events of the last while.
@@ -55,7 +57,7 @@ pub struct Events {
 /// The recorder that comes with the client takes events of the same reason for one, keeps the note of the first, and all of
 /// the event: some 7 KiB for each.
 #[derive(Default)]
-struct Known {
+struct Recent {
     hasher: RandomState,
     events: Mutex<HashMap<u64, Recorded>>,
 }
@@ -70,9 +72,9 @@ struct Recorded {
     at: Timestamp,
 }
 
-impl Known {
+impl Recent {
     /// The key of a note about an object.
-    fn key(&self, object: &ObjectReference, said: &Said) -> u64 {
+    fn key(&self, object: &ObjectReference, notice: &Notice) -> u64 {
         let object = (
             &object.api_version,
             &object.kind,
@@ -80,7 +82,7 @@ impl Known {
             &object.name,
             &object.uid,
         );
-        self.hasher.hash_one((object, said))
+        self.hasher.hash_one((object, notice))
     }
 
     fn get(&self, key: u64, now: Timestamp) -> Option<Recorded> {
@@ -113,18 +115,18 @@ impl Events {
         }
     }
 
-    /// Tells it beside the work: an event that is lost costs nothing but itself.
-    pub fn publish(&self, object: ObjectReference, said: Vec<Said>) {
-        if said.is_empty() {
+    /// Records events beside the work: one that is lost costs nothing but itself.
+    pub fn publish(&self, object: ObjectReference, notices: Vec<Notice>) {
+        if notices.is_empty() {
             return;
         }
         let events = self.clone();
         tokio::spawn(async move {
-            for said in said.into_iter().map(bounded) {
+            for notice in notices.into_iter().map(bounded) {
                 let mut attempts = 1;
-                while let Err(error) = events.record(&object, &said, Timestamp::now()).await {
+                while let Err(error) = events.record(&object, &notice, Timestamp::now()).await {
                     if attempts == ATTEMPTS {
-                        tracing::warn!(%error, reason = said.reason, "an event was not recorded");
+                        tracing::warn!(%error, reason = notice.reason, "an event was not recorded");
                         break;
                     }
                     attempts += 1;
@@ -135,10 +137,15 @@ impl Events {
     }
 
     /// Creates an event, or increases the count of one with the same note that is recent.
-    async fn record(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
+    async fn record(
+        &self,
+        object: &ObjectReference,
+        notice: &Notice,
+        now: Timestamp,
+    ) -> Result<(), kube::Error> {
         let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let key = self.known.key(object, said);
+        let key = self.known.key(object, notice);
         let counted = match self.known.get(key, now) {
             Some(recorded) => count_up(&api, recorded, now).await?,
             None => None,
@@ -146,7 +153,7 @@ impl Events {
         let recorded = if let Some(recorded) = counted {
             recorded
         } else {
-            let event = self.event(object, said, now);
+            let event = self.event(object, notice, now);
             api.create(&PostParams::default(), &event).await?;
             let name = event.metadata.name.unwrap_or_default();
             Recorded {
@@ -159,7 +166,7 @@ impl Events {
         Ok(())
     }
 
-    fn event(&self, object: &ObjectReference, said: &Said, now: Timestamp) -> Event {
+    fn event(&self, object: &ObjectReference, notice: &Notice, now: Timestamp) -> Event {
         let about = object.name.as_deref().unwrap_or(&self.controller);
         Event {
             metadata: ObjectMeta {
@@ -168,9 +175,9 @@ impl Events {
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(now)),
-            type_: Some(if said.is_fault { "Warning" } else { "Normal" }.to_owned()),
-            reason: Some(said.reason.clone()),
-            note: Some(said.note.clone()),
+            type_: Some(if notice.is_fault { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(notice.reason.clone()),
+            note: Some(notice.note.clone()),
             action: Some("Reconcile".to_owned()),
             regarding: Some(object.clone()),
             reporting_controller: Some(self.controller.clone()),
@@ -200,27 +207,31 @@ async fn count_up(
     }
 }
 
-/// What the API server takes of it: whole lines, else whole words, and a mark that there is more.
-fn bounded(mut said: Said) -> Said {
-    if said.note.len() <= NOTE_BYTES {
-        return said;
+/// What the API server takes of it, without hidden characters: whole lines, else whole words, and a mark that there is more.
+fn bounded(mut notice: Notice) -> Notice {
+    if let Cow::Owned(escaped) = escape_lines(&notice.note) {
+        notice.note = escaped;
     }
-    said.note
-        .truncate(said.note.floor_char_boundary(NOTE_BYTES - MORE.len()));
-    let whole = |ends: &[char]| said.note.rfind(ends).filter(|at| *at > NOTE_BYTES / 2);
+    if notice.note.len() <= NOTE_BYTES {
+        return notice;
+    }
+    notice
+        .note
+        .truncate(notice.note.floor_char_boundary(NOTE_BYTES - MORE.len()));
+    let whole = |ends: &[char]| notice.note.rfind(ends).filter(|at| *at > NOTE_BYTES / 2);
     if let Some(end) = whole(&['\n']).or_else(|| whole(&[' '])) {
-        said.note.truncate(end);
+        notice.note.truncate(end);
     }
-    said.note.push_str(MORE);
-    said
+    notice.note.push_str(MORE);
+    notice
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(note: &str) -> Said {
-        Said {
+    fn notice(note: &str) -> Notice {
+        Notice {
             is_fault: true,
             reason: "Blocked".to_owned(),
             note: note.to_owned(),
@@ -230,11 +241,12 @@ mod tests {
     #[test]
     fn a_note_is_as_long_as_the_api_server_takes_it() {
         let check = |note: &str, expected: &str| {
-            let bounded = bounded(said(note)).note;
+            let bounded = bounded(notice(note)).note;
             assert!(bounded.len() <= NOTE_BYTES);
             assert_eq!(bounded, expected);
         };
         check("ä", "ä");
+        check("a\u{1b}[2J\nb\u{202e}", "a\\u001b[2J\nb\\u202e");
         check(&"x".repeat(NOTE_BYTES), &"x".repeat(NOTE_BYTES));
         // Nowhere a better place to cut.
         check(&"ä".repeat(NOTE_BYTES), &format!("{} …", "ä".repeat(498)));
@@ -254,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_differ_beyond_what_is_told_are_one() {
-        let note = |end: &str| bounded(said(&format!("{}{end}", "x".repeat(NOTE_BYTES)))).note;
+    fn notes_that_differ_only_behind_the_bound_are_one_event() {
+        let note = |end: &str| bounded(notice(&format!("{}{end}", "x".repeat(NOTE_BYTES)))).note;
         assert_eq!(note("1"), note("2"));
     }
 
@@ -269,11 +281,11 @@ mod tests {
             async move {
                 let body = body.collect_bytes().await?;
                 let sent: serde_json::Value = serde_json::from_slice(&body)?;
-                let said = match parts.method.as_str() {
+                let notice = match parts.method.as_str() {
                     "POST" => sent["note"].to_string(),
                     _ => sent["series"]["count"].to_string(),
                 };
-                asked.lock().push(format!("{} {said}", parts.method));
+                asked.lock().push(format!("{} {notice}", parts.method));
                 let answer = json!({ "metadata": {}, "eventTime": null }).to_string();
                 Ok::<_, tower::BoxError>(http::Response::new(kube::client::Body::from(answer.into_bytes())))
             }
@@ -297,7 +309,7 @@ mod tests {
             ("a", "first", 13),
         ] {
             let now = start + SignedDuration::from_mins(minutes);
-            events.record(&object(name), &said(note), now).await.unwrap();
+            events.record(&object(name), &notice(note), now).await.unwrap();
         }
         assert_eq!(
             log.lock().as_slice(),

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::outcome::Outcome;
+use crate::work::Outcome;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Result {
@@ -128,7 +128,7 @@ impl Families {
         );
         registry.register(
             "workqueue_retries",
-            "Objects that are to come back after a time, of failures too",
+            "Objects that come back after a time, failed ones among them",
             these.retries.clone(),
         );
         registry.register(

@@ -90,7 +90,7 @@ impl Files {
         )?))
     }
 
-    /// Exchanges the certificate when a file's content changes, until told to stop. A pair that does not fit (half of it
+    /// Exchanges the certificate when a file's content changes, until the process stops. A pair that does not fit (half of it
     /// replaced so far, say) is logged and tried again; the old one is served meanwhile.
     pub(crate) async fn watch(
         self,

@@ -1,4 +1,4 @@
-//! Makes an authority and a serving certificate that it signs, and says when either is to be renewed.
+//! Makes an authority and a serving certificate that it signs, and says when either must be renewed.
 //!
 //! Both are renewed before they expire, never at the same time: a renewed authority is published beside the old one while
 //! the certificate of the old one stays in use, so that everybody has read the new one before it signs anything. An old

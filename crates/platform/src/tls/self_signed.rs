@@ -85,7 +85,7 @@ impl SelfSigned {
         })
     }
 
-    /// Renews in time, and serves what another replica renewed, until told to stop. What came from the copy is held
+    /// Renews in time, and serves what another replica renewed, until the process stops. What came from the copy is held
     /// against the Secret at once.
     pub async fn watch(self, loaded: Loaded, stop: CancellationToken) {
         let Loaded {

@@ -46,7 +46,7 @@ pub(super) fn faults(
         budget,
         telling: Telling::Faults(Vec::new()),
     };
-    look.at(&object, schema, &Place::ROOT)?;
+    look.at(&object, schema, &Position::ROOT)?;
     Ok(match look.telling {
         Telling::Faults(faults) => faults,
         Telling::Whether { .. } => Vec::new(),
@@ -123,7 +123,7 @@ fn fill_fields(map: &mut Map<String, Value>, schema: &Value, budget: &mut Budget
 }
 
 /// Where in the object and the schema. Told only when something is wrong there.
-struct Place<'a> {
+struct Position<'a> {
     above: Option<&'a Self>,
     step: Step<'a>,
     depth: usize,
@@ -139,15 +139,15 @@ enum Step<'a> {
     WithinOne(&'static str, usize),
 }
 
-impl Place<'_> {
-    const ROOT: Place<'static> = Place {
+impl Position<'_> {
+    const ROOT: Position<'static> = Position {
         above: None,
         step: Step::Root,
         depth: MAX_DEPTH,
     };
 
-    fn step<'a>(&'a self, step: Step<'a>) -> Option<Place<'a>> {
-        Some(Place {
+    fn step<'a>(&'a self, step: Step<'a>) -> Option<Position<'a>> {
+        Some(Position {
             above: Some(self),
             step,
             depth: self.depth.checked_sub(1)?,
@@ -207,7 +207,7 @@ struct Look<'p> {
 impl Look<'_> {
     fn say(
         &mut self,
-        place: &Place<'_>,
+        place: &Position<'_>,
         keyword: &'static str,
         message: impl FnOnce() -> String,
     ) -> Result<(), Exhausted> {
@@ -237,7 +237,7 @@ impl Look<'_> {
     }
 
     /// Whether a value fits a schema by itself.
-    fn fits(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<bool, Exhausted> {
+    fn fits(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
         let mut look = Look {
             patterns: &mut *self.patterns,
             budget: &mut *self.budget,
@@ -247,7 +247,7 @@ impl Look<'_> {
         Ok(!look.is_over())
     }
 
-    fn at(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn at(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         self.budget.steps(1)?;
         if self.is_over() {
             return Ok(());
@@ -270,7 +270,7 @@ impl Look<'_> {
     }
 
     /// Whether the value has the right type; else nothing more is said of it.
-    fn kind(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<bool, Exhausted> {
+    fn kind(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
         let found = kind_of(value);
         if flag(schema, "x-kubernetes-int-or-string") {
             let fits = matches!(found, "integer" | "string");
@@ -291,7 +291,7 @@ impl Look<'_> {
         Ok(fits)
     }
 
-    fn among(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn among(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         let allowed = list(schema, "enum");
         if allowed.is_empty() {
             return Ok(());
@@ -310,7 +310,7 @@ impl Look<'_> {
         })
     }
 
-    fn text(&mut self, text: &str, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn text(&mut self, text: &str, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
         if !pattern.is_empty() && !self.patterns.matches(pattern, text, self.budget)? {
             self.say(place, "pattern", || {
@@ -331,7 +331,7 @@ impl Look<'_> {
         [least, most]: [&'static str; 2],
         what: &str,
         schema: &Value,
-        place: &Place<'_>,
+        place: &Position<'_>,
     ) -> Result<(), Exhausted> {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
@@ -344,7 +344,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn number(&mut self, number: Option<f64>, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn number(&mut self, number: Option<f64>, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
         let Some(number) = number else { return Ok(()) };
         if let Some(limit) = limit("minimum") {
@@ -370,7 +370,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn items(&mut self, items: &[Value], schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn items(&mut self, items: &[Value], schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         self.size(items.len(), ["minItems", "maxItems"], "item", schema, place)?;
         let keys = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => Some(&[][..]),
@@ -417,7 +417,12 @@ impl Look<'_> {
         Ok(false)
     }
 
-    fn map(&mut self, map: &Map<String, Value>, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn map(
+        &mut self,
+        map: &Map<String, Value>,
+        schema: &Value,
+        place: &Position<'_>,
+    ) -> Result<(), Exhausted> {
         let limits = ["minProperties", "maxProperties"];
         self.size(map.len(), limits, "field", schema, place)?;
         let required = list(schema, "required");
@@ -446,7 +451,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn junctions(&mut self, value: &Value, schema: &Value, place: &Place<'_>) -> Result<(), Exhausted> {
+    fn junctions(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
         for (index, one) in list(schema, "allOf").iter().enumerate() {
             if let Some(place) = place.step(Step::WithinOne("allOf", index)) {
                 self.at(value, one, &place)?;

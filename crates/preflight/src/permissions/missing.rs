@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use olm_api::text::escape;
 use serde_json::{Map, Value, json};
 
 use super::{RBAC, Right};
@@ -250,13 +251,18 @@ fn described(rules: &Scoped) -> Vec<String> {
 
 /// `get, patch configmaps "a", "b" in namespace kitchen`.
 fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
-    let mut text = rule.verbs.join(", ");
+    // A bundle may bring anything as a verb or a resource.
+    let shown = |text: &String| escape(text).into_owned();
+    let verbs: Vec<String> = rule.verbs.iter().map(shown).collect();
+    let mut text = verbs.join(", ");
     let group = rule.api_groups.first().filter(|group| !group.is_empty());
     let resources = rule.resources.iter().map(|resource| match group {
-        Some(group) => format!("{resource}.{group}"),
-        None => resource.clone(),
+        Some(group) => escape(&format!("{resource}.{group}")).into_owned(),
+        None => shown(resource),
     });
-    let things: Vec<String> = resources.chain(rule.non_resource_urls.iter().cloned()).collect();
+    let things: Vec<String> = resources
+        .chain(rule.non_resource_urls.iter().map(shown))
+        .collect();
     let _ = write!(text, " {}", things.join(", "));
     let named: Vec<String> = rule
         .resource_names
@@ -271,7 +277,48 @@ fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
         let _ = write!(text, " and {} more", rule.resource_names.len() - MAX_NAMES);
     }
     if let Some(namespace) = namespace {
-        let _ = write!(text, " in namespace {namespace}");
+        let _ = write!(text, " in namespace {}", escape(namespace));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_a_bundle_are_one_line_of_text_and_exact_data_in_roles() {
+        let hostile = "get\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\u{202e}";
+        let right = |group: &str, resource: &str| Right {
+            namespace: Some(hostile.to_owned()),
+            access: crate::rules::Access {
+                verb: hostile.to_owned(),
+                object: Object::Resource {
+                    group: group.to_owned(),
+                    resource: resource.to_owned(),
+                    name: Some(hostile.to_owned()),
+                },
+            },
+        };
+        let path = Right {
+            namespace: None,
+            access: crate::rules::Access {
+                verb: hostile.to_owned(),
+                object: Object::Path(hostile.to_owned()),
+            },
+        };
+        let missing = Missing::new(BTreeSet::from([right("", hostile), right(hostile, "pods"), path]));
+        let account = Account {
+            namespace: "n",
+            name: "a",
+        };
+        let text = missing.text(account);
+        assert!(!text.contains(['\n', '\u{202e}']), "{text}");
+        assert!(text.contains("get\\n---\\napiVersion"), "{text}");
+        let yaml = missing.yaml("role", &[], account);
+        let documents: Vec<Value> = olm_yaml::documents(yaml.as_bytes(), &olm_yaml::Limits::default())
+            .map(|document| document.unwrap().into_value().unwrap())
+            .collect();
+        assert_eq!(documents, missing.objects("role", &[], account));
+    }
 }

@@ -91,7 +91,7 @@ fn the_deprecations_are_those_of_the_catalog_that_wins() {
         shelf("b").bundles(&["1.0.0"]).deprecated(&[("olm.channel", "x")]),
     ];
     with(&shelves, any(), None, |resolution| {
-        let deprecations = resolution.unwrap().deprecations.unwrap();
+        let deprecations = resolution.unwrap().package.deprecations().unwrap();
         assert_eq!(deprecations.entries[0].reference.schema, "olm.package");
     });
 }
@@ -324,15 +324,18 @@ fn an_unreadable_installed_version_is_named() {
 
 #[test]
 fn t_2f_01_package_channel_and_bundle_are_deprecated_apart() {
-    let shelf = shelf("a").deprecated(&[
-        ("olm.package", ""),
-        ("olm.channel", "alpha"),
-        ("olm.bundle", "foo.v1.68.0"),
-    ]);
+    let shelf = shelf("a")
+        .channel("alpha", &[entry("foo.v1.68.0")])
+        .channel("stable", &[entry("foo.v1.72.0")])
+        .deprecated(&[
+            ("olm.package", ""),
+            ("olm.channel", "alpha"),
+            ("olm.bundle", "foo.v1.68.0"),
+        ]);
     let package = shelf.package(ReleaseField::Counts);
     let find = |channels: &[&str], bundle: Option<&str>| {
         let channels: Vec<String> = channels.iter().map(|name| (*name).to_owned()).collect();
-        messages(package.deprecations().unwrap(), &channels, bundle)
+        messages(&package, &channels, bundle)
     };
     let text = |name: &str| vec![format!("leave {name}")];
     assert_eq!(
@@ -350,8 +353,41 @@ fn t_2f_01_package_channel_and_bundle_are_deprecated_apart() {
             ..Messages::default()
         }
     );
-    assert_eq!(find(&[], None).channels, text("alpha"));
     assert_eq!(find(&["alpha"], None).all().count(), 2);
+    // Nobody named a channel: nothing is installed, or only a deprecated channel has what is.
+    assert_eq!(find(&[], None).channels, Vec::<String>::new());
+    assert_eq!(find(&[], Some("foo.v1.68.0")).channels, text("alpha"));
+    assert_eq!(find(&[], Some("foo.v1.72.0")).channels, Vec::<String>::new());
+}
+
+#[test]
+fn a_deprecated_channel_does_not_concern_a_bundle_that_another_channel_has_too() {
+    let find = |deprecated: &[(&str, &str)], channels: &[&str], bundle: Option<&str>| {
+        let shelf = shelf("a")
+            .channel("alpha", &[entry("foo.v1.0.0")])
+            .channel("stable", &[entry("foo.v1.0.0"), entry("foo.v1.1.0")])
+            .deprecated(deprecated);
+        let channels: Vec<String> = channels.iter().map(|name| (*name).to_owned()).collect();
+        messages(&shelf.package(ReleaseField::Counts), &channels, bundle).channels
+    };
+    let (alpha, stable) = (("olm.channel", "alpha"), ("olm.channel", "stable"));
+    let none = Vec::<String>::new();
+    let both = ["leave alpha", "leave stable"];
+    assert_eq!(find(&[alpha], &[], Some("foo.v1.0.0")), none);
+    assert_eq!(find(&[alpha], &[], None), none);
+    // A channel that is named is one that is followed.
+    assert_eq!(find(&[alpha], &["alpha"], Some("foo.v1.0.0")), ["leave alpha"]);
+    assert_eq!(
+        find(&[alpha], &["alpha", "stable"], Some("foo.v1.0.0")),
+        ["leave alpha"]
+    );
+    assert_eq!(find(&[alpha], &["stable"], Some("foo.v1.0.0")), none);
+    // There is no way out.
+    assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.0.0")), both);
+    assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.1.0")), ["leave stable"]);
+    // The catalog no longer has what is installed.
+    assert_eq!(find(&[alpha], &[], Some("foo.v0.9.0")), none);
+    assert_eq!(find(&[alpha, stable], &[], Some("foo.v0.9.0")), both);
 }
 
 proptest! {

@@ -7,6 +7,7 @@ use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Blob;
 use olm_resolve::cluster::platform::ClusterPlatform;
 use olm_resolve::cluster::providers::{Offer, providers};
+use olm_resolve::cluster::updates::updates;
 use olm_resolve::{
     Availability, Catalog, ClusterState, Content, Dependents, Installed, Neighbour, Package, Reason, Refusal,
     ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
@@ -292,6 +293,55 @@ fn the_newest_bundle_whose_requirements_hold_is_chosen() {
         assert_eq!(blocked[0].bundle.name, "red.v3.0.0");
         assert!(blocked[0].blockers[0].to_string().contains("blue (>=2.0.0)"));
     });
+}
+
+#[test]
+fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
+    let needy = || {
+        book("red")
+            .bundle("2.0.0", &[requires_package("blue", ">=1.0.0")])
+            .package()
+    };
+    let plain = |version: &str| book("red").bundle(version, &[]).package();
+    let check = |newer: (&Package, i32), other: (&Package, i32), chosen: &str, held: Option<&str>| {
+        let labels = BTreeMap::new();
+        let catalog = |name: &'static str, (package, priority)| Catalog {
+            name,
+            priority,
+            labels: &labels,
+            availability: Availability::Available,
+            content: Content::Package(package),
+        };
+        let request = Request {
+            package: "red",
+            ..Request::default()
+        };
+        let served = HashSet::new();
+        let facts = ClusterState {
+            neighbours: &[],
+            own: None,
+            served: &served,
+            platform: ClusterPlatform::default(),
+            dependents: Dependents::Protected,
+        };
+        let (newer, other) = (catalog("newer", newer), catalog("other", other));
+        for catalogs in [[newer, other], [other, newer]] {
+            let found = resolve_in(&catalogs, &request, None, &facts).unwrap();
+            assert_eq!(found.bundle.name, chosen);
+            let text = found.held();
+            assert_eq!(text.is_some(), held.is_some(), "{text:?}");
+            assert!(text.unwrap_or_default().starts_with(held.unwrap_or_default()));
+        }
+    };
+    let held = Some("red.v2.0.0 of catalog newer is held back: a requirement does not hold: ");
+    let (needy, older, newest) = (needy(), plain("1.0.0"), plain("3.0.0"));
+    check((&needy, 0), (&older, 0), "red.v1.0.0", held);
+    check((&needy, 1), (&older, 0), "red.v1.0.0", held);
+    // It would come first, whatever its version.
+    check((&needy, 1), (&newest, 0), "red.v3.0.0", held);
+    // It would not be chosen anyway.
+    check((&needy, 0), (&newest, 0), "red.v3.0.0", None);
+    check((&needy, -1), (&older, 0), "red.v1.0.0", None);
 }
 
 #[test]
@@ -609,4 +659,95 @@ fn t_5a_04_and_05_the_head_comes_first_and_a_bundle_counts_once() {
         .package();
     let found = proposed(&[offer("c", 0, "green", &retired)], "c");
     assert_eq!(found, ["c green stable green.v1.2.0 not newest"]);
+}
+
+#[test]
+fn the_newest_bundle_says_everything_that_stands_in_its_way() {
+    let red = book("red")
+        .bundle("1.0.0", &[])
+        .bundle("1.1.0", &[])
+        .bundle("2.0.0", &[requires_package("blue", ">=1.0.0")])
+        .channel("stable", &["1.1.0", "1.0.0"])
+        .channel("fast", &["2.0.0"])
+        .package();
+    let labels = BTreeMap::new();
+    let catalog = |name: &'static str, package, priority| Catalog {
+        name,
+        priority,
+        labels: &labels,
+        availability: Availability::Available,
+        content: Content::Package(package),
+    };
+    let served = HashSet::new();
+    let facts = ClusterState {
+        neighbours: &[],
+        own: None,
+        served: &served,
+        platform: ClusterPlatform::default(),
+        dependents: Dependents::Protected,
+    };
+    let check = |catalogs: &[Catalog<'_>],
+                 version: Option<&str>,
+                 channels: &[&str],
+                 chosen: Option<&str>,
+                 why: &[&str]| {
+        let channels: Vec<String> = channels.iter().map(|name| (*name).to_owned()).collect();
+        let request = Request {
+            package: "red",
+            version,
+            channels: &channels,
+            ..Request::default()
+        };
+        let installed = Installed {
+            name: "red.v1.0.0",
+            version: "1.0.0",
+            release: None,
+        };
+        let found = updates(catalogs, &request, Some(&installed), &facts).unwrap();
+        let got = found
+            .chosen
+            .as_ref()
+            .ok()
+            .map(|chosen| chosen.bundle.name.as_str());
+        assert_eq!(got, chosen);
+        let obstacles = found.newest.map(|newest| newest.obstacles).unwrap_or_default();
+        let texts: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), why.len(), "{texts:?}");
+        for (text, why) in texts.iter().zip(why) {
+            assert!(text.contains(why), "{why:?} in {texts:?}");
+        }
+    };
+    let one = [catalog("one", &red, 0)];
+    let edge = "no update edge leads to it from red.v1.0.0";
+    let needs = "a requirement does not hold: ";
+    check(&one, None, &[], Some("red.v1.1.0"), &[edge, needs]);
+    check(
+        &one,
+        Some("1.x"),
+        &["stable"],
+        Some("red.v1.1.0"),
+        &[
+            "it is in other channels: fast",
+            "it is outside the version range \"1.x\"",
+            edge,
+            needs,
+        ],
+    );
+    let plain = book("red")
+        .bundle("1.1.0", &[])
+        .channel("stable", &["1.1.0", "1.0.0"])
+        .package();
+    // What is chosen is the newest.
+    check(&[catalog("one", &plain, 0)], None, &[], Some("red.v1.1.0"), &[]);
+    let newer = book("red")
+        .bundle("1.2.0", &[])
+        .channel("stable", &["1.2.0", "1.0.0"])
+        .package();
+    check(
+        &[catalog("one", &plain, 1), catalog("two", &newer, 0)],
+        None,
+        &[],
+        Some("red.v1.1.0"),
+        &["catalog one comes first"],
+    );
 }

@@ -23,7 +23,7 @@ struct Secret {
 }
 
 impl CertificateMemory {
-    /// A Secret was looked at on that day; these authorities are to be trusted.
+    /// A Secret was looked at on that day; these authorities must be trusted.
     pub fn secret_seen(&self, place: Place, looked: Date, trusted: String) {
         lock(&self.secrets).insert(place, Secret { looked, trusted });
     }

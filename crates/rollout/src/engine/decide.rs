@@ -21,12 +21,33 @@ pub enum Decision {
     Collision,
 }
 
-/// Decides about one object. `accepted` is the fingerprint of differences that the server left when we applied last.
+/// What is known beside what is observed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The fingerprint of differences that the server left when we applied last.
+    pub accepted: Option<u64>,
+    /// Which objects without an owner reference are given it back.
+    pub reclaims: Reclaims,
+}
+
+/// Which objects a revision takes back that lack its owner reference alone. It must be there to stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reclaims {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that our server-side apply still holds: the revision owned all of them before.
+    Applied,
+    /// Those that say that they are the revision's: it was restored, and they with it.
+    Named,
+}
+
+/// Decides about one object.
 pub fn decide(
     outline: &Outline,
     object: &OutlineObject,
     observed: Option<&Observation>,
-    accepted: Option<u64>,
+    known: Known,
 ) -> Decision {
     let Some(observed) = observed else {
         return Decision::Write(Write {
@@ -35,7 +56,13 @@ pub fn decide(
         });
     };
     let decision = match claim(outline, object.collision_protection, &observed.ownership) {
-        Claim::Ours if observed.differences == 0 || accepted == Some(observed.differences) => Decision::Keep,
+        Claim::Theirs if reclaims(known.reclaims, &observed.ownership, outline) => Decision::Write(Write {
+            guard: observed.ownership.guard(),
+            demoted: Vec::new(),
+        }),
+        Claim::Ours if observed.differences == 0 || known.accepted == Some(observed.differences) => {
+            Decision::Keep
+        }
         Claim::Ours | Claim::Adopt => Decision::Write(Write {
             guard: observed.ownership.guard(),
             demoted: demoted(outline, &observed.ownership),
@@ -48,6 +75,15 @@ pub fn decide(
     } else {
         decision
     }
+}
+
+fn reclaims(reclaims: Reclaims, live: &Ownership, outline: &Outline) -> bool {
+    live.is_stripped_of(&outline.owner)
+        && match reclaims {
+            Reclaims::Nothing => false,
+            Reclaims::Applied => live.applied_by_us,
+            Reclaims::Named => true,
+        }
 }
 
 /// What a revision may say about a live object.
@@ -158,6 +194,13 @@ mod tests {
         }
     }
 
+    fn accepted(fingerprint: u64) -> Known {
+        Known {
+            accepted: Some(fingerprint),
+            ..Known::default()
+        }
+    }
+
     fn name(decision: &Decision) -> &'static str {
         match decision {
             Decision::Keep => "keep",
@@ -198,7 +241,12 @@ mod tests {
                     collision_protection: protection,
                     ..OutlineObject::default()
                 };
-                let decision = decide(&outline(), &object, Some(&seen(controller, mark)), None);
+                let decision = decide(
+                    &outline(),
+                    &object,
+                    Some(&seen(controller, mark)),
+                    Known::default(),
+                );
                 assert_eq!(
                     name(&decision),
                     expected,
@@ -207,20 +255,32 @@ mod tests {
             }
         }
         let object = OutlineObject::default();
-        assert_eq!(name(&decide(&outline(), &object, None, None)), "create");
+        assert_eq!(
+            name(&decide(&outline(), &object, None, Known::default())),
+            "create"
+        );
     }
 
     #[test]
     fn our_object_is_kept_when_it_is_as_the_server_took_it() {
         let object = OutlineObject::default();
         let mut live = seen(Some("us"), RevisionMark::Revision(5));
-        assert_eq!(name(&decide(&outline(), &object, Some(&live), Some(9))), "keep");
-        assert_eq!(name(&decide(&outline(), &object, Some(&live), Some(8))), "apply");
+        assert_eq!(
+            name(&decide(&outline(), &object, Some(&live), accepted(9))),
+            "keep"
+        );
+        assert_eq!(
+            name(&decide(&outline(), &object, Some(&live), accepted(8))),
+            "apply"
+        );
         live.differences = 0;
-        assert_eq!(name(&decide(&outline(), &object, Some(&live), None)), "keep");
+        assert_eq!(
+            name(&decide(&outline(), &object, Some(&live), Known::default())),
+            "keep"
+        );
         live.ownership.deleting = Some(Vec::new());
         assert_eq!(
-            name(&decide(&outline(), &object, Some(&live), None)),
+            name(&decide(&outline(), &object, Some(&live), Known::default())),
             "terminating"
         );
     }
@@ -232,15 +292,56 @@ mod tests {
             ..OutlineObject::default()
         };
         let mut live = seen(Some("stranger"), RevisionMark::Absent);
-        let Decision::Write(write) = decide(&outline(), &object, Some(&live), None) else {
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), Known::default()) else {
             panic!()
         };
         assert_eq!(write.demoted.len(), 1);
         live = seen(Some("old"), RevisionMark::Revision(4));
         live.ownership.controller.as_mut().unwrap().applied_by_us = true;
-        let Decision::Write(write) = decide(&outline(), &object, Some(&live), None) else {
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), Known::default()) else {
             panic!()
         };
         assert_eq!(write.demoted, []);
+    }
+
+    #[test]
+    fn an_owner_reference_that_was_taken_off_comes_back_while_the_revision_keeps_up() {
+        let object = OutlineObject::default();
+        let mut live = seen(None, RevisionMark::Revision(5));
+        live.ownership.applied_by_us = true;
+        live.ownership.owner_name = Some(String::new());
+        let reclaims = Known {
+            reclaims: Reclaims::Applied,
+            ..Known::default()
+        };
+        let restored = Known {
+            reclaims: Reclaims::Named,
+            ..Known::default()
+        };
+        let decided = |live: &Observation, known| name(&decide(&outline(), &object, Some(live), known));
+        assert_eq!(decided(&live, Known::default()), "collision");
+        assert_eq!(decided(&live, reclaims), "apply");
+        let change = |change: &dyn Fn(&mut Ownership)| {
+            let mut live = live.clone();
+            change(&mut live.ownership);
+            decided(&live, reclaims)
+        };
+        assert_eq!(change(&|live| live.applied_by_us = false), "collision");
+        let mut named = live.clone();
+        named.ownership.applied_by_us = false;
+        assert_eq!(decided(&named, restored), "apply");
+        assert_eq!(
+            change(&|live| live.revision = RevisionMark::Revision(4)),
+            "collision"
+        );
+        assert_eq!(
+            change(&|live| live.owner_name = Some("other".to_owned())),
+            "collision"
+        );
+        assert_eq!(
+            change(&|live| live.controller = Some(OwnerReference::default())),
+            "collision"
+        );
+        assert_eq!(change(&|live| live.deleting = Some(Vec::new())), "terminating");
     }
 }

@@ -1,5 +1,7 @@
 //! The body of a server-side apply.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use olm_api::names;
 use serde_json::{Map, Value, json};
 
@@ -10,14 +12,18 @@ use crate::ownership::Guard;
 /// A resourceVersion that no object ever has: with it, an apply creates an object or fails with a conflict.
 const NEVER: &str = "1";
 
-/// The object as it is applied: with our label, our revision and us as controller. Without `status`, and in the
-/// metadata without what only the server writes.
+/// The object as it is applied: with our label, our revision and us as controller. Without `status`, in the metadata
+/// without what only the server writes, and with the `stringData` of a Secret where the server stores it.
 ///
 /// The owner reference does not block the owner's deletion: that would take a right on the owner that the account has no
 /// reason to hold.
 pub fn wanted(object: &Value, owner: &Owner) -> Value {
     let mut body = object.as_object().cloned().unwrap_or_default();
     body.shift_remove("status");
+    if let Some(data) = stored_data(&body) {
+        body.shift_remove("stringData");
+        body.insert("data".to_owned(), data.into());
+    }
     let given = body.get("metadata").and_then(Value::as_object);
     let text = |key: &str| {
         given
@@ -66,6 +72,26 @@ pub fn wanted(object: &Value, owner: &Owner) -> Value {
     );
     body.insert("metadata".to_owned(), metadata.into());
     Value::Object(body)
+}
+
+/// What the server makes of the `data` and `stringData` of a Secret; nothing where there is no `stringData`, or where the
+/// server must refuse it. It never shows `stringData`, so that nobody could see whether it is as it was applied.
+fn stored_data(object: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let is_secret = object.get("apiVersion").and_then(Value::as_str) == Some("v1")
+        && object.get("kind").and_then(Value::as_str) == Some("Secret");
+    let plain = object.get("stringData").filter(|_| is_secret)?.as_object()?;
+    let mut data = match object.get("data") {
+        None | Some(Value::Null) => Map::new(),
+        Some(data) => data.as_object()?.clone(),
+    };
+    for (key, value) in plain {
+        let text = match value {
+            Value::Null => "",
+            value => value.as_str()?,
+        };
+        data.insert(key.clone(), STANDARD.encode(text).into());
+    }
+    Some(data)
 }
 
 /// The same with what the write insists on and with the owners that no longer control the object.
@@ -163,6 +189,33 @@ mod tests {
             ),
             expected
         );
+    }
+
+    #[test]
+    fn the_string_data_of_a_secret_is_applied_as_the_server_stores_it() {
+        let secret = |more: Value| {
+            let mut object = json!({"apiVersion": "v1", "kind": "Secret"});
+            for (key, value) in more.as_object().unwrap() {
+                object[key] = value.clone();
+            }
+            let wanted = wanted(&object, &Owner::default());
+            (wanted.get("data").cloned(), wanted.get("stringData").cloned())
+        };
+        for (given, data) in [
+            (json!({"stringData": {"a": "x"}}), json!({"a": "eA=="})),
+            (
+                json!({"data": {"a": "eQ==", "b": "eQ=="}, "stringData": {"a": "x"}}),
+                json!({"a": "eA==", "b": "eQ=="}),
+            ),
+            (json!({"data": null, "stringData": {}}), json!({})),
+        ] {
+            assert_eq!(secret(given), (Some(data), None));
+        }
+        // What the server refuses is left to it.
+        let wrong = json!({"a": 1});
+        assert_eq!(secret(json!({"stringData": wrong})), (None, Some(wrong)));
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "x"}});
+        assert_eq!(wanted(&map, &Owner::default())["stringData"], json!({"a": "x"}));
     }
 
     #[test]

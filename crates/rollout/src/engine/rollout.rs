@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Known, Reclaims, decide};
 use super::request::{Answer, MAX_ROUNDS, Observation, Request, Step, Write};
 use crate::failure::{Failure, FailureKind};
 use crate::object::ObjectId;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub missing_kinds: MissingKinds,
     /// The fingerprints of differences that the server left at the last apply of an object.
     pub accepted: BTreeMap<Place, u64>,
+    /// Which objects without their owner reference are given it back.
+    pub reclaims: Reclaims,
 }
 
 /// How a run ended.
@@ -244,8 +246,11 @@ impl Rollout {
                 ObjectState::Seen(seen) => Some(&*seen),
                 ObjectState::HandedOver(_) | ObjectState::Terminating | ObjectState::Skipped => continue,
             };
-            let accepted = self.settings.accepted.get(place).copied();
-            match (decide(outline, object, seen, accepted), seen) {
+            let known = Known {
+                accepted: self.settings.accepted.get(place).copied(),
+                reclaims: self.settings.reclaims,
+            };
+            match (decide(outline, object, seen, known), seen) {
                 (Decision::Write(write), _) => writes.push((*place, write)),
                 (Decision::Terminating, _) => *state = ObjectState::Terminating,
                 (Decision::HandedOver, Some(seen)) => *state = ObjectState::HandedOver(seen.clone()),

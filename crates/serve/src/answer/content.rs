@@ -19,7 +19,7 @@ use super::date;
 use super::problem::{ErrorResponse, set};
 use super::query::MetasRequest;
 use super::range::{self, Requested};
-use crate::body::{Body, Part};
+use crate::body::{Body, Chunk};
 use crate::compression::Encoding;
 use crate::store::{Covering, Snapshot, Variant};
 
@@ -35,7 +35,7 @@ pub(super) fn all(snapshot: &Snapshot, headers: &HeaderMap) -> Response<Body> {
         return response;
     }
     if let Some(variant) = variant {
-        let part = Part::File(Arc::clone(variant.file()), 0..variant.bytes());
+        let part = Chunk::File(Arc::clone(variant.file()), 0..variant.bytes());
         return success(&validators, Some(variant.encoding()), Body::new([part]));
     }
     let wanted = headers.get(RANGE).map(|value| value.to_str().unwrap_or_default());
@@ -183,10 +183,10 @@ fn partial(snapshot: &Snapshot, validators: &Validators, ranges: &[Range<u64>]) 
                 "{lead}--{boundary}\r\nContent-Range: {}\r\nContent-Type: {JSON_LINES}\r\n\r\n",
                 content_range(range)
             );
-            parts.push(Part::Bytes(Bytes::from(head)));
+            parts.push(Chunk::Bytes(Bytes::from(head)));
             parts.push(snapshot.part(range.clone()));
         }
-        parts.push(Part::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+        parts.push(Chunk::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
         response = success(validators, None, Body::new(parts));
         set(
             response.headers_mut(),

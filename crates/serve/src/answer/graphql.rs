@@ -18,7 +18,7 @@ use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, TIMEOUT};
 use crate::store::Snapshot;
 
 /// The failure of such work.
-pub(super) type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type WorkError = Box<dyn Error + Send + Sync>;
 
 /// Requests in work at the same time.
 const MAX_CONCURRENT: usize = 4;
@@ -61,7 +61,7 @@ impl Workers {
     /// when the client has gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce() -> Result<T, WorkError> + Send + 'static,
     ) -> Result<Result<T, io::Error>, ErrorResponse> {
         let Ok(Ok(turn)) = timeout(TIMEOUT, Arc::clone(&self.0).acquire_owned()).await else {
             let error = ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE);

@@ -76,7 +76,7 @@ impl MetasRequest {
     }
 }
 
-/// Why a query is refused; the client is told when it asks for problems in detail.
+/// Why a query is refused; the answer says so where the client asks for problem details.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadQuery {
     #[error("{}", unknown(.given, .known))]

@@ -10,10 +10,10 @@ use olm_fbc::index::Index;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-use super::content::Content;
+use super::content::StoredContent;
 use super::error::{Context as _, StoreError};
 use super::files::{chunks, create, digest, replace, sync};
-use crate::body::{Body, Part};
+use crate::body::{Body, Chunk};
 use crate::compression::{Encoding, Segment, SegmentWriter, Splice};
 
 /// The encodings that content is kept in, the one that most clients take first.
@@ -72,7 +72,7 @@ impl Variant {
     }
 
     /// The variant that an earlier process made, when it is complete.
-    pub(super) fn load(content: &Content, encoding: Encoding) -> Option<Self> {
+    pub(super) fn load(content: &StoredContent, encoding: Encoding) -> Option<Self> {
         let table = std::fs::read(content.directory.join(table_name(encoding))).ok()?;
         let table: Table = serde_json::from_slice(&table).ok()?;
         let segments = &table.segments;
@@ -99,24 +99,24 @@ impl Variant {
     }
 
     /// The ranges of the content as one compressed stream.
-    pub(super) fn stream(&self, content: &Content, selected: &[Range<u64>]) -> io::Result<Body> {
+    pub(super) fn stream(&self, content: &StoredContent, selected: &[Range<u64>]) -> io::Result<Body> {
         let (mut splice, header) = Splice::new(self.encoding);
-        let mut parts = vec![Part::Bytes(header)];
+        let mut parts = vec![Chunk::Bytes(header)];
         for piece in pieces(&self.table.segments, selected) {
             match piece {
                 Piece::Stored(segment) => {
                     splice.stored(segment);
                     match parts.last_mut() {
-                        Some(Part::File(_, last)) if last.end == segment.compressed.start => {
+                        Some(Chunk::File(_, last)) if last.end == segment.compressed.start => {
                             last.end = segment.compressed.end;
                         }
-                        _ => parts.push(Part::File(Arc::clone(&self.file), segment.compressed.clone())),
+                        _ => parts.push(Chunk::File(Arc::clone(&self.file), segment.compressed.clone())),
                     }
                 }
-                Piece::Plain(range) => parts.push(Part::Bytes(splice.compress(&content.read(range)?)?)),
+                Piece::Plain(range) => parts.push(Chunk::Bytes(splice.compress(&content.read(range)?)?)),
             }
         }
-        parts.push(Part::Bytes(splice.end()));
+        parts.push(Chunk::Bytes(splice.end()));
         Ok(Body::new(parts))
     }
 }
@@ -145,7 +145,7 @@ pub(super) struct Variants {
 
 impl Variants {
     /// Opens what an earlier process made.
-    pub(super) fn load(&self, content: &Content) {
+    pub(super) fn load(&self, content: &StoredContent) {
         for encoding in ENCODINGS {
             self.load_one(content, encoding);
         }
@@ -155,7 +155,7 @@ impl Variants {
     /// free for new content, which matters more.
     pub(super) fn make(
         &self,
-        content: &Content,
+        content: &StoredContent,
         go_on: &impl Fn() -> bool,
         free: &impl Fn(&Path) -> io::Result<u64>,
     ) -> Result<(), StoreError> {
@@ -174,7 +174,7 @@ impl Variants {
 
     fn make_one(
         &self,
-        content: &Content,
+        content: &StoredContent,
         encoding: Encoding,
         go_on: &impl Fn() -> bool,
         free: &impl Fn(&Path) -> io::Result<u64>,
@@ -224,14 +224,14 @@ impl Variants {
         Ok(())
     }
 
-    fn load_one(&self, content: &Content, encoding: Encoding) {
+    fn load_one(&self, content: &StoredContent, encoding: Encoding) {
         if let Some(variant) = Variant::load(content, encoding) {
             *self.slot(encoding).write() = Some(Arc::new(variant));
         }
     }
 
     /// Stops serving, and removes, variants whose bytes have changed.
-    pub(super) fn verify(&self, content: &Content, go_on: &impl Fn() -> bool) {
+    pub(super) fn verify(&self, content: &StoredContent, go_on: &impl Fn() -> bool) {
         for encoding in ENCODINGS {
             let Some(variant) = self.get(encoding) else {
                 continue;
@@ -275,7 +275,7 @@ impl Variants {
 }
 
 /// Removes the files of a variant that is not served, so that they take no space.
-fn discard(content: &Content, encoding: Encoding) {
+fn discard(content: &StoredContent, encoding: Encoding) {
     for name in [table_name(encoding), file_name(encoding).to_owned()] {
         let _ = std::fs::remove_file(content.directory.join(name));
     }

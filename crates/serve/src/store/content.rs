@@ -14,14 +14,14 @@ use super::record::Record;
 
 /// Stored content with its file open: readable for as long as it is held, whatever happens to its directory.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct StoredContent {
     pub(super) directory: PathBuf,
     pub(super) record: Record,
     pub(super) index: Index,
     pub(super) all: Arc<File>,
 }
 
-impl Content {
+impl StoredContent {
     /// Opens content whose record and index are known.
     pub(super) fn open(directory: &Path, record: Record, index: Index) -> Result<Self, StoreError> {
         let all = File::open(directory.join(ALL)).context("open", ALL)?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::content::Content;
+use super::content::StoredContent;
 use super::error::{Context as _, StoreError};
 use super::files::{ALL, digest, replace, sync};
 use crate::graphql_schema::{Graph, Shapes};
@@ -47,7 +47,7 @@ const MAX_SHAPES_BYTES: u64 = 16 << 20;
 
 impl Derived {
     /// Derives the data from every blob, unless it exists. Leaves no trace when `go_on` ends it.
-    pub(super) fn make(&self, content: &Content, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
+    pub(super) fn make(&self, content: &StoredContent, go_on: &impl Fn() -> bool) -> Result<(), StoreError> {
         // A second caller waits for the first and finds its work.
         let mut files = self.files.lock();
         if files.is_some() {
@@ -96,12 +96,12 @@ impl Derived {
     }
 
     /// Opens what an earlier process derived.
-    pub(super) fn load(&self, content: &Content) {
+    pub(super) fn load(&self, content: &StoredContent) {
         *self.files.lock() = open(content);
     }
 
     /// Removes derived files whose bytes have changed.
-    pub(super) fn verify(&self, content: &Content, go_on: &impl Fn() -> bool) {
+    pub(super) fn verify(&self, content: &StoredContent, go_on: &impl Fn() -> bool) {
         let Some(files) = self.files.lock().clone() else {
             return;
         };
@@ -116,7 +116,7 @@ impl Derived {
         }
     }
 
-    fn discard(&self, content: &Content) {
+    fn discard(&self, content: &StoredContent) {
         let catalog = &content.record.catalog;
         tracing::warn!(
             catalog,
@@ -130,7 +130,7 @@ impl Derived {
     }
 
     /// The GraphQL schema.
-    pub(super) fn graph(&self, content: &Content) -> Result<&Graph, StoreError> {
+    pub(super) fn graph(&self, content: &StoredContent) -> Result<&Graph, StoreError> {
         // A failure of the disk is not remembered: the next request tries again.
         if self.graph.get().is_none() {
             let mut found = shapes(&self.files(content)?).context("read", SHAPES)?;
@@ -150,18 +150,18 @@ impl Derived {
     /// The packages by name, read from the disk one by one.
     pub(super) fn packages(
         &self,
-        content: &Content,
+        content: &StoredContent,
     ) -> Result<impl Iterator<Item = std::io::Result<PackageSummary>> + use<>, StoreError> {
         Ok(summaries(self.files(content)?.packages))
     }
 
-    fn files(&self, content: &Content) -> Result<DerivedFiles, StoreError> {
+    fn files(&self, content: &StoredContent) -> Result<DerivedFiles, StoreError> {
         self.make(content, &|| true)?;
         self.files.lock().clone().ok_or_else(unreadable)
     }
 }
 
-fn open(content: &Content) -> Option<DerivedFiles> {
+fn open(content: &StoredContent) -> Option<DerivedFiles> {
     let open = |name: &str| File::open(content.directory.join(name)).ok().map(Arc::new);
     let digests = std::fs::read(content.directory.join(DIGESTS)).ok()?;
     Some(DerivedFiles {

@@ -9,13 +9,13 @@ use olm_fbc::index::Index;
 use sha2::{Digest as _, Sha256};
 
 use super::compress::{Covering, Variant, Variants};
-use super::content::Content;
+use super::content::StoredContent;
 use super::derived::Derived;
 use super::error::{Context as _, StoreError};
 use super::files::{self, ALL, INDEX};
 use super::filter::Filter;
 use super::record::Record;
-use crate::body::{Body, Part};
+use crate::body::{Body, Chunk};
 use crate::compression::Encoding;
 use crate::graphql_schema::Graph;
 use crate::package_summary::PackageSummary;
@@ -23,7 +23,7 @@ use crate::package_summary::PackageSummary;
 /// Stored content with its files open: readable for as long as it is held, whatever happens to its directory.
 #[derive(Debug)]
 pub struct Snapshot {
-    content: Content,
+    content: StoredContent,
     variants: Variants,
     derived: Derived,
 }
@@ -32,7 +32,7 @@ impl Snapshot {
     /// Opens content whose record and index are known.
     pub(super) fn open(directory: &Path, record: Record, index: Index) -> Result<Self, StoreError> {
         Ok(Self {
-            content: Content::open(directory, record, index)?,
+            content: StoredContent::open(directory, record, index)?,
             variants: Variants::default(),
             derived: Derived::default(),
         })
@@ -137,8 +137,8 @@ impl Snapshot {
         self.content.read(range)
     }
 
-    pub(crate) fn part(&self, range: Range<u64>) -> Part {
-        Part::File(Arc::clone(&self.content.all), range)
+    pub(crate) fn part(&self, range: Range<u64>) -> Chunk {
+        Chunk::File(Arc::clone(&self.content.all), range)
     }
 
     pub(super) fn directory(&self) -> &Path {

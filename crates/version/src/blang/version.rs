@@ -2,6 +2,7 @@
 
 use semver::{BuildMetadata, Prerelease, Version};
 
+use crate::component::Component;
 use crate::quote::quoted;
 
 /// The longest version that is read, in bytes.
@@ -24,10 +25,10 @@ pub enum VersionError {
     MissingNumber,
     /// One of the three numbers holds something else than digits.
     #[error("Invalid character(s) found in {} number {}", .0.lower(), quoted(.1))]
-    NotANumber(Part, String),
+    NotANumber(Component, String),
     /// One of the three numbers begins with a zero.
     #[error("{} number must not contain leading zeroes {}", .0.upper(), quoted(.1))]
-    LeadingZero(Part, String),
+    LeadingZero(Component, String),
     /// A number does not fit 64 bits.
     #[error("strconv.ParseUint: parsing {}: value out of range", quoted(.0))]
     TooLarge(String),
@@ -48,18 +49,7 @@ pub enum VersionError {
     Build(String),
 }
 
-/// One of the three numbers of a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The first.
-    Major,
-    /// The second.
-    Minor,
-    /// The third.
-    Patch,
-}
-
-impl Part {
+impl Component {
     fn lower(self) -> &'static str {
         match self {
             Self::Major => "major",
@@ -86,7 +76,7 @@ fn is_identifier(text: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-fn number(text: &str, part: Part) -> Result<u64, VersionError> {
+fn number(text: &str, part: Component) -> Result<u64, VersionError> {
     if text.is_empty() {
         return Err(VersionError::MissingNumber);
     }
@@ -142,15 +132,15 @@ pub fn parse_version(text: &str) -> Result<Version, VersionError> {
     let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(VersionError::Incomplete);
     };
-    let major = number(major, Part::Major)?;
-    let minor = number(minor, Part::Minor)?;
+    let major = number(major, Component::Major)?;
+    let minor = number(minor, Component::Minor)?;
     let (rest, build) = rest
         .split_once('+')
         .map_or((rest, None), |(rest, build)| (rest, Some(build)));
     let (patch, prerelease) = rest
         .split_once('-')
         .map_or((rest, None), |(patch, pre)| (patch, Some(pre)));
-    let mut version = Version::new(major, minor, number(patch, Part::Patch)?);
+    let mut version = Version::new(major, minor, number(patch, Component::Patch)?);
     if let Some(prerelease) = prerelease {
         prerelease.split('.').try_for_each(check_prerelease)?;
         version.pre =

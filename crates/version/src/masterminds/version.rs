@@ -2,6 +2,8 @@
 
 use semver::{BuildMetadata, Prerelease, Version};
 
+use crate::component::Component;
+
 /// The longest version that is read, in bytes.
 const MAX_LENGTH: usize = 256;
 
@@ -120,20 +122,9 @@ pub fn parse_version(text: &str, spelling: Spelling) -> Result<Version, VersionE
     })
 }
 
-/// A number of a version to be raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The first number.
-    Major,
-    /// The second number.
-    Minor,
-    /// The third number.
-    Patch,
-}
-
 /// The next version without pre-release and build metadata. The patch of a pre-release is raised by finishing it.
 /// A number that is already the largest stays.
-pub fn increment(version: &Version, part: Part) -> Version {
+pub fn increment(version: &Version, part: Component) -> Version {
     let Version {
         major,
         minor,
@@ -142,9 +133,9 @@ pub fn increment(version: &Version, part: Part) -> Version {
         ..
     } = version;
     match part {
-        Part::Major => Version::new(major.saturating_add(1), 0, 0),
-        Part::Minor => Version::new(*major, minor.saturating_add(1), 0),
-        Part::Patch if !pre.is_empty() => Version::new(*major, *minor, *patch),
-        Part::Patch => Version::new(*major, *minor, patch.saturating_add(1)),
+        Component::Major => Version::new(major.saturating_add(1), 0, 0),
+        Component::Minor => Version::new(*major, minor.saturating_add(1), 0),
+        Component::Patch if !pre.is_empty() => Version::new(*major, *minor, *patch),
+        Component::Patch => Version::new(*major, *minor, patch.saturating_add(1)),
     }
 }

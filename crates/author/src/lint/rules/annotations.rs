@@ -23,11 +23,11 @@ pub(super) fn check(value: &Value) -> Vec<Problem> {
     for key in annotations.into_iter().flatten().map(|(key, _)| key) {
         let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
         if let Some(known) = known.filter(|known| **known != key.as_str()) {
-            problems.push(Problem::failed(
-                Severity::Error,
-                name,
-                format!("provided annotation {key} uses wrong case and should be {known} instead"),
-            ));
+            let detail = format!("provided annotation {key} uses wrong case and should be {known} instead");
+            problems.push(
+                Problem::failed(Severity::Error, name, detail)
+                    .hinted("annotation keys count letter by letter: rename the key"),
+            );
         }
         if key == "olm.properties" {
             problems.push(Problem::new(

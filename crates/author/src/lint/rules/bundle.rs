@@ -72,7 +72,8 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
             owned_kinds.insert((api.0, api.2));
         } else {
             let detail = format!("owned CRD {:?} not found in bundle {bundle:?}", shown(api));
-            problems.push(error(api, detail));
+            problems
+                .push(error(api, detail).hinted("add the definition to manifests/, or remove it from owned"));
         }
     }
     // Further versions of an owned definition need not be named.
@@ -85,7 +86,8 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
             shown(api)
         );
         let place = places.iter().find(|(found, _)| *found == api);
-        let problem = error(api, detail);
+        let problem = error(api, detail)
+            .hinted("list the API under spec.customresourcedefinitions.owned, or remove the file");
         problems.push(match place {
             Some((_, at)) => problem.at(*at),
             None => problem,

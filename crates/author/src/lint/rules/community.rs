@@ -5,7 +5,7 @@ use olm_bundle::object::text;
 use olm_fbc::check::Severity;
 use serde_json::Value;
 
-use super::removed::{in_22, listed};
+use super::removed::{MIGRATE, in_22, listed};
 use super::text::tolerant_version;
 use crate::lint::manifests::{Manifests, csvs};
 use crate::lint::problem::{Options, Problem};
@@ -31,9 +31,12 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
     let apis = listed(&found);
     let mut problems = Vec::new();
     let mut find = |finding: Option<(Severity, String)>| {
-        let finding =
-            finding.map(|(severity, detail)| Problem::csv(severity, object_name(csv), detail).at(at));
-        problems.extend(finding);
+        let problem = |(severity, detail)| {
+            Problem::csv(severity, object_name(csv), detail)
+                .at(at)
+                .hinted(MIGRATE)
+        };
+        problems.extend(finding.map(problem));
     };
     find(maximum(csv, &apis));
     find(match &options.dockerfile {

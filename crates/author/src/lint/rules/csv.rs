@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::annotations;
 use super::text::label_value_faults;
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Advice, Options, Problem};
+use crate::lint::problem::{Options, Problem};
 
 pub(super) const NO_MINIMUM: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
 
@@ -66,11 +66,12 @@ pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
         Some(other) => other.to_string(),
     };
     if minimum.trim().is_empty() {
-        return Some(Problem::csv(Severity::Warning, name, NO_MINIMUM));
+        let problem = Problem::csv(Severity::Warning, name, NO_MINIMUM);
+        return Some(problem.hinted("set spec.minKubeVersion, for example 1.27.0"));
     }
     blang::parse_version(&minimum).err().map(|_| {
         let detail = format!("csv.Spec.MinKubeVersion has an invalid value: {minimum}");
-        Problem::csv(Severity::Error, name, detail)
+        Problem::csv(Severity::Error, name, detail).hinted("write three numbers, for example 1.27.0")
     })
 }
 
@@ -85,14 +86,14 @@ fn examples(csv: &Value) -> Vec<Problem> {
     let name = object_name(csv);
     let annotations = csv.pointer("/metadata/annotations").and_then(Value::as_object);
     let (provided, faults) = provided(csv);
-    let advice = if provided.is_empty() && faults.is_empty() {
-        Advice::NoApi
+    let hint = if provided.is_empty() && faults.is_empty() {
+        "no API is provided, so nothing is missing; the annotation alm-examples: '[]' says so to tools"
     } else {
-        Advice::Detail
+        "add the annotation alm-examples with one example of each provided API"
     };
     let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
         let problem = Problem::csv(Severity::Warning, name, "annotations not found");
-        return vec![problem.advised(advice)];
+        return vec![problem.hinted(hint)];
     };
     let example = |key: &str| {
         annotations
@@ -103,7 +104,7 @@ fn examples(csv: &Value) -> Vec<Problem> {
     let examples = match (example("alm-examples"), example("olm.examples")) {
         (None, None) => {
             let problem = Problem::csv(Severity::Warning, name, "example annotations not found");
-            return vec![problem.advised(advice)];
+            return vec![problem.hinted(hint)];
         }
         (Some(first), second) => {
             if second.is_some() {
@@ -120,22 +121,19 @@ fn examples(csv: &Value) -> Vec<Problem> {
     let found = match parse_examples(examples) {
         Ok(found) => found,
         Err(problem) => {
-            problems.push(problem);
+            problems.push(*problem);
             return problems;
         }
     };
     problems.extend(faults);
-    problems.extend(
-        found
-            .difference(&provided)
-            .map(|api| operation(Severity::Error, api, "example must have a provided API")),
-    );
+    problems.extend(found.difference(&provided).map(|api| {
+        operation(Severity::Error, api, "example must have a provided API")
+            .hinted("remove the example, or list its API under owned")
+    }));
     problems.extend(provided.difference(&found).map(|api| {
-        operation(
-            Severity::Warning,
-            api,
-            "provided API should have an example annotation",
-        )
+        let detail = "provided API should have an example annotation";
+        operation(Severity::Warning, api, detail)
+            .hinted("add an example of the API to the annotation alm-examples")
     }));
     problems
 }
@@ -149,7 +147,7 @@ fn unparsed(value: Option<String>, detail: impl Into<String>) -> Problem {
 }
 
 /// The APIs of the examples.
-fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Problem> {
+fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Box<Problem>> {
     if examples.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -157,9 +155,14 @@ fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Problem> {
         let offset = offset(examples, error.line(), error.column());
         let before = examples.get(..offset).unwrap_or(examples);
         let shown = format!("invalid character at {offset}\n {before}<--(see the invalid character)");
-        unparsed(Some(shown), "invalid example")
+        Box::new(unparsed(Some(shown), "invalid example"))
     })?;
-    let undecodable = |fault: &str| unparsed(Some(fault.to_owned()), "error decoding example CustomResource");
+    let undecodable = |fault: &str| {
+        Box::new(unparsed(
+            Some(fault.to_owned()),
+            "error decoding example CustomResource",
+        ))
+    };
     let examples = match value {
         Value::Null => return Ok(BTreeSet::new()),
         Value::Array(examples) => examples,
@@ -226,12 +229,13 @@ fn install_modes(csv: &Value) -> Vec<Problem> {
         })
         .collect();
     if modes.is_empty() {
-        return vec![error("install modes not found")];
+        let problem = error("install modes not found");
+        return vec![problem.hinted("list all four install modes with supported: true or false")];
     }
     let mut problems = Vec::new();
     let distinct: BTreeSet<&str> = modes.iter().map(|(mode, _)| *mode).collect();
     if distinct.len() < modes.len() {
-        problems.push(error("duplicate install modes present"));
+        problems.push(error("duplicate install modes present").hinted("list each install mode once"));
     }
     let converts = list(csv, "/spec/webhookdefinitions")
         .iter()

@@ -31,6 +31,13 @@ impl Faults {
         });
     }
 
+    /// Hints at what to do about the last one.
+    fn hint(&mut self, hint: &'static str) {
+        if let Some(last) = self.0.last_mut() {
+            last.hint = Some(hint);
+        }
+    }
+
     fn invalid(&mut self, field: &str, value: &Value, why: &str) {
         self.push(
             "FieldValueInvalid",
@@ -121,6 +128,7 @@ fn check(definition: &Value) -> Vec<Problem> {
             &Value::Bool(true),
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         );
+        faults.hint("set spec.preserveUnknownFields to false");
     }
     faults.0
 }

@@ -20,8 +20,11 @@ pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
                 Err(error) => Some(format!("the icon's {error}")),
                 Ok(_) => icon.fault(),
             };
-            problems
-                .extend(fault.map(|fault| Problem::csv(Severity::Warning, object_name(csv), fault).at(at)));
+            problems.extend(fault.map(|fault| {
+                Problem::csv(Severity::Warning, object_name(csv), fault)
+                    .at(at)
+                    .hinted("give the icon's file as base64, and its media type, for example image/svg+xml")
+            }));
         }
     }
     problems

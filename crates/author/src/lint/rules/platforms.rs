@@ -112,14 +112,15 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
             .map(String::as_str)
             .collect();
         if !unsaid.is_empty() {
-            find(
-                Severity::Warning,
-                format!(
-                    "the operator's images are built for {}, too, where it is not offered without the labels {OS}… and \
-                     {ARCHITECTURE}…",
-                    unsaid.join(" and ")
-                ),
+            let detail = format!(
+                "the operator's images are built for {}, too, where it is not offered without the labels {OS}… and \
+                 {ARCHITECTURE}…",
+                unsaid.join(" and ")
             );
+            let problem = Problem::csv(Severity::Warning, object_name(csv), detail).at(at);
+            problems.push(problem.hinted(
+                "add for example operatorframework.io/arch.arm64: supported, or ignore this where it is not supported",
+            ));
         }
     }
     problems

@@ -18,26 +18,23 @@ pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
     };
     let name = object_name(csv);
     let mut problems = Vec::new();
-    let mut find = |severity: Severity, detail: String| {
-        problems.push(Problem::failed(severity, name, detail).at(at));
-    };
     if csv
         .pointer("/spec/install/spec/deployments")
         .is_none_or(Value::is_null)
     {
-        find(
-            Severity::Error,
-            "unable to find a deployment to install in the CSV".to_owned(),
-        );
+        let detail = "unable to find a deployment to install in the CSV";
+        problems.push(Problem::failed(Severity::Error, name, detail).at(at));
     }
-    let mut warnings = resource_requests(csv);
-    warnings.extend(descriptions(csv));
-    warnings.extend(channels(manifests));
-    warnings.extend(creates_definitions(csv));
-    warnings.extend(bundle_name(name));
-    for detail in warnings {
-        find(Severity::Warning, detail);
-    }
+    let warning = |detail: String| Problem::failed(Severity::Warning, name, detail).at(at);
+    let requests = resource_requests(csv).into_iter().map(warning);
+    problems.extend(
+        requests.map(|problem| problem.hinted("set resources.requests.cpu and .memory of the container")),
+    );
+    problems.extend(descriptions(csv).into_iter().map(warning));
+    let channels = channels(manifests).into_iter().map(warning);
+    problems.extend(channels.map(|problem| problem.hinted("name channels candidate-…, fast-… or stable-…")));
+    problems.extend(creates_definitions(csv).into_iter().map(warning));
+    problems.extend(bundle_name(name).into_iter().map(warning));
     problems
 }
 

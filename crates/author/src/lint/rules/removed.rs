@@ -93,6 +93,7 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
         );
     }
     let (of_25, rights) = in_25(manifests, csv);
+    let removed = |severity, detail| Problem::failed(severity, name, detail).at(at).hinted(MIGRATE);
     for (minor, found, inferred) in [
         (22, in_22(manifests), Found::new()),
         (25, of_25, rights),
@@ -109,14 +110,17 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
             } else {
                 Severity::Warning
             };
-            find(severity, message(minor, &found));
+            problems.push(removed(severity, message(minor, &found)));
         }
         if !inferred.is_empty() {
-            find(Severity::Warning, message(minor, &inferred));
+            problems.push(removed(Severity::Warning, message(minor, &inferred)));
         }
     }
     problems
 }
+
+/// What helps where objects are of a version that newer clusters do not serve.
+pub(super) const MIGRATE: &str = "publish the objects in the version that newer clusters serve";
 
 fn message(minor: u64, found: &Found) -> String {
     format!(

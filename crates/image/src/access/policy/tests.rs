@@ -217,7 +217,8 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         let wanted = policy.admit(&image).unwrap();
         let payload = payload(name, &digest.to_string());
         let found = wanted[0].check(&payload, &sign(&payload), std::slice::from_ref(&digest), &image);
-        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
+        let expected = expected.map_err(|said| format!("{said}, which does not match \"{image}\""));
+        assert_eq!(found, expected, "{name}");
     };
     let any = json!({ "type": "matchRepoDigestOrExact" });
     check(any.clone(), "a.example/team/app", Ok(()));
@@ -255,7 +256,6 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         "a.example/team/app",
         Err("it is about \"a.example/team/app\""),
     );
-
     let policy = signed(any);
     let wanted = policy.admit(&image).unwrap()[0];
     let good = payload("a.example/team/app", &digest.to_string());
@@ -277,6 +277,47 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     let mut changed = good.clone();
     changed[20] ^= 1;
     check(&changed, &sign(&good), one, "not made with a key of the policy");
+}
+
+/// What is named by its tag needs a signature about that tag: the image that it once meant was signed, too.
+#[test]
+fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
+    let (public, sign) = key();
+    let digest = Digest::parse(&format!("sha256:{HEX}")).unwrap();
+    let reference = Reference::parse("a.example/team/app:v1").unwrap();
+    // As it is once the tag is resolved.
+    let image = reference.pin(digest.clone()).requested();
+    let check = |identity: &Value, name: &str, fits: bool| {
+        let policy = parse(&json!({ "default": [{
+            "type": "sigstoreSigned",
+            "keyData": STANDARD.encode(&public),
+            "signedIdentity": identity,
+        }] }));
+        let policy = policy.unwrap();
+        let payload = payload(name, &digest.to_string());
+        let signature = sign(&payload);
+        let wanted = policy.admit(&image).unwrap();
+        let found = wanted[0].check(&payload, &signature, std::slice::from_ref(&digest), &image);
+        let refused = format!("it is about {name:?}, which does not match \"a.example/team/app:v1\"");
+        assert_eq!(found, if fits { Ok(()) } else { Err(refused) });
+    };
+    for identity in ["matchRepoDigestOrExact", "matchExact"] {
+        let identity = json!({ "type": identity });
+        check(&identity, "a.example/team/app:v1", true);
+        check(&identity, "a.example/team/app:v2", false);
+        check(&identity, "a.example/team/app", false);
+    }
+    let repository = json!({ "type": "matchRepository" });
+    check(&repository, "a.example/team/app:v2", true);
+    check(&repository, "a.example/team/app", true);
+    check(&repository, "a.example/team/other:v1", false);
+    let exactly = json!({ "type": "exactReference", "dockerReference": "a.example/team/app:v2" });
+    check(&exactly, "a.example/team/app:v2", true);
+    check(&exactly, "a.example/team/app:v1", false);
+    let remap =
+        json!({ "type": "remapIdentity", "prefix": "a.example/team", "signedPrefix": "b.example/origin" });
+    check(&remap, "b.example/origin/app:v1", true);
+    check(&remap, "b.example/origin/app:v2", false);
 }
 
 #[test]

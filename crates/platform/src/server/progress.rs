@@ -3,19 +3,20 @@
 //! A client of HTTP/2 may take nothing of an answer without stopping the connection, which [`StallGuard`] would notice: it
 //! opens no window, and goes on to answer pings.
 //!
-//! [`StallGuard`]: crate::stall::StallGuard
+//! [`StallGuard`]: super::stall::StallGuard
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Buf;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
-use crate::stall::STEP;
+use super::stall::STEP;
 
 /// The answers under way on a connection.
 #[derive(Debug, Clone)]
@@ -66,7 +67,7 @@ impl Answers {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A question has come in.

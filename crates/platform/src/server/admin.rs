@@ -1,13 +1,14 @@
 //! Health over plain HTTP for the kubelet, metrics over HTTPS for those who may read them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -38,15 +39,12 @@ impl Readiness {
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        self.checks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((name, Box::new(check)));
+        self.checks.lock().push((name, Box::new(check)));
     }
 
     /// What is not ready, one line each.
     pub fn missing(&self) -> Vec<String> {
-        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.checks.lock();
         checks
             .iter()
             .filter_map(|(name, check)| check().err().map(|why| format!("{name}: {why}")))
@@ -120,7 +118,7 @@ fn serve(
     );
 }
 
-/// The process stops counting as ready when it is told to stop.
+/// The process stops counting as ready when it begins to stop.
 fn health_routes(readiness: Readiness, stopping: CancellationToken) -> Router {
     let ready = move || {
         let (readiness, stopping) = (readiness.clone(), stopping.clone());

@@ -25,8 +25,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Place, Places};
-use crate::progress::{Answers, Still, Told};
-use crate::stall::{Opening, StallGuard};
+use super::progress::{Answers, Still, Told};
+use super::stall::{Opening, StallGuard};
 
 /// What a client may take up.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub struct Limits {
     pub stall: Duration,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// Time for answers under way to end after the server is told to stop.
+    /// Time for answers under way to end after the server begins to stop.
     pub drain: Duration,
 }
 
@@ -99,7 +99,7 @@ pub async fn serve<F, Answer, B>(
 ) where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Clone + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
+    B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
     let places = Places::new(limits.connections, limits.per_peer);
     // Tells when the last one is closed.
@@ -131,7 +131,7 @@ pub async fn serve<F, Answer, B>(
         let (acceptor, shutdown) = (acceptor.clone(), shutdown.clone());
         tokio::spawn(async move {
             let _open = open;
-            let from = Origin { peer, place: &place };
+            let from = Peer { peer, place: &place };
             tokio::select! {
                 ended = secured(stream, acceptor, respond, from, &limits, &shutdown) => if let Err(error) = ended {
                     tracing::debug!(%peer, error = %error, "connection ended");
@@ -154,26 +154,26 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 
 /// Where a connection comes from, and the place that it has.
 #[derive(Clone, Copy)]
-struct Origin<'connection> {
+struct Peer<'connection> {
     peer: SocketAddr,
     place: &'connection Place,
 }
 
 /// Why a connection ended early.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn secured<F, Answer, B>(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     respond: F,
-    from: Origin<'_>,
+    from: Peer<'_>,
     limits: &Limits,
     shutdown: &CancellationToken,
-) -> Result<(), Failure>
+) -> Result<(), ConnectionError>
 where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
+    B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
     let stream = StallGuard::new(stream, limits.stall);
     match acceptor {
@@ -206,14 +206,14 @@ async fn connection<F, Answer, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     protocol: Protocol,
     respond: F,
-    from: Origin<'_>,
+    from: Peer<'_>,
     limits: &Limits,
     shutdown: &CancellationToken,
-) -> Result<(), Failure>
+) -> Result<(), ConnectionError>
 where
     F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Failure>> + Send + Unpin + 'static,
+    B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
     let builder = Builder::new(TokioExecutor::new());
     let (mut builder, opening) = match protocol {
@@ -255,7 +255,7 @@ where
         }
     };
     tokio::select! {
-        // First of all: a question that has arrived is taken on before the server is told to stop.
+        // First of all: a question that has arrived is taken on before the server stops.
         biased;
         ended = served.as_mut() => return ended,
         () = shutdown.cancelled() => {}
@@ -264,7 +264,7 @@ where
             Still::Idle => {}
         },
     }
-    // Nothing more is taken on, and the client is told so; what is under way may end.
+    // Nothing more is accepted, and the client learns it; answers under way may end.
     served.as_mut().graceful_shutdown();
     timeout(limits.stall.max(limits.drain), served).await?
 }

@@ -1,6 +1,10 @@
 //! Structured logs on standard error; the flags of klog are accepted.
 
+use std::borrow::Cow;
+use std::io;
+
 use clap::Args;
+use olm_text::{escape, escape_json};
 use tracing_subscriber::EnvFilter;
 
 /// How much is logged, and in which form.
@@ -69,18 +73,49 @@ pub fn start(args: &LogArgs) {
             "{level},hyper=warn,h2=warn,rustls=warn,tower=warn,kube=warn,kube_client=warn"
         ))
     });
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     let _ = if args.log_format == "text" {
-        builder.with_ansi(false).try_init()
+        builder
+            .with_writer(|| Visible::new(io::stderr(), escape))
+            .try_init()
     } else {
         builder
+            .with_writer(|| Visible::new(io::stderr(), escape_json))
             .json()
             .flatten_event(true)
             .with_current_span(false)
             .try_init()
     };
+}
+
+/// Writes a line without hidden characters: parts of it come from catalogs, bundles, registries and users.
+struct Visible<W> {
+    to: W,
+    escape: fn(&str) -> Cow<'_, str>,
+}
+
+impl<W> Visible<W> {
+    fn new(to: W, escape: fn(&str) -> Cow<'_, str>) -> Self {
+        Self { to, escape }
+    }
+}
+
+impl<W: io::Write> io::Write for Visible<W> {
+    /// `line` is a whole one: it is written at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let (text, end) = match text.strip_suffix('\n') {
+            Some(text) => (text, "\n"),
+            None => (&*text, ""),
+        };
+        self.to
+            .write_all(format!("{}{end}", (self.escape)(text)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// An error with its causes on one line, outermost first, as logs and conditions show it.
@@ -119,7 +154,26 @@ fn said(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn a_line_has_no_hidden_characters() {
+        let written = |escape: fn(&str) -> Cow<'_, str>, line: &str| {
+            let mut out = Vec::new();
+            Visible::new(&mut out, escape).write_all(line.as_bytes()).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            written(escape, "a\nINFO forged\u{1b}[2J\u{202e}\n"),
+            "a\\nINFO forged\\u001b[2J\\u202e\n"
+        );
+        assert_eq!(
+            written(escape_json, "{\"message\":\"\u{9b}2J\u{e0041}\"}\n"),
+            "{\"message\":\"\\u009b2J\\udb40\\udc41\"}\n"
+        );
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot write ConfigMap n/a")]

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::outcome::Outcome;
+pub use super::outcome::{Outcome, Severity};
 
 use crate::metrics::Metrics;
 use crate::metrics::work::{QueueMetrics, Running};

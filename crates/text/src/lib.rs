@@ -1,4 +1,7 @@
 //! Text from outside, safe to show: catalogs, bundles, registries and users may put anything into a name or message.
+//!
+//! [`escape`] is for one value or line, where it enters a text; [`escape_lines`] for a whole text of several lines, where
+//! it is written; [`escape_json`] for JSON, whose data it does not change.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,19 +17,40 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
     escape_where(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'))
 }
 
+/// JSON with the same data, without hidden characters in its strings. Line feeds and tabs, which are layout, stay.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |c| is_hidden(c) && !matches!(c, '\n' | '\r' | '\t');
+    escape_by(json, is_escaped, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
 fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    escape_by(text, is_escaped, |c, out| match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if u32::from(c) > 0xffff => drop(write!(out, "\\U{:08x}", u32::from(c))),
+        c => drop(write!(out, "\\u{:04x}", u32::from(c))),
+    })
+}
+
+fn escape_by(
+    text: &str,
+    is_escaped: impl Fn(char) -> bool,
+    write_escape: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
     if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match c {
-            c if !is_escaped(c) => out.push(c),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if u32::from(c) > 0xffff => drop(write!(out, "\\U{:08x}", u32::from(c))),
-            c => drop(write!(out, "\\u{:04x}", u32::from(c))),
+        if is_escaped(c) {
+            write_escape(c, &mut out);
+        } else {
+            out.push(c);
         }
     }
     Cow::Owned(out)
@@ -79,6 +103,14 @@ mod tests {
     #[test]
     fn lines_stay_where_a_text_has_several() {
         assert_eq!(escape_lines("a\n\tb\r\u{1b}"), "a\n\tb\\r\\u001b");
+    }
+
+    #[test]
+    fn json_keeps_its_layout_and_its_data() {
+        assert_eq!(
+            escape_json("{\n\t\"a\u{202e}\": \"\u{9b}31m\u{e0041}\\u001b\"\n}\n"),
+            "{\n\t\"a\\u202e\": \"\\u009b31m\\udb40\\udc41\\u001b\"\n}\n"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, FailureKind};
 use crate::inheritance;
+use crate::outline::Owner;
 
 /// An entry of `metadata.ownerReferences`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Ownership {
     pub revision: RevisionMark,
     /// The value of its `owner-name` label.
     pub owner_name: Option<String>,
+    /// Whether our server-side apply holds fields of it.
+    pub applied_by_us: bool,
     /// Whether an earlier controller wrote fields by updates, see [`inheritance`].
     pub inheritable: bool,
     /// Who wrote fields of an object that nobody controls, the first few field managers.
@@ -194,6 +197,7 @@ impl Ownership {
                 .and_then(|labels| labels.get(names::label::OWNER_NAME))
                 .and_then(Value::as_str)
                 .map(str::to_owned),
+            applied_by_us: fields.is_some(),
             inheritable: inheritance::is_due(live),
             // Kept of every object that is watched, and seldom asked for.
             writers: if controller.is_none() && !owned {
@@ -209,6 +213,15 @@ impl Ownership {
         self.controller
             .as_ref()
             .is_some_and(|controller| controller.uid == uid)
+    }
+
+    /// Whether the object says that this revision applied it last, and nobody controls it. It was orphaned on purpose
+    /// together with its revision, or somebody took the owner reference off, or it was restored without.
+    pub fn is_stripped_of(&self, owner: &Owner) -> bool {
+        self.controller.is_none()
+            && !self.owned
+            && self.revision == RevisionMark::Revision(owner.revision)
+            && self.owner_name.as_deref() == Some(owner.owner_name.as_str())
     }
 
     /// That the object is as a guard says.

@@ -1,7 +1,7 @@
 //! Who may read what we serve: those whom the API server knows by their token and lets `get` it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
@@ -11,6 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -150,7 +151,7 @@ impl Gate {
             return verdict;
         }
         let Ok(Ok(_turn)) = timeout(PATIENCE, self.reviews.acquire()).await else {
-            tracing::warn!("too many tokens are to be reviewed at once");
+            tracing::warn!("too many tokens wait for a review");
             return Err(Refused::Unknown);
         };
         // Somebody else may have asked the same meanwhile.
@@ -161,7 +162,7 @@ impl Gate {
             tracing::warn!(%error, "cannot review a token");
             Refused::Unknown
         })?;
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = self.verdicts.lock();
         remember(&mut verdicts, key, verdict.clone());
         verdict
     }
@@ -173,7 +174,7 @@ impl Gate {
     }
 
     fn remembered(&self, key: &(String, Asked)) -> Option<Result<(), Refused>> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdicts = self.verdicts.lock();
         verdicts
             .get(key)
             .filter(|(at, _)| at.elapsed() < VERDICT_LIFETIME)

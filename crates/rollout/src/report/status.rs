@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_api::{
     Condition,
-    conditions::{self, Report, Status, bounded_message, reason},
+    conditions::{self, Report, Status, reason},
+    readiness::{Readiness, Verdict, set_readiness},
 };
 
 /// The state of a revision after a run.
@@ -22,6 +23,9 @@ pub enum RevisionState {
     RollingOut(Vec<String>),
     /// It will be tried again.
     Retrying(String),
+    /// It will be tried again, but somebody must change something first. `Progressing` says `Retrying`, as the reference
+    /// does.
+    Waiting(String),
     /// Deleted, and objects are left that go as they should.
     Removing(String),
     /// Somebody must change something first.
@@ -94,12 +98,88 @@ pub fn after(
             condition_type,
             status,
             reason,
-            message: &bounded_message(&conditions::steady(&message)),
+            message: &conditions::steady(&message),
             observed_generation: inputs.generation,
         };
         conditions::set_condition(&mut list, report, now);
     }
+    let (verdict, reason, message) = readiness(state, &inputs.version, succeeded, late);
+    let readiness = Readiness {
+        verdict,
+        reason,
+        message: &conditions::steady(&message),
+        observed_generation: inputs.generation,
+    };
+    set_readiness(&mut list, readiness, now);
     list
+}
+
+/// What tools read: whether what the set asks for is there and works, and if not, whether that needs somebody.
+fn readiness(
+    state: &RevisionState,
+    version: &str,
+    succeeded: bool,
+    late: Option<Deadline>,
+) -> (Verdict, &'static str, String) {
+    use Verdict::{Ready, Reconciling, Stalled};
+    let (verdict, reason, message) = match state {
+        RevisionState::Complete { skipped } => {
+            return (Ready, reason::HEALTHY, rolled_out(version, skipped.as_deref()));
+        }
+        // Nothing more is wanted of it.
+        RevisionState::Archived => return (Ready, reason::ARCHIVED, ARCHIVED.to_owned()),
+        RevisionState::HandingOver => (Reconciling, reason::ROLLING_OUT, HANDING_OVER.to_owned()),
+        RevisionState::RollingOut(not_ready) if not_ready.is_empty() => {
+            (Reconciling, reason::ROLLING_OUT, rolling_out(version))
+        }
+        RevisionState::RollingOut(not_ready) => {
+            let lines = not_ready.join("\n");
+            let message = if succeeded {
+                lines
+            } else {
+                format!("{}\n{lines}", rolling_out(version))
+            };
+            (Reconciling, reason::PROBE_FAILURE, message)
+        }
+        RevisionState::Retrying(message) => (Reconciling, reason::RETRYING, message.clone()),
+        RevisionState::Removing(message) => (Reconciling, reason::REMOVING, message.clone()),
+        RevisionState::Archiving => (Reconciling, reason::REMOVING, ARCHIVING.to_owned()),
+        RevisionState::Waiting(message) | RevisionState::Blocked(message) => {
+            (Stalled, reason::BLOCKED, message.clone())
+        }
+        RevisionState::Paused(message) => (Stalled, reason::PAUSED, message.clone()),
+    };
+    match late {
+        // What somebody must change says more than the time that passed.
+        Some(deadline) if verdict == Reconciling => {
+            let message = format!("{}{message}", exceeded(deadline));
+            (Stalled, reason::PROGRESS_DEADLINE_EXCEEDED, message)
+        }
+        _ => (verdict, reason, message),
+    }
+}
+
+/// What a revision of this version says while it rolls out.
+pub fn rolling_out(version: &str) -> String {
+    format!("{} is rolling out.", revision(version))
+}
+
+/// A revision as messages call it; those made by hand name no version.
+fn revision(version: &str) -> String {
+    if version.is_empty() {
+        "Revision".to_owned()
+    } else {
+        format!("Revision {version}")
+    }
+}
+
+fn rolled_out(version: &str, skipped: Option<&str>) -> String {
+    let mut rolled_out = format!("{} has rolled out.", revision(version));
+    if let Some(skipped) = skipped {
+        rolled_out.push(' ');
+        rolled_out.push_str(skipped);
+    }
+    rolled_out
 }
 
 fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -> Vec<ConditionText> {
@@ -117,14 +197,10 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
             .collect()
     };
     let unfinished = |reason, message: &str| doubtful(Status::True, reason, message);
-    let rolling_out = format!("Revision {version} is rolling out.");
+    let rolling_out = rolling_out(version);
     match state {
-        RevisionState::Complete { skipped } => {
-            let mut rolled_out = format!("Revision {version} has rolled out.");
-            if let Some(skipped) = skipped {
-                rolled_out.push(' ');
-                rolled_out.push_str(skipped);
-            }
+        RevisionState::Complete { .. } => {
+            let rolled_out = rolled_out(version, None);
             let success = "Revision succeeded rolling out.".to_owned();
             let first = (!conditions::is_true(before, conditions::SUCCEEDED)).then_some((
                 conditions::SUCCEEDED,
@@ -150,12 +226,11 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
                 available(Status::False, reason::PROBE_FAILURE, &not_ready.join("\n"))
             },
         ],
-        RevisionState::Retrying(message) => unfinished(reason::RETRYING, message),
+        RevisionState::Retrying(message) | RevisionState::Waiting(message) => {
+            unfinished(reason::RETRYING, message)
+        }
         RevisionState::Removing(message) => unfinished(reason::REMOVING, message),
-        RevisionState::Archiving => unfinished(
-            reason::RETRYING,
-            "removing revision resources that are not owned by another revision",
-        ),
+        RevisionState::Archiving => unfinished(reason::RETRYING, ARCHIVING),
         RevisionState::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
         RevisionState::Paused(message) => doubtful(Status::False, reason::BLOCKED, message),
         RevisionState::Archived => vec![
@@ -171,10 +246,7 @@ fn overdue(condition: ConditionText, deadline: Deadline) -> ConditionText {
     if *condition_type != conditions::PROGRESSING || *reason == reason::SUCCEEDED {
         return condition;
     }
-    let message = format!(
-        "Revision has not rolled out for {} minute(s). Last status: {message}",
-        deadline.minutes
-    );
+    let message = format!("{}{message}", exceeded(deadline));
     (
         conditions::PROGRESSING,
         Status::False,
@@ -183,6 +255,15 @@ fn overdue(condition: ConditionText, deadline: Deadline) -> ConditionText {
     )
 }
 
+fn exceeded(deadline: Deadline) -> String {
+    format!(
+        "Revision has not rolled out for {} minute(s). Last status: ",
+        deadline.minutes
+    )
+}
+
+const ARCHIVING: &str = "removing revision resources that are not owned by another revision";
+const HANDING_OVER: &str = "A newer revision has taken over objects of this one.";
 const AVAILABLE: &str = "Objects are available and pass all probes.";
 const ARCHIVED: &str = "revision is archived";
 
@@ -209,6 +290,9 @@ mod tests {
 
     fn lines(list: &[Condition]) -> Vec<String> {
         list.iter()
+            .filter(|c| {
+                ![conditions::READY, conditions::RECONCILING, conditions::STALLED].contains(&c.type_.as_str())
+            })
             .map(|c| format!("{}={}/{}: {}", c.type_, c.status, c.reason, c.message))
             .collect()
     }
@@ -231,6 +315,75 @@ mod tests {
             "the same state again changes nothing"
         );
         list
+    }
+
+    #[test]
+    fn tools_read_whether_a_set_works_and_whether_it_needs_somebody() {
+        use RevisionState::{
+            Archiving, Blocked, HandingOver, Paused, Removing, Retrying, RollingOut, Waiting,
+        };
+        use Verdict::{Ready, Reconciling, Stalled};
+        let text = || "why".to_owned();
+        for (state, in_time, late) in [
+            (COMPLETE, (Ready, "Healthy"), (Ready, "Healthy")),
+            (RevisionState::Archived, (Ready, "Archived"), (Ready, "Archived")),
+            (
+                HandingOver,
+                (Reconciling, "RollingOut"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (
+                RollingOut(vec![]),
+                (Reconciling, "RollingOut"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (
+                RollingOut(vec![text()]),
+                (Reconciling, "ProbeFailure"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (
+                Retrying(text()),
+                (Reconciling, "Retrying"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (
+                Removing(text()),
+                (Reconciling, "Removing"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (
+                Archiving,
+                (Reconciling, "Removing"),
+                (Stalled, "ProgressDeadlineExceeded"),
+            ),
+            (Waiting(text()), (Stalled, "Blocked"), (Stalled, "Blocked")),
+            (Blocked(text()), (Stalled, "Blocked"), (Stalled, "Blocked")),
+            (Paused(text()), (Stalled, "Paused"), (Stalled, "Paused")),
+        ] {
+            for (second, expected) in [(1, in_time), (700, late)] {
+                let list = after(&[], &state, &inputs(), at(second));
+                let ready = conditions::find(&list, conditions::READY).unwrap();
+                let found = olm_api::readiness::verdict(&list).unwrap();
+                assert_eq!((found, ready.reason.as_str()), expected, "{state:?} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_revision_without_a_version_says_so_without_a_gap() {
+        let mut inputs = inputs();
+        inputs.version = String::new();
+        for (state, expected) in [
+            (COMPLETE, "Revision has rolled out."),
+            (RevisionState::RollingOut(Vec::new()), "Revision is rolling out."),
+        ] {
+            let list = after(&[], &state, &inputs, at(1));
+            assert_eq!(
+                list.first().map(|condition| condition.message.as_str()),
+                Some(expected)
+            );
+        }
     }
 
     #[test]
@@ -294,15 +447,11 @@ mod tests {
     #[test]
     fn conditions_of_a_complete_revision_name_the_objects_left_out() {
         let skipped = Some("Left out: ServiceMonitor.".to_owned());
-        check(
-            &[],
-            &RevisionState::Complete { skipped },
-            1,
-            &[
-                "Progressing=True/Succeeded: Revision 1.2.3 has rolled out. Left out: ServiceMonitor.",
-                "Available=True/ProbesSucceeded: Objects are available and pass all probes.",
-                "Succeeded=True/Succeeded: Revision succeeded rolling out.",
-            ],
+        let list = check(&[], &RevisionState::Complete { skipped }, 1, &ROLLED_OUT);
+        let ready = conditions::find(&list, conditions::READY).unwrap();
+        assert_eq!(
+            ready.message,
+            "Revision 1.2.3 has rolled out. Left out: ServiceMonitor."
         );
     }
 

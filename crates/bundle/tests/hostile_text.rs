@@ -1,0 +1,105 @@
+//! Whatever a bundle says, messages about it hold it without control characters.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use olm_bundle::{BundleFiles, CertificateProvider, Dependencies, Request, prepare};
+use serde_json::Value;
+use support::{fixture, with};
+
+/// What would end a line of a message and begin an object of its own, and turn the text around.
+const HOSTILE: &str = "x\n---\napiVersion: v1\u{1b}[2J\u{202e}";
+
+/// The paths of all texts in a document.
+fn texts(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::String(_) => found.push(path.to_owned()),
+        Value::Array(list) => {
+            for (index, value) in list.iter().enumerate() {
+                texts(value, &format!("{path}/{index}"), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                texts(value, &format!("{path}/{key}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Every bundle that differs from this one by one hostile text, and by that text in front of the one that was there.
+fn hostile(files: &BundleFiles) -> Vec<(String, BundleFiles)> {
+    let mut all = Vec::new();
+    for (file, content) in files {
+        let document: Value = olm_yaml::to_json(content).expect("YAML");
+        let mut paths = Vec::new();
+        texts(&document, "", &mut paths);
+        for path in paths {
+            for keeps in [true, false] {
+                let mut changed = document.clone();
+                if let Some(place) = changed.pointer_mut(&path) {
+                    let before = place.as_str().unwrap_or_default().to_owned();
+                    *place = Value::from(if keeps {
+                        format!("{before}{HOSTILE}")
+                    } else {
+                        HOSTILE.to_owned()
+                    });
+                }
+                let mut files = files.clone();
+                files.insert(file.clone(), changed.to_string().into_bytes());
+                all.push((format!("{file}{path}"), files));
+            }
+        }
+    }
+    all
+}
+
+/// Nothing of the hostile text as it is.
+fn check(place: &str, text: &str) {
+    let raw = ["\n---", "\napiVersion", "\u{1b}", "\u{202e}"];
+    assert!(!raw.iter().any(|raw| text.contains(raw)), "{place}: {text}");
+}
+
+#[test]
+fn what_is_no_yaml_is_not_repeated_as_it_is() {
+    for broken in ["name: [\u{1b}[2J\u{202e}", "\u{1b}: {", "name: *\u{202e}"] {
+        let files = with(
+            fixture("kettle"),
+            "manifests/kettle.clusterserviceversion.yaml",
+            "metadata:",
+            broken,
+        );
+        let refusal = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
+        check(broken, &refusal.expect_err("it is refused").to_string());
+    }
+}
+
+#[test]
+fn no_text_of_a_bundle_stands_in_a_refusal_as_it_is() {
+    let mut refused = 0;
+    for name in ["kettle", "sieve"] {
+        for (place, files) in hostile(&fixture(name)) {
+            for certificates in [None, Some(CertificateProvider::SelfSigned)] {
+                let request = Request {
+                    certificates,
+                    dependencies: Dependencies::Evaluated,
+                    ..Request::new("kitchen")
+                };
+                let Err(refusal) = prepare(&files, &BTreeMap::new(), &request) else {
+                    continue;
+                };
+                refused += 1;
+                check(&place, &refusal.to_string());
+            }
+        }
+    }
+    assert!(refused > 50, "only {refused} were refused");
+}

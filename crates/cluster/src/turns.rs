@@ -1,0 +1,147 @@
+//! Whose turn it is to be read, of objects that can only be read one by one: of each kind an account reads a bounded
+//! number in a time, however many users share it.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::discover::Resource;
+use crate::identity::AccountName;
+
+/// How many objects of a kind are read as an account in [`WINDOW`].
+pub const READS: usize = 100;
+/// The time in which reads are counted, and after which an object is due again where all have a turn.
+pub const WINDOW: Duration = Duration::from_secs(100);
+
+/// Objects of a kind that are read as an account.
+type Group = (AccountName, Arc<Resource>);
+
+/// Takes turns.
+#[derive(Debug, Default)]
+pub struct Turns {
+    groups: Mutex<HashMap<Group, Turn>>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// How many objects each user has.
+    objects: HashMap<String, usize>,
+    /// When the last ones were read, oldest first.
+    reads: VecDeque<Instant>,
+}
+
+impl Turns {
+    /// What a user has read as an account one by one: how many objects of which kinds.
+    pub fn want(&self, user: &str, account: Option<&AccountName>, objects: &[(Arc<Resource>, usize)]) {
+        let mut groups = self.lock();
+        for turn in groups.values_mut() {
+            turn.objects.remove(user);
+        }
+        for (resource, count) in objects {
+            if let Some(account) = account {
+                let turn = groups.entry((account.clone(), Arc::clone(resource))).or_default();
+                turn.objects.insert(user.to_owned(), *count);
+            }
+        }
+        groups.retain(|_, turn| !turn.objects.is_empty());
+    }
+
+    /// Whether an object is read now that was read `last`; if so, it counts as read.
+    pub fn take(&self, account: &AccountName, resource: &Arc<Resource>, last: Instant, now: Instant) -> bool {
+        let mut groups = self.lock();
+        let Some(turn) = groups.get_mut(&(account.clone(), Arc::clone(resource))) else {
+            return true;
+        };
+        let objects: usize = turn.objects.values().sum();
+        let rounds = u32::try_from(objects.div_ceil(READS)).unwrap_or(u32::MAX);
+        if now.saturating_duration_since(last) < WINDOW.saturating_mul(rounds) {
+            return false;
+        }
+        while turn
+            .reads
+            .front()
+            .is_some_and(|read| now.saturating_duration_since(*read) >= WINDOW)
+        {
+            turn.reads.pop_front();
+        }
+        let is_free = turn.reads.len() < READS;
+        if is_free {
+            turn.reads.push_back(now);
+        }
+        is_free
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Group, Turn>> {
+        self.groups.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{ApiResource, GroupVersionKind};
+
+    use super::*;
+    use crate::discover::Scope;
+
+    fn resource() -> Arc<Resource> {
+        Arc::new(Resource {
+            api: ApiResource::from_gvk(&GroupVersionKind::gvk("x.io", "v1", "Foo")),
+            scope: Scope::Namespaced,
+            watchable: true,
+        })
+    }
+
+    /// Reads of all users' objects that are looked at again and again: how many in each time, and how often each.
+    fn reads(users: usize, each: usize, looks: u32) -> (Vec<usize>, Vec<u32>) {
+        let (turns, resource, account) = (Turns::default(), resource(), "n/a".parse().unwrap());
+        let begin = Instant::now();
+        for user in 0..users {
+            turns.want(
+                &user.to_string(),
+                Some(&account),
+                &[(Arc::clone(&resource), each)],
+            );
+        }
+        let mut last = vec![begin; users * each];
+        let mut times = vec![0; users * each];
+        let mut counts = Vec::new();
+        for look in 1..=looks {
+            let now = begin + WINDOW * look;
+            let mut count = 0;
+            for (last, times) in last.iter_mut().zip(&mut times) {
+                if turns.take(&account, &resource, *last, now) {
+                    *last = now;
+                    *times += 1;
+                    count += 1;
+                }
+            }
+            counts.push(count);
+        }
+        (counts, times)
+    }
+
+    #[test]
+    fn every_object_is_read_in_its_time_and_never_more_than_the_bound() {
+        assert_eq!(reads(4, 25, 3).0, [100, 100, 100]);
+        let (counts, times) = reads(5, 50, 9);
+        assert!(counts.iter().all(|count| *count <= READS), "{counts:?}");
+        assert!(
+            times.iter().all(|times| *times >= 2),
+            "somebody has no turn: {times:?}"
+        );
+    }
+
+    #[test]
+    fn what_nobody_wants_is_forgotten_and_other_accounts_count_for_themselves() {
+        let (turns, resource) = (Turns::default(), resource());
+        let [a, b]: [AccountName; 2] = ["n/a", "n/b"].map(|name| name.parse().unwrap());
+        turns.want("x", Some(&a), &[(Arc::clone(&resource), 1)]);
+        let begin = Instant::now();
+        assert!(!turns.take(&a, &resource, begin, begin));
+        assert!(turns.take(&b, &resource, begin, begin));
+        assert!(turns.take(&a, &resource, begin, begin + WINDOW));
+        turns.want("x", Some(&a), &[]);
+        assert!(turns.lock().is_empty());
+    }
+}

@@ -1,0 +1,4 @@
+//! Which replica leads.
+
+pub mod leadership;
+pub mod lease;

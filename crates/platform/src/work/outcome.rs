@@ -1,0 +1,48 @@
+//! How work on an object ended, and who can fix a failure.
+
+use std::time::Duration;
+
+/// What working on a key came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to do until the key is added again.
+    Done,
+    /// Look again after this time, or earlier when the key is added.
+    After(Duration),
+    /// Only a change of the object helps, which adds its key again. Counted on its own and not as a failure of the
+    /// controller.
+    Refused,
+    /// Something transient went wrong: again after 1 s, 2 s, 4 s, … 5 min, or earlier when the key is added.
+    Failed,
+}
+
+/// The pause until the newer version of an object is here.
+const STALE: Duration = Duration::from_millis(200);
+
+impl Outcome {
+    /// The outcome where the object itself could not be written because it is gone, or because it changed and its newer
+    /// version is on its way. `None` for every other failure.
+    #[must_use]
+    pub fn overtaken(error: &kube::Error) -> Option<Self> {
+        match error {
+            kube::Error::Api(status) if status.code == 404 => Some(Self::Done),
+            kube::Error::Api(status) if status.code == 409 => Some(Self::After(STALE)),
+            _ => None,
+        }
+    }
+}
+
+/// Who can fix a failure, and so when the work is retried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Only a change of the object or of what it refers to; retried when one of them changes.
+    Terminal,
+    /// Somebody has to change something else, such as an account's rights; retried within a minute.
+    Waiting,
+    /// It may pass by itself; retried with growing pauses.
+    Transient,
+    /// Nobody needs to: there is more to do than one run does, and the next goes on at once.
+    Unfinished,
+    /// Nobody needs to: what it needs is on the way, and its arrival leads to the next run.
+    Pulling,
+}

@@ -1,0 +1,453 @@
+//! Why Pods of a workload are not there or not ready, in words.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// The group of the kinds that run Pods.
+pub const APPS: &str = "apps";
+/// How many causes are named for one workload.
+const NAMED: usize = 3;
+/// Bytes of what others say that are quoted.
+const QUOTED: usize = 400;
+/// Reasons of containers that are on their way.
+const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// What is known of a workload that is not ready.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The workload as the cluster has it.
+    pub workload: &'a Value,
+    /// Its Pods, or why they are not known.
+    pub pods: Pods<'a>,
+    /// Warning events about the workload, as far as they are known.
+    pub events: &'a [Value],
+}
+
+/// The Pods of a workload.
+#[derive(Debug, Clone, Copy)]
+pub enum Pods<'a> {
+    /// Some of them, as the cluster has them.
+    Known(&'a [Value]),
+    /// The account may not list them.
+    Hidden,
+    /// They could not be listed.
+    Unknown,
+}
+
+/// What runs Pods: its kind is one of those of which causes are known.
+pub fn is_workload(group: &str, kind: &str) -> bool {
+    group == APPS && matches!(kind, "Deployment" | "StatefulSet" | "DaemonSet")
+}
+
+/// The label selector of a workload as lists take it; `None` for one that selects in a way nobody knows.
+pub fn selector(workload: &Value) -> Option<String> {
+    let selector = workload.pointer("/spec/selector")?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut parts = Vec::new();
+    for (key, value) in selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        parts.push(format!("{key}={}", text(value)?));
+    }
+    for expression in array(selector, "/matchExpressions") {
+        let key = string(expression, "/key");
+        let values: Option<Vec<String>> = array(expression, "/values").iter().map(text).collect();
+        let values = values?.join(",");
+        parts.push(match string(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            _ => return None,
+        });
+    }
+    (!parts.is_empty()).then(|| parts.join(","))
+}
+
+/// How many of a workload's Pods are available, and why the others are not.
+pub fn sentence(facts: &Facts<'_>) -> String {
+    let workload = facts.workload;
+    let kind = string(workload, "/kind");
+    let [wanted, available] = match kind {
+        "DaemonSet" => ["/status/desiredNumberScheduled", "/status/numberAvailable"],
+        _ => ["/spec/replicas", "/status/availableReplicas"],
+    };
+    // Kubernetes leaves zero out, and one replica is the default.
+    let wanted = number(workload, wanted).unwrap_or(u64::from(kind != "DaemonSet"));
+    let available = number(workload, available).unwrap_or_default();
+    let (namespace, name) = (
+        string(workload, "/metadata/namespace"),
+        string(workload, "/metadata/name"),
+    );
+    let mut text = format!("{kind} {namespace}/{name} has {available} of {wanted} Pods available");
+    let mut causes = refused(workload, facts.events);
+    if let Pods::Known(pods) = facts.pods {
+        causes.extend(pods.iter().flat_map(of_pod));
+    }
+    causes.dedup();
+    if causes.is_empty() && matches!(facts.pods, Pods::Hidden) && available < wanted {
+        let selector = selector(workload).unwrap_or_default();
+        causes.push(format!(
+            "the service account may not list its Pods, which say why: `kubectl get pods -n {namespace} -l '{selector}'`"
+        ));
+    }
+    let more = causes.len().saturating_sub(NAMED);
+    causes.truncate(NAMED);
+    if !causes.is_empty() {
+        text.push_str(": ");
+        text.push_str(&causes.join("; "));
+    }
+    if more > 0 {
+        let _ = write!(text, "; and {more} more");
+    }
+    text
+}
+
+/// Why Pods cannot be created: a quota, PodSecurity, a webhook or a policy refuses them, whose words are quoted.
+fn refused(workload: &Value, events: &[Value]) -> Vec<String> {
+    let condition = array(workload, "/status/conditions").iter().find(|condition| {
+        string(condition, "/type") == "ReplicaFailure" && string(condition, "/status") == "True"
+    });
+    // Others than Deployments say so by events alone.
+    let event = || {
+        let failed = |event: &&Value| string(event, "/reason") == "FailedCreate";
+        events.iter().filter(failed).max_by_key(|event| last_seen(event))
+    };
+    condition
+        .or_else(event)
+        .map(|said| {
+            let (reason, message) = (string(said, "/reason"), quoted(string(said, "/message")));
+            format!("Pods cannot be created ({reason}): {message}")
+        })
+        .into_iter()
+        .collect()
+}
+
+fn last_seen(event: &Value) -> &str {
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
+    let times = times.iter().map(|pointer| string(event, pointer));
+    times.max().unwrap_or_default()
+}
+
+/// Why a Pod is not ready.
+fn of_pod(pod: &Value) -> Vec<String> {
+    let name = string(pod, "/metadata/name");
+    let conditions = array(pod, "/status/conditions");
+    let is = |condition: &&Value, kind: &str, status: &str| {
+        string(condition, "/type") == kind && string(condition, "/status") == status
+    };
+    if conditions.iter().any(|condition| is(&condition, "Ready", "True"))
+        || pod.pointer("/metadata/deletionTimestamp").is_some()
+    {
+        return Vec::new();
+    }
+    if let Some(unscheduled) = conditions
+        .iter()
+        .find(|condition| is(condition, "PodScheduled", "False"))
+    {
+        let (reason, message) = (
+            string(unscheduled, "/reason"),
+            quoted(string(unscheduled, "/message")),
+        );
+        return vec![format!("Pod {name} cannot be scheduled ({reason}): {message}")];
+    }
+    if string(pod, "/status/phase") == "Failed" {
+        let (reason, message) = (
+            string(pod, "/status/reason"),
+            quoted(string(pod, "/status/message")),
+        );
+        let details = [reason, &message].map(str::to_owned);
+        let details: Vec<String> = details.into_iter().filter(|text| !text.is_empty()).collect();
+        return vec![format!("Pod {name} failed{}", in_brackets(&details.join(": ")))];
+    }
+    let containers = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let statuses = containers.iter().flat_map(|pointer| array(pod, pointer));
+    statuses.filter_map(|status| of_container(name, status)).collect()
+}
+
+/// Why a container is not ready.
+fn of_container(pod: &str, status: &Value) -> Option<String> {
+    let container = format!("container {} of Pod {pod}", string(status, "/name"));
+    if let Some(waiting) = status.pointer("/state/waiting") {
+        let (reason, message) = (string(waiting, "/reason"), string(waiting, "/message"));
+        return match reason {
+            _ if STARTING.contains(&reason) || reason.is_empty() => None,
+            // How long it waits until the next attempt would make the text differ each time.
+            "CrashLoopBackOff" => {
+                let end = status.pointer("/lastState/terminated").map(ended);
+                let end = end.map_or(String::new(), |end| format!(": it {end}"));
+                Some(format!("{container} crashes again and again ({reason}){end}"))
+            }
+            // The kubelet changes between both.
+            "ErrImagePull" | "ImagePullBackOff" => {
+                let detail = message
+                    .split_once("ErrImagePull: ")
+                    .map_or("", |(_, detail)| detail);
+                let detail = if reason == "ErrImagePull" { message } else { detail };
+                let detail = if detail.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", quoted(detail))
+                };
+                let image = string(status, "/image");
+                Some(format!(
+                    "{container} cannot pull its image {image} (ImagePullBackOff){detail}"
+                ))
+            }
+            _ => Some(format!(
+                "{container} does not start ({reason}): {}",
+                quoted(message)
+            )),
+        };
+    }
+    if let Some(terminated) = status.pointer("/state/terminated") {
+        let succeeded = number(terminated, "/exitCode") == Some(0);
+        return (!succeeded).then(|| format!("{container} {}", ended(terminated)));
+    }
+    let runs_unready =
+        status.pointer("/state/running").is_some() && status.pointer("/ready") == Some(&Value::Bool(false));
+    runs_unready.then(|| {
+        let end = status.pointer("/lastState/terminated").map(ended);
+        let end = end.map_or(String::new(), |end| format!("; before, it {end}"));
+        format!("{container} runs and is not ready{end}")
+    })
+}
+
+/// How a container ended.
+fn ended(terminated: &Value) -> String {
+    let code = number(terminated, "/exitCode").unwrap_or_default();
+    let message = quoted(string(terminated, "/message").trim());
+    let message = if message.is_empty() {
+        message
+    } else {
+        format!(": {message}")
+    };
+    format!(
+        "ended with exit code {code}{}{message}",
+        in_brackets(string(terminated, "/reason"))
+    )
+}
+
+fn in_brackets(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(" ({text})")
+    }
+}
+
+/// What somebody else says, on one line and not longer than it may be.
+fn quoted(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.get(..line.floor_char_boundary(QUOTED)) {
+        Some(head) if head.len() < line.len() => format!("{head}…"),
+        _ => line,
+    }
+}
+
+fn string<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, pointer: &str) -> Option<u64> {
+    value.pointer(pointer)?.as_u64()
+}
+
+fn array<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    let found = value.pointer(pointer).and_then(Value::as_array);
+    found.map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(status: &Value) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pot", "namespace": "kitchen"},
+            "spec": {"selector": {"matchLabels": {"app": "pot"}}}, "status": status,
+        })
+    }
+
+    #[track_caller]
+    fn check(workload: &Value, pods: &[Value], events: &[Value], expected: &str) {
+        let facts = Facts {
+            workload,
+            pods: Pods::Known(pods),
+            events,
+        };
+        assert_eq!(sentence(&facts), expected);
+    }
+
+    #[track_caller]
+    fn check_pod(status: &Value, expected: &str) {
+        let pod = json!({"metadata": {"name": "pot-1"}, "status": status});
+        let text = match expected {
+            "" => String::new(),
+            cause => format!(": {cause}"),
+        };
+        let expected = format!("Deployment kitchen/pot has 0 of 1 Pods available{text}");
+        check(&deployment(&json!({})), &[pod], &[], &expected);
+    }
+
+    fn container(state: &Value, last: &Value) -> Value {
+        let status =
+            json!({"name": "lid", "image": "reg/lid:1", "ready": false, "state": state, "lastState": last});
+        json!({"phase": "Pending", "containerStatuses": [status]})
+    }
+
+    #[test]
+    fn a_pod_says_why_it_is_not_ready() {
+        check_pod(
+            &json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/1 nodes are available:\n 1 node(s) had no room."}]}),
+            "Pod pot-1 cannot be scheduled (Unschedulable): 0/1 nodes are available: 1 node(s) had no room.",
+        );
+        let image = "container lid of Pod pot-1 cannot pull its image reg/lid:1 (ImagePullBackOff)";
+        for (reason, message, expected) in [
+            ("ErrImagePull", "not found", format!("{image}: not found")),
+            (
+                "ImagePullBackOff",
+                "Back-off pulling image \"reg/lid:1\": ErrImagePull: not found",
+                format!("{image}: not found"),
+            ),
+            (
+                "ImagePullBackOff",
+                "Back-off pulling image \"reg/lid:1\"",
+                image.to_owned(),
+            ),
+        ] {
+            let waiting = json!({"waiting": {"reason": reason, "message": message}});
+            check_pod(&container(&waiting, &json!({})), &expected);
+        }
+        let crash = |message: &str| json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+        let end = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "no memory\n"}});
+        // The pause until the next attempt grows; the text stays.
+        for pause in ["back-off 10s restarting", "back-off 20s restarting"] {
+            check_pod(
+                &container(&crash(pause), &end),
+                "container lid of Pod pot-1 crashes again and again (CrashLoopBackOff): it ended with exit code 137 \
+                 (OOMKilled): no memory",
+            );
+        }
+        let config =
+            json!({"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"s\" not found"}});
+        check_pod(
+            &container(&config, &json!({})),
+            "container lid of Pod pot-1 does not start (CreateContainerConfigError): secret \"s\" not found",
+        );
+        check_pod(
+            &container(&json!({"running": {}}), &json!({"terminated": {"exitCode": 1}})),
+            "container lid of Pod pot-1 runs and is not ready; before, it ended with exit code 1",
+        );
+        check_pod(
+            &json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}),
+            "Pod pot-1 failed (Evicted: The node was low on memory.)",
+        );
+        // On their way.
+        check_pod(
+            &container(&json!({"waiting": {"reason": "ContainerCreating"}}), &json!({})),
+            "",
+        );
+        check_pod(&json!({"conditions": [{"type": "Ready", "status": "True"}]}), "");
+    }
+
+    #[test]
+    fn who_refuses_pods_is_quoted() {
+        let refused = "pods \"pot-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, limited: pods=0";
+        let condition = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused}]);
+        check(
+            &deployment(&json!({"conditions": condition})),
+            &[],
+            &[],
+            &format!(
+                "Deployment kitchen/pot has 0 of 1 Pods available: Pods cannot be created (FailedCreate): {refused}"
+            ),
+        );
+        let set = json!({
+            "kind": "StatefulSet", "metadata": {"name": "pot", "namespace": "kitchen"},
+            "spec": {"replicas": 3}, "status": {"availableReplicas": 1},
+        });
+        let event = |reason: &str, at: &str, message: &str| json!({"reason": reason, "lastTimestamp": at, "message": message});
+        check(
+            &set,
+            &[],
+            &[
+                event("FailedCreate", "2026-01-02T00:00:00Z", "the webhook says no"),
+                event("FailedCreate", "2026-01-01T00:00:00Z", "earlier"),
+                event("Other", "2026-01-03T00:00:00Z", "later"),
+            ],
+            "StatefulSet kitchen/pot has 1 of 3 Pods available: Pods cannot be created (FailedCreate): the webhook says no",
+        );
+        let daemons = json!({
+            "kind": "DaemonSet", "metadata": {"name": "pot", "namespace": "kitchen"},
+            "status": {"desiredNumberScheduled": 2},
+        });
+        check(
+            &daemons,
+            &[],
+            &[],
+            "DaemonSet kitchen/pot has 0 of 2 Pods available",
+        );
+    }
+
+    #[test]
+    fn what_the_account_may_not_see_is_left_to_the_user() {
+        let workload = deployment(&json!({}));
+        let facts = Facts {
+            workload: &workload,
+            pods: Pods::Hidden,
+            events: &[],
+        };
+        assert_eq!(
+            sentence(&facts),
+            "Deployment kitchen/pot has 0 of 1 Pods available: the service account may not list its Pods, which say why: \
+             `kubectl get pods -n kitchen -l 'app=pot'`"
+        );
+    }
+
+    #[test]
+    fn many_and_long_causes_are_bounded() {
+        let pods: Vec<Value> = (0..5)
+            .map(|number| {
+                json!({"metadata": {"name": format!("pot-{number}")}, "status": {"conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "ö".repeat(1000)},
+                ]}})
+            })
+            .collect();
+        let workload = deployment(&json!({}));
+        let text = sentence(&Facts {
+            workload: &workload,
+            pods: Pods::Known(&pods),
+            events: &[],
+        });
+        assert!(text.ends_with("; and 2 more") && text.len() < 1500, "{text}");
+    }
+
+    #[test]
+    fn a_selector_is_one_that_lists_take() {
+        let check = |selector: Value, expected: Option<&str>| {
+            let workload = json!({"spec": {"selector": selector}});
+            assert_eq!(super::selector(&workload).as_deref(), expected);
+        };
+        check(
+            json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+                {"key": "c", "operator": "In", "values": ["d", "e"]},
+                {"key": "f", "operator": "Exists"},
+                {"key": "g", "operator": "DoesNotExist"},
+            ]}),
+            Some("a=b,c in (d,e),f,!g"),
+        );
+        check(
+            json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+            None,
+        );
+        check(json!({}), None);
+    }
+}
