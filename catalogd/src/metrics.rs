@@ -33,13 +33,13 @@ struct Endpoint {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     endpoint: &'static str,
     code: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Catalog {
+struct CatalogLabels {
     catalog: String,
 }
 
@@ -65,20 +65,20 @@ pub(crate) struct CatalogMetrics {
     /// Under the name, label and buckets of the reference implementation.
     duration: Histograms,
     latency: Family<Endpoint, Histogram, fn() -> Histogram>,
-    requests: Family<Request, Counter>,
-    sent: Family<Request, Counter>,
-    ready: Family<Catalog, Gauge>,
+    requests: Family<RequestLabels, Counter>,
+    sent: Family<RequestLabels, Counter>,
+    ready: Family<CatalogLabels, Gauge>,
     content: Family<CatalogContent, Gauge>,
     /// The labels under which each catalog's content is reported, to take them back.
     reported: Arc<Mutex<HashMap<String, CatalogContent>>>,
-    pull_seconds: Family<Catalog, Seconds>,
-    unpack_seconds: Family<Catalog, Seconds>,
-    pulled: Family<Catalog, Counter>,
+    pull_seconds: Family<CatalogLabels, Seconds>,
+    unpack_seconds: Family<CatalogLabels, Seconds>,
+    pulled: Family<CatalogLabels, Counter>,
     disk: Gauge,
-    bytes: Family<Catalog, Gauge>,
-    blobs: Family<Catalog, Gauge>,
-    findings: Family<Catalog, Gauge>,
-    stored: Family<Catalog, Gauge>,
+    bytes: Family<CatalogLabels, Gauge>,
+    blobs: Family<CatalogLabels, Gauge>,
+    findings: Family<CatalogLabels, Gauge>,
+    stored: Family<CatalogLabels, Gauge>,
     failures: Family<CatalogFailure, Counter>,
 }
 
@@ -207,7 +207,7 @@ impl CatalogMetrics {
         self.latency
             .get_or_create(&endpoint)
             .observe(access.elapsed.as_secs_f64());
-        let request = Request {
+        let request = RequestLabels {
             endpoint: access.endpoint,
             code,
         };
@@ -216,7 +216,7 @@ impl CatalogMetrics {
     }
 
     pub(crate) fn serves(&self, record: &Record) {
-        let catalog = Catalog {
+        let catalog = CatalogLabels {
             catalog: record.catalog.clone(),
         };
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -240,7 +240,7 @@ impl CatalogMetrics {
 
     /// Whether a wanted catalog is served.
     pub(crate) fn ready(&self, catalog: &str, ready: Ready) {
-        let catalog = Catalog {
+        let catalog = CatalogLabels {
             catalog: catalog.to_owned(),
         };
         self.ready
@@ -249,7 +249,7 @@ impl CatalogMetrics {
     }
 
     pub(crate) fn unpacked(&self, catalog: &str, pull: &Pull, took: Duration) {
-        let catalog = Catalog {
+        let catalog = CatalogLabels {
             catalog: catalog.to_owned(),
         };
         self.pull_seconds
@@ -275,7 +275,7 @@ impl CatalogMetrics {
     }
 
     pub(crate) fn forget(&self, catalog: &str) {
-        let catalog = Catalog {
+        let catalog = CatalogLabels {
             catalog: catalog.to_owned(),
         };
         if let Some(content) = self.reported.lock().remove(&catalog.catalog) {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::output::{Outcome, Status, print};
-use crate::{bundle, catalog, crd, resolve, rollback, search};
+use crate::resolve::updates;
+use crate::{bundle, catalog, crd, rbac, resolve, rollback, search};
 
 /// Work with operator catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -52,12 +53,16 @@ pub(crate) enum Command {
     Crd(crd::Command),
     /// Show which bundle an extension would install, or why none fits
     Resolve(resolve::Arguments),
+    /// Print the roles that a service account needs for an extension
+    Rbac(rbac::Arguments),
     /// Take a ClusterExtension on a cluster back to the version of an earlier revision
     Rollback(rollback::Arguments),
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
     Show(search::ShowArguments),
+    /// Show which updates the extensions of a cluster would get, and why not the newest
+    Updates(updates::Arguments),
     /// Print the version
     Version,
 }
@@ -69,9 +74,11 @@ impl Command {
             Self::Bundle(command) => command.run(),
             Self::Crd(command) => command.run(),
             Self::Resolve(arguments) => resolve::run(&arguments),
+            Self::Rbac(arguments) => rbac::run(&arguments),
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
+            Self::Updates(arguments) => updates::run(&arguments),
             Self::Version => {
                 print(&format!(
                     "{}\n",

@@ -7,6 +7,7 @@ mod crd;
 mod hint;
 mod input;
 mod output;
+mod rbac;
 mod registry;
 mod resolve;
 mod rollback;

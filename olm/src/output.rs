@@ -1,9 +1,11 @@
 //! Output, error messages and the exit status.
 
-use std::io::{self, ErrorKind, Write as _};
+use std::borrow::Cow;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use olm_api::text::{escape_json, escape_lines};
 
 use crate::hint::hint;
 
@@ -29,40 +31,33 @@ pub(crate) enum ReportFormat {
     Json,
 }
 
-/// Writes to standard output.
+/// Writes to standard output: data as it is, but nothing that a terminal takes as a command.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    let shown = if out.is_terminal() {
+        escape_lines(text)
+    } else {
+        Cow::Borrowed(text)
+    };
+    out.write_all(shown.as_bytes())?;
     out.flush()?;
     Ok(())
 }
 
-/// Writes text for people to standard output.
+/// Writes text for people to standard output, without hidden characters: parts of it come from catalogs, bundles and
+/// registries.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
-    print(&sanitized(text))
+    print(&escape_lines(text))
 }
 
 /// Writes a line to standard error; there is nowhere to report it when that fails.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", sanitized(text));
-}
-
-/// The text without control characters: parts of it come from catalogs, bundles and registries.
-fn sanitized(text: &str) -> String {
-    text.chars()
-        .map(|letter| {
-            if letter.is_control() && letter != '\n' {
-                ' '
-            } else {
-                letter
-            }
-        })
-        .collect()
+    let _ = writeln!(io::stderr().lock(), "{}", escape_lines(text));
 }
 
 /// Writes a value as indented JSON.
 pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    print(&format!("{value:#}\n"))
+    print(&escape_json(&format!("{value:#}\n")))
 }
 
 /// The exit status of the process; prints an error with its causes and hint.

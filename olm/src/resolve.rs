@@ -1,5 +1,8 @@
 //! `olm resolve`.
 
+mod cluster;
+pub(crate) mod updates;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -8,13 +11,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use olm_api::ClusterExtension;
+use olm_api::text::escape;
 use olm_fbc::{Blob, SCHEMA_PACKAGE};
+use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::{
-    Availability, Candidate, Catalog, Content, DeclaredRequirement, Edge, Installed, Package, ReleaseField,
-    Request, Resolution, UpgradeConstraintPolicy, deprecation,
+    Availability, BlockedBundle, Candidate, Catalog, Content, DeclaredRequirement, Edge, Installed, Package,
+    ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, deprecation,
 };
 use serde_json::{Value, json};
 
+use self::cluster::Cluster;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
@@ -41,21 +48,27 @@ pub(crate) struct Arguments {
     /// Channel to stay in; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// Whether the update edges of the catalog bind
-    #[arg(long, value_enum, default_value_t)]
-    policy: Policy,
+    /// Whether the update edges of the catalog bind [default: CatalogProvided]
+    #[arg(long, value_enum)]
+    policy: Option<Policy>,
     /// Bundle that is installed; its version is looked up in the catalogs when it is not given
     #[arg(long, value_name = "BUNDLE[@VERSION]")]
     installed: Option<String>,
+    /// Choose what operator-controller would choose on a cluster: bundles whose requirements it meets. Where a
+    /// ClusterExtension asks for the package, what is not given here is taken from it
+    #[arg(long)]
+    cluster: bool,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    kubeconfig: Option<String>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Policy {
     /// Only a bundle that an edge leads to may follow what is installed.
-    #[default]
     #[value(name = "CatalogProvided")]
     CatalogProvided,
     /// Any bundle may.
@@ -72,56 +85,54 @@ fn priority(text: &str) -> Result<(String, i32), String> {
 }
 
 /// A catalog as far as it is about the package.
-struct Source {
-    name: String,
-    priority: i32,
-    labels: BTreeMap<String, String>,
-    package: Option<Package>,
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) priority: i32,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) package: Option<Package>,
     /// The names of all packages.
-    names: BTreeSet<String>,
+    pub(crate) names: BTreeSet<String>,
+}
+
+impl Source {
+    /// The catalog as resolution takes it.
+    pub(crate) fn view(&self) -> Catalog<'_> {
+        Catalog {
+            name: &self.name,
+            priority: self.priority,
+            labels: &self.labels,
+            availability: Availability::Available,
+            content: self.package.as_ref().map_or(Content::Absent, Content::Package),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let sources = sources(arguments)?;
-    let catalogs: Vec<Catalog<'_>> = sources
-        .iter()
-        .map(|source| Catalog {
-            name: &source.name,
-            priority: source.priority,
-            labels: &source.labels,
-            availability: Availability::Available,
-            content: source.package.as_ref().map_or(Content::Absent, Content::Package),
-        })
-        .collect();
-    let installed = arguments
-        .installed
-        .as_deref()
-        .map(|text| installed(text, &sources))
+    let catalogs: Vec<Catalog<'_>> = sources.iter().map(Source::view).collect();
+    let context = arguments
+        .cluster
+        .then(|| on_cluster(arguments, &sources))
         .transpose()?;
-    let request = Request {
-        package: &arguments.package,
-        version: arguments.version.as_deref(),
-        channels: &arguments.channels,
-        selector: None,
-        policy: match arguments.policy {
-            Policy::CatalogProvided => UpgradeConstraintPolicy::CatalogProvided,
-            Policy::SelfCertified => UpgradeConstraintPolicy::SelfCertified,
-        },
+    let asked = Asked::of(arguments, context.as_ref(), &sources)?;
+    let request = asked.request(&arguments.package);
+    let bundle = asked.installed();
+    let resolution = match &context {
+        Some(context) => {
+            olm_resolve::resolve_in(&catalogs, &request, bundle.as_ref(), &context.inventory.facts())
+        }
+        None => olm_resolve::resolve(&catalogs, &request, bundle.as_ref()),
     };
-    let bundle = installed.as_ref().map(|(name, version)| Installed {
-        name,
-        version,
-        release: None,
-    });
-    match olm_resolve::resolve(&catalogs, &request, bundle.as_ref()) {
+    match resolution {
         Ok(resolution) => {
             if resolution.bundle.image.is_empty() {
                 warn_of_missing_image(&resolution.bundle.name);
             }
-            let messages = resolution
-                .deprecations
-                .map(|found| deprecation::messages(found, &arguments.channels, Some(&resolution.bundle.name)))
-                .unwrap_or_default();
+            let bundle = Some(resolution.bundle.name.as_str());
+            let messages = deprecation::messages(resolution.package, &asked.channels, bundle);
+            if context.is_none() && !resolution.bundle.requirements.is_empty() {
+                note("what the bundle requires is not checked; --cluster checks it on a cluster");
+            }
             match arguments.output {
                 ReportFormat::Text => print_text(&text(&resolution, &messages))?,
                 ReportFormat::Json => print_json(&json(&resolution, &messages))?,
@@ -145,6 +156,105 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             Ok(Status::Failure)
         }
+    }
+}
+
+/// What there is on the cluster, and the extension that asks for the package.
+struct OnCluster {
+    extension: Option<ClusterExtension>,
+    selector: Option<Selector>,
+    inventory: Inventory,
+}
+
+fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnCluster> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let cluster = Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+        let extension = cluster.extension(&arguments.package);
+        let packages = sources.iter().filter_map(|source| source.package.as_ref());
+        let inventory = cluster.inventory(extension, packages).await?;
+        Ok(OnCluster {
+            selector: extension.and_then(|extension| cluster.selector(extension)),
+            extension: extension.cloned(),
+            inventory,
+        })
+    })
+}
+
+/// What is asked for: what the command line says, else the extension of the package.
+struct Asked<'s> {
+    /// The catalogs that the extension may choose from.
+    selector: Option<&'s Selector>,
+    version: Option<String>,
+    channels: Vec<String>,
+    policy: UpgradeConstraintPolicy,
+    /// Name, version and release.
+    installed: Option<(String, String, Option<String>)>,
+}
+
+impl<'s> Asked<'s> {
+    fn of(arguments: &Arguments, context: Option<&'s OnCluster>, sources: &[Source]) -> anyhow::Result<Self> {
+        let extension = context.and_then(|context| context.extension.as_ref());
+        let filter = extension.and_then(cluster::filter);
+        let installed = match &arguments.installed {
+            Some(text) => {
+                let (name, version) = installed(text, sources)?;
+                Some((name, version, None))
+            }
+            None => extension
+                .and_then(|extension| extension.status.as_ref()?.install.as_ref())
+                .map(|install| &install.bundle)
+                .map(|bundle| {
+                    (
+                        bundle.name.clone(),
+                        bundle.version.clone(),
+                        bundle.release.clone(),
+                    )
+                }),
+        };
+        let channels = match (arguments.channels.as_slice(), filter) {
+            ([], Some(filter)) => filter.channels.clone(),
+            (given, _) => given.to_vec(),
+        };
+        let asked_version = filter.and_then(|filter| filter.version.clone());
+        Ok(Self {
+            selector: context.and_then(|context| context.selector.as_ref()),
+            version: arguments
+                .version
+                .clone()
+                .or(asked_version)
+                .filter(|version| !version.is_empty()),
+            channels,
+            policy: match arguments.policy {
+                Some(Policy::CatalogProvided) => UpgradeConstraintPolicy::CatalogProvided,
+                Some(Policy::SelfCertified) => UpgradeConstraintPolicy::SelfCertified,
+                None => filter
+                    .map(|filter| Request::of(filter, None).policy)
+                    .unwrap_or_default(),
+            },
+            installed,
+        })
+    }
+
+    fn request<'a>(&'a self, package: &'a str) -> Request<'a> {
+        Request {
+            package,
+            version: self.version.as_deref(),
+            channels: &self.channels,
+            selector: self.selector,
+            policy: self.policy,
+        }
+    }
+
+    fn installed(&self) -> Option<Installed<'_>> {
+        let (name, version, release) = self.installed.as_ref()?;
+        Some(Installed {
+            name,
+            version,
+            release: release.as_deref(),
+        })
     }
 }
 
@@ -183,7 +293,7 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
 }
 
 /// What the catalog says about the package, as far as operator-controller asks for it, and the names of all packages.
-fn package(
+pub(crate) fn package(
     files: &CatalogFiles,
     source: &str,
     package: &str,
@@ -256,7 +366,7 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
         ("channels", resolution.channels.join(", ")),
         ("edge", edge(resolution.edge).unwrap_or("none").to_owned()),
     ] {
-        let _ = writeln!(text, "{what:<10}{value}");
+        let _ = writeln!(text, "{what:<10}{}", escape(&value));
     }
     for needed in &bundle.requirements {
         let _ = writeln!(text, "{:<10}{} {}", "requires", needed.kind, value(needed));
@@ -264,8 +374,11 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
             let _ = writeln!(text, "{:<10}which cannot be satisfied: {fault}", "");
         }
     }
+    for line in resolution.held().iter().flat_map(|held| held.lines()) {
+        let _ = writeln!(text, "{line}");
+    }
     for message in messages.all() {
-        let _ = writeln!(text, "deprecated: {}", message.trim_end());
+        let _ = writeln!(text, "deprecated: {}", escape(message.trim_end()));
     }
     text
 }
@@ -296,8 +409,17 @@ fn json(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> Value 
         json!({"type": needed.kind, "value": value(needed), "fault": fault})
     };
     let requires: Vec<Value> = resolution.bundle.requirements.iter().map(requires).collect();
-    if let Some(answer) = answer.as_object_mut().filter(|_| !requires.is_empty()) {
-        answer.insert("requires".to_owned(), requires.into());
+    let held = |blocked: &BlockedBundle<'_>| {
+        let reasons: Vec<String> = blocked.blockers.iter().map(ToString::to_string).collect();
+        json!({"bundle": blocked.bundle.name, "catalog": blocked.catalog, "reasons": reasons})
+    };
+    let held: Vec<Value> = resolution.blocked.iter().map(held).collect();
+    if let Some(answer) = answer.as_object_mut() {
+        for (key, list) in [("requires", requires), ("heldBack", held)] {
+            if !list.is_empty() {
+                answer.insert(key.to_owned(), list.into());
+            }
+        }
     }
     answer
 }

@@ -1,6 +1,6 @@
 //! `olm rollback`.
 
-mod account;
+pub(crate) mod account;
 mod course;
 mod rehearse;
 
@@ -125,7 +125,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
         return Ok(refused(
             "the API server refuses objects of that version, so operator-controller would change nothing; set \
-             --to-revision to another revision, or set --accept-refusal to pin the version: the condition Progressing \
+             --to-revision to another revision, or set --accept-refusal to pin the version: the condition Ready \
              then says what to do",
         ));
     }
@@ -181,7 +181,7 @@ async fn pin(
 }
 
 /// What to do about a name that no extension has.
-async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
+pub(crate) async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
     let known = extensions
         .list_metadata(&ListParams::default().limit(LISTED))
         .await;
@@ -206,7 +206,10 @@ fn refused(why: &str) -> Status {
 }
 
 /// The revisions that the extension controls.
-async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Vec<ClusterObjectSet>> {
+pub(crate) async fn revisions(
+    client: &Client,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Vec<ClusterObjectSet>> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
     let mut listed = sets
@@ -264,7 +267,7 @@ fn definitions(client: &Client) -> Api<DynamicObject> {
 }
 
 /// The objects of a revision.
-async fn objects(
+pub(crate) async fn objects(
     client: &Client,
     set: &ClusterObjectSet,
     system_namespace: &str,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use olm_api::text::escape;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
@@ -332,16 +333,14 @@ fn text(catalog: &str, package: &About) -> String {
         ("apis", package.apis.join(", ")),
     ] {
         if !value.is_empty() {
-            let _ = writeln!(text, "{what:<12}{value}");
+            let _ = writeln!(text, "{what:<12}{}", escape(&value));
         }
     }
     for message in &package.deprecated {
-        let _ = writeln!(text, "deprecated  {}", message.trim_end());
+        let _ = writeln!(text, "deprecated  {}", escape(message.trim_end()));
     }
     if !package.description.is_empty() {
         let _ = writeln!(text, "\n{}", package.description.trim_end());
     }
-    text.chars()
-        .filter(|letter| *letter == '\n' || !letter.is_control())
-        .collect()
+    text
 }

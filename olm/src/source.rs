@@ -309,7 +309,8 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
         Kind::Bundle => {
             let selection = bundle_selection();
             let tree = image.unpack(&selection, &Storage::Memory, &Limits::bundle())?;
-            let bundle = Contents::from_tree(image.labels().clone(), &tree);
+            let bundle = Contents::from_tree(image.labels().clone(), &tree)
+                .with_context(|| format!("cannot use {}", path.display()))?;
             Ok(bundle_of(&bundle, String::new()))
         }
     }
@@ -334,7 +335,11 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
             return Err(ParseError::MediaType(other)).with_context(|| format!("cannot use {reference:?}"));
         }
     }
-    if labels.contains_key(annotation_keys::PACKAGE) {
+    // The package may stand in the files alone.
+    if [annotation_keys::PACKAGE, annotation_keys::MEDIA_TYPE]
+        .iter()
+        .any(|key| labels.contains_key(*key))
+    {
         return Ok(Kind::Bundle);
     }
     if labels.contains_key(DATABASE_LABEL) {

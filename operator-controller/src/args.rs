@@ -7,6 +7,7 @@ use olm_api::names;
 use olm_platform::args::{CommonArgs, ImageLimitArgs};
 use olm_platform::features::FeatureGates;
 
+use crate::bundles::pulls::Bounds;
 use crate::catalogs::Token;
 use crate::extension::context::Gates;
 use olm_cluster::identity::AccountName;
@@ -25,6 +26,10 @@ pub struct Args {
     /// Service account of extensions that name none, `NAMESPACE/NAME`; without it such extensions are blocked.
     #[arg(long, env = "OLM_DEFAULT_SERVICE_ACCOUNT")]
     pub default_service_account: Option<AccountName>,
+    /// ClusterCatalogs of extensions that select none, comma-separated. Without it the first installation may come from any, and
+    /// its upgrades from the same.
+    #[arg(long, env = "OLM_DEFAULT_CATALOGS", value_delimiter = ',')]
+    pub default_catalogs: Vec<String>,
     /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is known.
     #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
     pub catalogd_cas_dir: String,
@@ -50,6 +55,12 @@ pub struct Args {
     /// How many extensions are worked on at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
+    /// How many images of bundles are pulled at once.
+    #[arg(long, env = "OLM_PULLS", default_value_t = 16)]
+    pub pulls: usize,
+    /// How many of these may come from one registry.
+    #[arg(long, env = "OLM_PULLS_PER_REGISTRY", default_value_t = 4)]
+    pub pulls_per_registry: usize,
     /// Seconds for which one run writes the objects of a definition again from which stored versions go; the next run goes on
     /// where it ended. 0: a page of objects.
     #[arg(long, env = "OLM_STORAGE_MIGRATION_SECONDS", default_value_t = 60)]
@@ -114,6 +125,14 @@ impl Args {
             registries: self.common.registries_file(),
             policy: self.common.policy_file(),
             plain_http: self.plain_http_registries.clone(),
+        }
+    }
+
+    /// How many images are pulled at once.
+    pub fn pull_bounds(&self) -> Bounds {
+        Bounds {
+            total: self.pulls,
+            each: self.pulls_per_registry,
         }
     }
 

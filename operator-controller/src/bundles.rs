@@ -1,17 +1,21 @@
 //! Bundle images: from a reference to the files of a bundle.
 
 pub mod credentials;
+pub mod pulls;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use olm_image::{
     Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, Selection,
     SettingsError,
 };
+use parking_lot::Mutex;
 
 use credentials::{CredentialsError, PullSecrets};
+use olm_platform::queue::Queue;
+use pulls::{Bounds, Pending, Places, Pulled, Pulls};
 
 /// Why a bundle could not be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +37,41 @@ pub enum FetchError {
     Settings(#[from] SettingsError),
     /// The tag does not lead to a digest.
     #[error(transparent)]
-    Resolve(PullError),
+    Resolve(Box<PullError>),
     /// The image cannot be pulled.
     #[error(transparent)]
     Pull(Arc<PullError>),
+    /// The registry has not answered yet. The extension is worked on again when it has.
+    #[error("{}", pending(reference, registry, *.state))]
+    Pending {
+        /// The image.
+        reference: String,
+        /// Its registry.
+        registry: String,
+        /// Why there is no answer yet.
+        state: Pending,
+    },
 }
 
-/// Fetches bundles and keeps them by digest.
+fn pending(reference: &str, registry: &str, state: Pending) -> String {
+    match state {
+        Pending::UnderWay => format!("pulling image {reference}"),
+        Pending::Queued => format!(
+            "waiting to pull image {reference}: as many images are being pulled as --pulls and --pulls-per-registry \
+             allow at once, in all or from {registry}"
+        ),
+    }
+}
+
+/// Fetches bundles and keeps them by digest. No call waits for a slow registry; see [`Pulls`].
 pub struct Bundles {
+    registries: Arc<Registries>,
+    pins: Pulls<Result<Pinned, FetchError>>,
+    pulls: Pulls<Result<Arc<olm_image::Contents>, FetchError>>,
+}
+
+/// What registries are asked with.
+struct Registries {
     images: Images,
     places: olm_image::Settings,
     limits: Limits,
@@ -63,6 +94,10 @@ pub struct Settings {
     pub limits: Limits,
     /// Where credentials come from.
     pub secrets: PullSecrets,
+    /// How many images are pulled at once.
+    pub bounds: Bounds,
+    /// The queue of extensions, for those that wait for an image.
+    pub wake: Queue<String>,
 }
 
 impl Bundles {
@@ -75,32 +110,90 @@ impl Bundles {
         options.selection = Selection::Below(olm_bundle::DIRECTORIES.map(str::to_owned).to_vec());
         options.cache = Some(settings.cache);
         settings.places.announce();
+        let places = Arc::new(Places::new(settings.bounds));
         Self {
-            images: Images::new(options),
-            places: settings.places,
-            limits: settings.limits,
-            secrets: settings.secrets,
-            recent: Mutex::default(),
+            registries: Arc::new(Registries {
+                images: Images::new(options),
+                places: settings.places,
+                limits: settings.limits,
+                secrets: settings.secrets,
+                recent: Mutex::default(),
+            }),
+            pins: Pulls::new(Arc::clone(&places), settings.wake.clone()),
+            pulls: Pulls::new(places, settings.wake),
         }
     }
 
-    /// The image by digest. A reference by digest is not asked for.
-    pub async fn pin(&self, reference: &str) -> Result<Pinned, FetchError> {
+    /// The image of an extension by digest. A reference by digest is not asked for.
+    pub async fn pin(&self, extension: &str, reference: &str) -> Result<Pinned, FetchError> {
         let parsed = Reference::parse(reference).map_err(|source| FetchError::Reference {
             reference: reference.to_owned(),
             source,
         })?;
-        let resolved = self.images.resolve(&parsed, &self.access().await?).await;
-        self.forget_after_refusal(resolved.as_ref().err()).await;
-        resolved.map_err(FetchError::Resolve)
+        if let Some(pinned) = parsed.pinned() {
+            return Ok(pinned);
+        }
+        let registry = parsed.registry().to_owned();
+        let registries = Arc::clone(&self.registries);
+        let work = async move { registries.pin(&parsed).await };
+        let answer = self.pins.ask(extension, reference, Some(&registry), work).await;
+        unless_pending(answer, reference, registry)
     }
 
-    /// The bundle's labels and files.
-    pub async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Contents>, FetchError> {
-        self.recent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(pinned.digest().clone());
+    /// The labels and files of an extension's bundle.
+    pub async fn fetch(
+        &self,
+        extension: &str,
+        pinned: &Pinned,
+    ) -> Result<Arc<olm_image::Contents>, FetchError> {
+        let registry = pinned.reference().registry().to_owned();
+        let is_kept = self.registries.images.keeps(pinned).await;
+        let (registries, image) = (Arc::clone(&self.registries), pinned.clone());
+        let work = async move { registries.fetch(&image).await };
+        let (what, place) = (pinned.to_string(), Some(registry.as_str()).filter(|_| !is_kept));
+        let answer = self.pulls.ask(extension, &what, place, work).await;
+        unless_pending(answer, &what, registry)
+    }
+
+    /// Forgets what is under way for an extension.
+    pub fn forget(&self, extension: &str) {
+        self.pins.forget(extension);
+        self.pulls.forget(extension);
+    }
+
+    /// Forgets answers that nobody came for, and kept bundles but those named here, by reference, and those fetched since
+    /// the last time.
+    pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+        self.pins.tidy();
+        self.pulls.tidy();
+        self.registries.prune(used).await;
+    }
+}
+
+fn unless_pending<T>(
+    answer: Pulled<Result<T, FetchError>>,
+    reference: &str,
+    registry: String,
+) -> Result<T, FetchError> {
+    match answer {
+        Pulled::Done(answer) => answer,
+        Pulled::Pending(state) => Err(FetchError::Pending {
+            reference: reference.to_owned(),
+            registry,
+            state,
+        }),
+    }
+}
+
+impl Registries {
+    async fn pin(&self, reference: &Reference) -> Result<Pinned, FetchError> {
+        let resolved = self.images.resolve(reference, &self.access().await?).await;
+        self.forget_after_refusal(resolved.as_ref().err()).await;
+        resolved.map_err(|error| FetchError::Resolve(Box::new(error)))
+    }
+
+    async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Contents>, FetchError> {
+        self.recent.lock().insert(pinned.digest().clone());
         let access = self.access().await?;
         let pulled = self.images.contents(pinned, &access, &self.limits).await;
         self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref))
@@ -115,9 +208,8 @@ impl Bundles {
         }
     }
 
-    /// Forgets kept bundles but those named here, by reference, and those fetched since the last time.
-    pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
-        let mut keep = std::mem::take(&mut *self.recent.lock().unwrap_or_else(PoisonError::into_inner));
+    async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+        let mut keep = std::mem::take(&mut *self.recent.lock());
         keep.extend(used.filter_map(|text| Reference::parse(text).ok()?.digest().cloned()));
         match self.images.prune_contents(&keep).await {
             Ok(0) => {}

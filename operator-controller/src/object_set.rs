@@ -7,7 +7,6 @@
 //!                               teardown       under the account
 //! ```
 
-mod accounts;
 mod acting;
 mod conclusion;
 mod context;
@@ -15,17 +14,16 @@ pub mod controller;
 #[cfg(test)]
 mod default_probes;
 pub mod executor;
-pub mod gather;
-mod load;
 pub mod memory;
+mod observe;
 pub mod reconcile;
 pub mod records;
 pub mod removal;
 pub mod rights;
-pub mod store;
-pub mod teardown_records;
 
+pub use observe::{gather, store};
 pub use olm_rollout::{canonical, content, policy, status};
+pub use records::teardown_records;
 
 /// The engine's words.
 pub mod engine {

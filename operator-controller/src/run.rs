@@ -90,8 +90,9 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let discovery = Arc::new(Discovery::new(own.clone()));
     let accounts = Arc::new(Accounts::new(&config, own.clone(), &metrics)?);
     let reviews = Arc::new(Reviews::default());
-    let fates = Arc::new(TeardownRecords::default());
+    let teardown_records = Arc::new(TeardownRecords::default());
     let instance = unique_identity();
+    let queue = Queue::<String>::default();
     let context = Arc::new(Context {
         client: own.clone(),
         events: Events::new(
@@ -101,6 +102,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         ),
         system_namespace: namespace.clone(),
         default_account: args.default_service_account.clone(),
+        default_catalogs: args.default_catalogs.clone(),
         gates,
         migration_time: Duration::from_secs(args.storage_migration_seconds.into()),
         extensions: extensions.0,
@@ -115,6 +117,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             places: args.places(),
             limits: olm_image::Limits::bundle().with(args.limits.given()),
             secrets: PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
+            bounds: args.pull_bounds(),
+            wake: queue.clone(),
         }),
         discovery: Arc::clone(&discovery),
         accounts: Arc::clone(&accounts),
@@ -122,7 +126,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         providers: CertificateProviders::new(Arc::clone(&discovery), gates.providers()),
         releases: Releases::new(own.clone(), &namespace),
         cluster: ClusterInfo::new(own.clone()),
-        fates: Arc::clone(&fates),
+        teardown_records: Arc::clone(&teardown_records),
         deletions: Arc::default(),
         moves: Moves::default(),
     });
@@ -141,7 +145,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         accounts,
         discovery,
         reviews,
-        fates,
+        teardown_records,
         sets,
         options,
     );
@@ -151,6 +155,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         revisions: Arc::new(revisions),
         metrics,
         concurrency: args.concurrency,
+        queue,
     };
 
     let (lead, leading) = watch::channel(!common.leader_elect);
@@ -180,6 +185,7 @@ struct Work {
     revisions: Arc<object_set::controller::Context>,
     metrics: Metrics,
     concurrency: usize,
+    queue: Queue<String>,
 }
 
 /// Waits for leadership, then runs the controllers until the process ends.
@@ -199,8 +205,9 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         revisions,
         metrics,
         concurrency,
+        queue,
     } = work;
-    let (queue, changed) = (Queue::<String>::default(), Arc::new(Notify::new()));
+    let changed = Arc::new(Notify::new());
     queue.report_to(&metrics, CONTROLLER);
     revisions.report_to(&metrics);
     let watching = watch(Arc::clone(&context), writers, queue.clone(), Arc::clone(&changed));
@@ -269,7 +276,7 @@ async fn forget(context: Arc<Context>) {
                         .is_some_and(|c| c.package_name == package)
                 })
         });
-        context.fates.retain(|uid| {
+        context.teardown_records.retain(|uid| {
             extensions
                 .iter()
                 .any(|extension| extension.metadata.uid.as_deref() == Some(uid))

@@ -13,7 +13,7 @@ use olm_api::names::{field_manager, finalizer, label, user};
 use olm_api::text::escape;
 use olm_image::{Pinned, Reference};
 use olm_platform::log::chain;
-use olm_platform::queue::Outcome;
+use olm_platform::queue::{Outcome, Severity};
 use olm_serve::{Origin, Snapshot};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ use super::observe::{
     BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, Stored, WrittenObject,
 };
 use super::plan::{ContentAction, Plan, ReportedContent};
-use super::report::{self, ContentOutcome, Failure, Recovery};
+use super::report::{self, ContentOutcome, Failure};
 use crate::content::{CatalogImage, ContentError, Destination};
 use crate::hint::hint;
 
@@ -40,18 +40,14 @@ pub(super) enum WriteError {
 /// The outcome after a failed write: a conflict retries soon, a deleted object is done.
 pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
     let (WriteError::Metadata(cause) | WriteError::Status(cause)) = error;
-    match &**cause {
-        kube::Error::Api(status) if status.code == 404 => Outcome::Done,
-        kube::Error::Api(status) if status.code == 409 => Outcome::After(Duration::from_millis(200)),
-        _ => {
-            tracing::warn!(
-                catalog = name,
-                error = chain(error),
-                "cannot write to the API server"
-            );
-            Outcome::Failed
-        }
-    }
+    Outcome::overtaken(cause).unwrap_or_else(|| {
+        tracing::warn!(
+            catalog = name,
+            error = chain(error),
+            "cannot write to the API server"
+        );
+        Outcome::Failed
+    })
 }
 
 /// Removes everything that belongs to a deleted object.
@@ -130,6 +126,7 @@ pub(super) async fn publish(
         let patch = json!({
             "metadata": { "resourceVersion": catalog.metadata.resource_version },
             "status": {
+                "observedGeneration": status.observed_generation,
                 "conditions": status.conditions,
                 "resolvedSource": status.resolved_source,
                 "urls": status.urls,
@@ -206,14 +203,14 @@ pub(super) async fn content(
             return ContentOutcome::Failed(Failure {
                 message: message.clone(),
                 hint: None,
-                recovery: Recovery::SpecChange,
+                severity: Severity::Terminal,
             });
         }
         ContentAction::Retry(message) => {
             return ContentOutcome::Failed(Failure {
                 message: message.clone(),
                 hint: None,
-                recovery: Recovery::Retry,
+                severity: Severity::Transient,
             });
         }
         ContentAction::Resolve { reference, before } => {
@@ -250,7 +247,7 @@ pub(super) async fn content(
         error = done.message,
         "cannot serve the wanted content"
     );
-    if let (Recovery::SpecChange, ContentAction::Resolve { reference, .. }) = (done.recovery, planned) {
+    if let (Severity::Terminal, ContentAction::Resolve { reference, .. }) = (done.severity, planned) {
         let blocked = BlockedGeneration {
             generation: catalog.generation(),
             reference: reference.clone(),
@@ -285,20 +282,20 @@ async fn follow(
     } else {
         format!("annotation {}", user::CATALOG_IMAGE_TEMPLATE)
     };
-    let failed = |error: ContentError, recovery| {
+    let failed = |error: ContentError, severity| {
         let hint = hint(&error, &format!("{field} ({})", escape(reference)));
         let message = message(&error);
         (
             Failure {
                 message,
                 hint,
-                recovery,
+                severity,
             },
             error,
         )
     };
-    let retry = |error| failed(error, Recovery::Retry);
-    let image = CatalogImage::parse(reference).map_err(|error| failed(error, Recovery::SpecChange))?;
+    let retry = |error| failed(error, Severity::Transient);
+    let image = CatalogImage::parse(reference).map_err(|error| failed(error, Severity::Terminal))?;
     let stop = running(context, observed);
     let resolved = tokio::select! {
         resolved = context.contents.resolve(&image) => resolved,
@@ -317,10 +314,10 @@ async fn follow(
         return Ok(ContentOutcome::Served(stored.clone()));
     }
     // A digest in the spec never changes its content; a tag can.
-    let recovery = if text == reference {
-        Recovery::SpecChange
+    let severity = if text == reference {
+        Severity::Terminal
     } else {
-        Recovery::Retry
+        Severity::Transient
     };
     if let Some(refused) = observed
         .memory
@@ -331,7 +328,7 @@ async fn follow(
         return Ok(ContentOutcome::Failed(Failure {
             message: refused.message.clone(),
             hint: None,
-            recovery,
+            severity,
         }));
     }
     let origin = Origin {
@@ -340,7 +337,7 @@ async fn follow(
     };
     match fetch(context, name, &pinned, origin, None, &stop).await {
         Ok(stored) => Ok(ContentOutcome::Served(stored)),
-        Err(error) if error.is_about_content() => Err(failed(error, recovery)),
+        Err(error) if error.is_about_content() => Err(failed(error, severity)),
         Err(error) => Err(retry(error)),
     }
 }
@@ -355,11 +352,10 @@ async fn copy(
         reference: claimed.resolved.clone(),
         source,
     })?;
-    // Where the spec names a tag, mirrors for tags may have the content, too.
+    // Where the spec names a tag, mirrors for tags may have the content, too, and a signature is about the tag.
     let source = observed.catalog.spec.source.image.as_ref();
-    let by_tag = |reference: &str| Reference::parse(reference).is_ok_and(|named| named.digest().is_none());
-    if source.is_some_and(|image| by_tag(&image.reference)) {
-        pinned = pinned.of_tag();
+    if let Some(Ok(reference)) = source.map(|image| Reference::parse(&image.reference)) {
+        pinned = pinned.of_tag(&reference);
     }
     let origin = Origin {
         requested: claimed.requested.clone(),

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::command::{Annotated, annotate};
-use olm_api::conditions::{self, reason};
+use olm_api::conditions::{self, bounded_message, reason};
 use olm_api::names::{finalizer, label, user};
 
-use super::message::succeeded;
+use super::message::ready;
 use super::observe::{Observed, Role};
 use super::template::{self, CatalogReference, NoImage};
 
@@ -196,10 +196,13 @@ fn follow(observed: &Observed, plan: &mut Plan) {
         stored.requested == reference || observed.memory.confirmed.as_ref() == Some(&reference)
     });
     let settled = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
-        condition.reason == reason::SUCCEEDED
-            && condition.observed_generation == Some(catalog.generation())
-            && condition.message == succeeded(plan.note.as_deref())
+        condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
     });
+    // The note may have changed.
+    let ready = bounded_message(&ready(plan.note.as_deref()));
+    let settled = settled
+        && conditions::find(catalog.conditions(), conditions::READY)
+            .is_some_and(|condition| condition.message == ready);
     let due = interval.map(|interval| match observed.memory.polled {
         None => Duration::ZERO,
         Some(polled) => {

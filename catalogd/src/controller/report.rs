@@ -3,22 +3,23 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::{
     CatalogUrls, ClusterCatalogStatus, ResolvedCatalogSource, ResolvedImageSource, SourceType,
 };
 use olm_api::conditions::{self, Report, Status, reason, set_condition};
+use olm_api::names::user;
+use olm_api::readiness::{self, Readiness, Verdict, set_readiness};
 use olm_api::serving::base_url;
-use olm_api::text::{escape, escape_lines};
-use olm_platform::events::Said;
-use olm_platform::queue::Outcome;
+use olm_api::text::escape;
+use olm_api::{ClusterCatalog, Condition};
+use olm_platform::events::Notice;
+use olm_platform::queue::{Outcome, Severity};
 
-use super::message::{succeeded, with_note};
+use super::message::{SERVING, UNPACKED, ready, with_note};
 use super::observe::{Observed, Role, Stored};
 use super::plan::{ContentAction, Plan, RemovalReason};
 use crate::hint::RETRY;
 
-const SERVING: &str = "Serving desired content from resolved source";
 const UNAVAILABLE: &str = "Catalog availability mode is set to Unavailable";
 const MISSING: &str = "Cannot restore the content that was served";
 const DELETED: &str = "Catalog content was removed because the catalog is being deleted";
@@ -50,16 +51,7 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// What the user can do, if known.
     pub(super) hint: Option<String>,
-    pub(super) recovery: Recovery,
-}
-
-/// The way out of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recovery {
-    /// A retry.
-    Retry,
-    /// Only a change of the object.
-    SpecChange,
+    pub(super) severity: Severity,
 }
 
 /// The new status; `None` on followers and when nothing changes.
@@ -76,8 +68,6 @@ pub(super) fn status(
     let mut status = before.clone();
     let generation = observed.catalog.generation();
     let set = |status: &mut ClusterCatalogStatus, condition_type, value, reason, message: &str| {
-        // Registries, catalogs and the spec may put anything into a message.
-        let message = &conditions::bounded_message(&escape_lines(message));
         let report = Report {
             condition_type,
             status: value,
@@ -101,19 +91,16 @@ pub(super) fn status(
                 conditions::PROGRESSING,
                 Status::True,
                 reason::SUCCEEDED,
-                &succeeded(plan.note.as_deref()),
+                UNPACKED,
             );
             serve(&mut status, observed, stored, origin, Generation::Current);
         }
         ContentOutcome::Failed(failure) => {
-            let (value, reason) = match failure.recovery {
-                Recovery::Retry => (Status::True, reason::RETRYING),
-                Recovery::SpecChange => (Status::False, reason::BLOCKED),
+            let (value, reason) = match failure.severity {
+                Severity::Terminal => (Status::False, reason::BLOCKED),
+                _ => (Status::True, reason::RETRYING),
             };
             let message = conditions::steady(&failure.message);
-            let message = with_note(&message, plan.note.as_deref());
-            let again = (failure.recovery == Recovery::Retry).then_some(RETRY);
-            let message = with_hints(message, failure.hint.as_deref().into_iter().chain(again));
             set(&mut status, conditions::PROGRESSING, value, reason, &message);
             correct_serving(&mut status, observed, origin, MISSING);
         }
@@ -145,7 +132,75 @@ pub(super) fn status(
             set(&mut status, conditions::SERVING, Status::False, reason, message);
         }
     }
+    readiness(&mut status, observed, explanation(plan, done));
     (status != before).then_some(status)
+}
+
+/// Sets the conditions for tools, from what the others say. They are about the generation that was last attempted.
+fn readiness(status: &mut ClusterCatalogStatus, observed: &Observed, explanation: Option<String>) {
+    let catalog = &*observed.catalog;
+    let of = |condition_type| conditions::find(&status.conditions, condition_type);
+    let Some(progressing) = of(conditions::PROGRESSING) else {
+        return;
+    };
+    let generation = progressing.observed_generation.unwrap_or_default();
+    let serving = of(conditions::SERVING);
+    let is_unwanted = serving.is_some_and(|c| c.reason == reason::USER_SPECIFIED_UNAVAILABLE);
+    let is_served = serving.is_some_and(|c| c.status == Status::True.as_str());
+    let (verdict, reason, why) = match progressing.reason.as_str() {
+        _ if catalog.is_deleting() => (Verdict::Reconciling, reason::REMOVING, serving),
+        reason::BLOCKED if catalog.annotation(user::PAUSED) == Some("true") => {
+            (Verdict::Stalled, reason::PAUSED, Some(progressing))
+        }
+        reason::BLOCKED => (Verdict::Stalled, reason::BLOCKED, Some(progressing)),
+        reason::SUCCEEDED if is_unwanted => (
+            Verdict::Ready,
+            reason::USER_SPECIFIED_UNAVAILABLE,
+            Some(progressing),
+        ),
+        reason::SUCCEEDED if is_served => (Verdict::Ready, reason::HEALTHY, serving),
+        reason::SUCCEEDED => (Verdict::Reconciling, reason::UNAVAILABLE, serving),
+        _ => (Verdict::Reconciling, reason::RETRYING, Some(progressing)),
+    };
+    // Where nothing was attempted, what the last attempt said explains the same state.
+    let last = of(conditions::READY).filter(|ready| {
+        let before = why.and_then(|why| conditions::find(catalog.conditions(), &why.type_));
+        readiness::verdict(&status.conditions) == Some(verdict)
+            && ready.reason == reason
+            && before.map(|before| &before.message) == why.map(|why| &why.message)
+    });
+    let message = explanation
+        .or_else(|| last.or(why).map(|condition| condition.message.clone()))
+        .unwrap_or_default();
+    let readiness = Readiness {
+        verdict,
+        reason,
+        message: &message,
+        observed_generation: generation,
+    };
+    set_readiness(&mut status.conditions, readiness, observed.now);
+    status.observed_generation = Some(generation);
+}
+
+/// What `Ready` says beyond the other conditions, after an attempt: why it failed and what to do, or what is not used.
+fn explanation(plan: &Plan, done: &ContentOutcome) -> Option<String> {
+    let note = plan.note.as_deref();
+    match done {
+        ContentOutcome::Served(_) => Some(ready(note)),
+        ContentOutcome::Failed(failure) => {
+            let message = with_note(&conditions::steady(&failure.message), note);
+            let again = (failure.severity == Severity::Transient).then_some(RETRY);
+            Some(with_hints(
+                message,
+                failure.hint.as_deref().into_iter().chain(again),
+            ))
+        }
+        ContentOutcome::Nothing
+        | ContentOutcome::Restored(_)
+        | ContentOutcome::Lost(_)
+        | ContentOutcome::Removed(_)
+        | ContentOutcome::Superseded => None,
+    }
 }
 
 /// The message with hints, each on a line of its own.
@@ -155,14 +210,14 @@ fn with_hints<'h>(message: String, hints: impl Iterator<Item = &'h str>) -> Stri
 
 /// Corrects a wrong condition `Serving`. Before the first success there is none, as in the reference.
 fn correct_serving(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
-    let said = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
-    match (&observed.stored, said) {
+    let notices = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
+    match (&observed.stored, notices) {
         (None, Some(true)) => {
             let report = Report {
                 condition_type: conditions::SERVING,
                 status: Status::False,
                 reason: reason::UNAVAILABLE,
-                message: &conditions::bounded_message(&escape_lines(missing)),
+                message: missing,
                 observed_generation: observed.catalog.generation(),
             };
             set_condition(&mut status.conditions, report, observed.now);
@@ -276,7 +331,7 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> O
     };
     match done {
         ContentOutcome::Failed(Failure {
-            recovery: Recovery::Retry,
+            severity: Severity::Transient,
             ..
         })
         | ContentOutcome::Lost(_) => Outcome::Failed,
@@ -296,13 +351,20 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> O
     }
 }
 
+/// A condition in words: `Ready` explains what `Progressing` says in the words of the reference.
+fn note<'c>(catalog: &'c ClusterCatalog, condition: &'c Condition) -> &'c str {
+    let ready = conditions::find(catalog.conditions(), conditions::READY);
+    let ready = ready.filter(|_| condition.type_ == conditions::PROGRESSING);
+    &ready.unwrap_or(condition).message
+}
+
 /// The events for a change between two states of the object.
-pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Said> {
+pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Notice> {
     let digest = |catalog: &ClusterCatalog| {
         let status = catalog.status.as_ref();
         status.and_then(resolved).map(str::to_owned)
     };
-    let mut said = Vec::new();
+    let mut notices = Vec::new();
     let (old, new) = (digest(before), digest(after));
     let recovered = |condition_type, good| {
         let was = |catalog: &ClusterCatalog, wanted: bool| {
@@ -314,13 +376,13 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
     let is_new = old != new;
     if let Some(reference) = new {
         if is_new || recovered(conditions::SERVING, reason::AVAILABLE) {
-            said.push(Said {
+            notices.push(Notice {
                 is_fault: false,
                 reason: reason::AVAILABLE.to_owned(),
                 note: format!("Serving {reference}"),
             });
         } else if recovered(conditions::PROGRESSING, reason::SUCCEEDED) {
-            said.push(Said {
+            notices.push(Notice {
                 is_fault: false,
                 reason: reason::SUCCEEDED.to_owned(),
                 note: format!("Serving {reference} again"),
@@ -329,9 +391,10 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
     }
     for condition in after.conditions() {
         let earlier = conditions::find(before.conditions(), &condition.type_);
+        let note = note(after, condition);
         let same = earlier.is_some_and(|earlier| {
-            (&earlier.status, &earlier.reason, &earlier.message)
-                == (&condition.status, &condition.reason, &condition.message)
+            (&earlier.status, &earlier.reason) == (&condition.status, &condition.reason)
+                && self::note(before, earlier) == note
         });
         let fault = match condition.type_.as_str() {
             conditions::PROGRESSING => condition.reason != reason::SUCCEEDED,
@@ -339,15 +402,15 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<Sa
             _ => continue,
         };
         if fault && !same {
-            said.push(Said {
+            notices.push(Notice {
                 // A removal on request is no fault.
                 is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE && !after.is_deleting(),
                 reason: condition.reason.clone(),
-                note: condition.message.clone(),
+                note: note.to_owned(),
             });
         }
     }
-    said
+    notices
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use olm_api::text::escape;
 use olm_author::lint::{self, Finding, Options, RuleSet, Severity, images, load};
 use serde_json::{Value, json};
 
@@ -122,7 +123,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
 
 fn line(finding: &Finding, text: &mut String) {
     if let Some(file) = &finding.file {
-        let _ = write!(text, "{file}");
+        let _ = write!(text, "{}", escape(file));
         if let Some(line) = finding.line {
             let _ = write!(text, ":{line}");
         }
@@ -132,7 +133,7 @@ fn line(finding: &Finding, text: &mut String) {
         text,
         "{}: {} [{}]",
         finding.severity.name(),
-        finding.message,
+        escape(&finding.message),
         finding.check
     );
     if let Some(hint) = &finding.hint {

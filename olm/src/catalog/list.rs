@@ -2,6 +2,7 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use olm_api::text::escape_json;
 use olm_fbc::Catalog;
 use serde_json::{Value, json};
 
@@ -87,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     print(&match arguments.output {
         Form::Table => table(heads, &rows),
-        Form::Json => format!("{:#}\n", objects(heads, &rows)),
+        Form::Json => escape_json(&format!("{:#}\n", objects(heads, &rows))).into_owned(),
         Form::Yaml => olm_yaml::to_yaml(&objects(heads, &rows)),
     })?;
     Ok(Status::Success)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use clap::Args;
+use olm_api::text::escape;
 use olm_author::lint::{CatalogLint, Severity};
 use olm_fbc::check::{Object, Place, Rule};
 use olm_fbc::{CatalogFinding, CatalogReport};
@@ -95,8 +96,8 @@ fn line(finding: &CatalogFinding) -> String {
 fn text(report: &CatalogReport) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        let _ = writeln!(text, "{}", line(finding));
-        let object = finding.object.to_string();
+        let _ = writeln!(text, "{}", escape(&line(finding)));
+        let object = escape(&finding.object.to_string()).into_owned();
         if !object.is_empty() {
             let _ = writeln!(text, "  {object}");
         }

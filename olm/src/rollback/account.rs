@@ -25,7 +25,7 @@ impl Asker {
         extension: &ClusterExtension,
         present: &ClusterObjectSet,
     ) -> Self {
-        let acting = match account(extension, present) {
+        let acting = match account(extension, Some(present)) {
             Some((namespace, name)) => act_as(config, user, namespace, name).await,
             None => Err("the ClusterExtension names no service account".to_owned()),
         };
@@ -43,16 +43,24 @@ impl Asker {
 }
 
 /// Namespace and name of the account: the one that the extension names, else the one that its revision was given.
-fn account<'a>(extension: &'a ClusterExtension, present: &'a ClusterObjectSet) -> Option<(&'a str, &'a str)> {
+pub(crate) fn account<'a>(
+    extension: &'a ClusterExtension,
+    present: Option<&'a ClusterObjectSet>,
+) -> Option<(&'a str, &'a str)> {
     let named = extension.spec.service_account.as_ref();
     match named.filter(|account| !account.name.is_empty()) {
         Some(account) => Some((&extension.spec.namespace, &account.name)),
-        None => present.annotation(annotation::SERVICE_ACCOUNT)?.split_once('/'),
+        None => present?.annotation(annotation::SERVICE_ACCOUNT)?.split_once('/'),
     }
 }
 
 /// A client that acts as a service account.
-async fn act_as(config: &Config, user: &Client, namespace: &str, name: &str) -> Result<Client, String> {
+pub(crate) async fn act_as(
+    config: &Config,
+    user: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Client, String> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
@@ -116,7 +124,7 @@ mod tests {
                 }),
                 ..ClusterExtensionSpec::default()
             };
-            assert_eq!(account(&ClusterExtension::new("pot", spec), set), expected);
+            assert_eq!(account(&ClusterExtension::new("pot", spec), Some(set)), expected);
         }
     }
 }

@@ -166,7 +166,7 @@ fn constraints_and_icons_are_looked_into() {
 
 #[test]
 fn nothing_that_a_catalog_says_is_a_command_to_the_terminal() {
-    let evil = r#"{"schema":"olm.package","name":"x\u001b[31m\u009b1mred","defaultChannel":"\u0007"}"#;
+    let evil = r#"{"schema":"olm.package","name":"x\u001b[31m\u009b1mred","defaultChannel":"\u0007","description":"\u202e\u001b[2J"}"#;
     let files = Files::new(&[("catalog.json", evil), ("other.json", "{}\n")]);
     for arguments in [
         &["catalog", "validate", "catalog.json"][..],
@@ -180,9 +180,18 @@ fn nothing_that_a_catalog_says_is_a_command_to_the_terminal() {
         let run = olm(&files.path(""), arguments);
         let said = run.stdout + &run.stderr;
         assert!(!said.is_empty(), "{arguments:?}");
-        let command = said.chars().find(|letter| letter.is_control() && *letter != '\n');
-        assert_eq!(command, None, "{arguments:?}: {said:?}");
+        let is_hidden = |letter: char| (letter.is_control() && letter != '\n') || letter == '\u{202e}';
+        assert!(!said.contains(is_hidden), "{arguments:?}: {said:?}");
     }
+    let find = ["search", "x", "--catalog", "catalog.json", "--output", "json"];
+    let run = olm(&files.path(""), &find);
+    assert!(!run.stdout.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{run:?}");
+    let found: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let (name, description) = (&found[0]["package"], &found[0]["description"]);
+    assert_eq!(
+        (name, description),
+        (&"x\u{1b}[31m\u{9b}1mred".into(), &"\u{202e}\u{1b}[2J".into())
+    );
 }
 
 #[test]

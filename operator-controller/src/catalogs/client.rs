@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use olm_api::serving::{Endpoint, IMAGE_HEADER, MetasQuery};
 use olm_resolve::{Package, ReleaseField};
 use olm_transport::Proxies;
+use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use tokio::sync::Semaphore;
 
 use super::content::{ContentError, Reader};
 use super::trust::{Authorities, TrustError, Trusted};
@@ -20,7 +22,9 @@ const FRESH: Duration = Duration::from_mins(1);
 /// The most bytes of one line: a bundle with all its manifests takes less.
 const LINE_BYTES: usize = 8 << 20;
 /// The most memory of all answers that are kept, but for the last.
-const ANSWERS_BYTES: usize = 128 << 20;
+const ANSWERS_BYTES: usize = 48 << 20;
+/// Bytes of an answer beyond which no other of that size is read at the same time: read, it takes many times as much.
+const LIGHT_BYTES: usize = 256 << 10;
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 2 << 30;
 
@@ -158,6 +162,8 @@ pub struct Catalogs {
     token: Option<Token>,
     client: tokio::sync::Mutex<Option<Trusted>>,
     answers: Mutex<HashMap<Key, Answer>>,
+    /// The place to read an answer of more than [`LIGHT_BYTES`].
+    heavy: Semaphore,
     /// Which packages of which content provide what.
     pub(super) searches: Mutex<HashMap<String, Vec<String>>>,
 }
@@ -171,6 +177,7 @@ impl Catalogs {
             token: None,
             client: tokio::sync::Mutex::default(),
             answers: Mutex::default(),
+            heavy: Semaphore::new(1),
             searches: Mutex::default(),
         }
     }
@@ -198,7 +205,7 @@ impl Catalogs {
         match self.ask(place, package, kept.as_ref()).await {
             Ok(answer) => {
                 let content = answer.content.clone();
-                let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut answers = self.answers.lock();
                 keep(&mut answers, key, answer, ANSWERS_BYTES);
                 Ok(content)
             }
@@ -224,16 +231,12 @@ impl Catalogs {
 
     /// Forgets the answers of which `used` (catalog, package) says no.
     pub fn retain(&self, used: impl Fn(&str, &str) -> bool) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock();
         answers.retain(|(catalog, package), _| used(catalog, package));
     }
 
     fn kept(&self, key: &Key) -> Option<Answer> {
-        self.answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
+        self.answers.lock().get(key).cloned()
     }
 
     async fn ask(
@@ -258,7 +261,7 @@ impl Catalogs {
             (StatusCode::NOT_MODIFIED, Some(answer)) => answer.content.clone(),
             (StatusCode::OK, _) => {
                 let reader = Reader::new(package, self.releases);
-                read(reader, response).await?.finish().map(Arc::new)
+                self.read(reader, response).await?.map(Arc::new)
             }
             _ => {
                 return Err(CatalogsError::Status {
@@ -300,6 +303,15 @@ impl Catalogs {
             return Err(CatalogsError::Behind);
         }
         Ok(response)
+    }
+
+    async fn read(
+        &self,
+        mut reader: Reader<'_>,
+        response: reqwest::Response,
+    ) -> Result<Option<Package>, CatalogsError> {
+        lines(response, Some(&self.heavy), |line| reader.line(line)).await?;
+        Ok(reader.finish())
     }
 
     async fn client(&self) -> Result<(reqwest::Client, Proxies), CatalogsError> {
@@ -345,22 +357,22 @@ fn is_of_another_image(headers: &HeaderMap, reference: &str) -> bool {
     image.is_some() && wanted.is_some() && image != wanted
 }
 
-async fn read(mut reader: Reader<'_>, response: reqwest::Response) -> Result<Reader<'_>, CatalogsError> {
-    lines(response, |line| reader.line(line)).await?;
-    Ok(reader)
-}
-
-/// Hands every line of an answer on.
+/// Hands every line of an answer on. A large one waits for the place to be read, where what is read is kept.
 pub(super) async fn lines(
     response: reqwest::Response,
+    heavy: Option<&Semaphore>,
     mut take: impl FnMut(&[u8]) -> Result<(), ContentError>,
 ) -> Result<(), CatalogsError> {
     let mut chunks = response.bytes_stream();
     let mut line = Vec::new();
     let mut total = 0usize;
+    let mut place = None;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| CatalogsError::Unreachable { error, proxy: None })?;
         total = total.saturating_add(chunk.len());
+        if let (Some(heavy), None, true) = (heavy, &place, total > LIGHT_BYTES) {
+            place = heavy.acquire().await.ok();
+        }
         let mut parts = chunk.split(|byte| *byte == b'\n');
         line.extend_from_slice(parts.next().unwrap_or_default());
         for part in parts {

@@ -5,7 +5,7 @@ use olm_resolve::{Package, PackageBuilder, PackageTooLarge, ReleaseField};
 use serde::Deserialize;
 
 /// The longest blob that is not a bundle, in bytes: parsed, many small entries take twenty times their text.
-const MAX_OTHER_BLOB_BYTES: usize = 4 << 20;
+const MAX_OTHER_BLOB_BYTES: usize = 2 << 20;
 
 /// An answer that resolution cannot use. It affects this package of this catalog alone.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,6 @@
 //! Which packages of a catalog provide what is wanted, or are called like it. Asked only while something is missing.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
 use olm_api::serving::{Endpoint, MetasQuery};
 use olm_constraint::cel::Budget;
@@ -101,12 +100,12 @@ impl Catalogs {
     }
 
     fn remembered(&self, key: &str) -> Option<Vec<String>> {
-        let known = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.searches.lock();
         known.get(key).cloned()
     }
 
     fn remember(&self, key: String, found: &[String]) {
-        let mut known = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.searches.lock();
         if known.len() >= MOST_SEARCHES {
             known.clear();
         }
@@ -156,7 +155,7 @@ impl Catalogs {
                 status: status.as_u16(),
             });
         }
-        lines(response, |line| {
+        lines(response, None, |line| {
             let Ok(text) = std::str::from_utf8(line) else {
                 return Ok(());
             };

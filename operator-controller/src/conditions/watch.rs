@@ -1,7 +1,7 @@
 //! Watches OperatorConditions: what an operator reports counts at once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::{StreamExt as _, pin_mut};
 use kube::api::DynamicObject;
@@ -10,6 +10,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use olm_api::names::label;
 use olm_platform::queue::Queue;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::definition;
 use olm_cluster::followed::{Followed, ObjectChange};
@@ -36,7 +37,7 @@ impl Deletions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -8,10 +8,9 @@ pub mod write;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use olm_api::conditions::{Report, SUCCEEDED, Status, reason, set_condition};
-use olm_api::names::{field_manager, label};
+use olm_api::names::field_manager;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
@@ -208,7 +207,7 @@ async fn execute(
         Action::TakeDown { set, patch, delete } => {
             write::take_down(client, &set, patch.as_ref(), delete).await?;
         }
-        Action::RemoveSecrets => remove_secrets(context, extension.name()).await?,
+        Action::RemoveSecrets => orphaned_secrets::remove(context, extension).await?,
         Action::RemoveAllOperatorConditions => records::remove(client, extension).await?,
     }
     Ok(None)
@@ -347,18 +346,4 @@ async fn or_account<T>(
         }
         written => Ok(written?),
     }
-}
-
-/// Removes the Secrets of all revisions. Kubernetes would collect them; but who sees the extension gone finds nothing of
-/// it, and one that an interrupted run left has no revision.
-async fn remove_secrets(context: &Context, extension: &str) -> Result<(), kube::Error> {
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
-    let Some(owner) = label::selector(label::OWNER_NAME, extension) else {
-        return Ok(());
-    };
-    let ours = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
-    secrets
-        .delete_collection(&DeleteParams::background(), &ours)
-        .await
-        .map(drop)
 }

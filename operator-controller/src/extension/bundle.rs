@@ -18,6 +18,7 @@ use self::settled::{Inputs, Settled};
 use super::context::Context;
 use super::failure::Failure;
 use super::resolve::{Origin, Resolved};
+use super::revisions::roles_named_after;
 use crate::conditions::records;
 use olm_cluster::identity::AccountName;
 
@@ -41,8 +42,12 @@ pub struct Rendered<'a> {
     pub certificates: Option<CertificateProvider>,
     /// The OperatorCondition of its operator.
     pub operator_condition: Option<OperatorCondition>,
-    /// Its properties, a JSON list.
+    /// The bundle after which its roles are named, when it is another one.
+    pub roles_named_after: Option<String>,
+    /// Its properties as its files list them, a JSON list.
     pub properties: Option<String>,
+    /// Those that follow from the rest of its files, and those that its catalog tells beside.
+    pub further_properties: Option<String>,
     /// Its objects.
     pub groups: Vec<Group>,
     /// Fields of the configuration that have no effect.
@@ -79,22 +84,28 @@ pub(crate) async fn render<'a>(
     let (extension, target) = (&resolved.observed.extension, &resolved.target);
     let latest = resolved.observed.revisions.latest();
     let provider = render::provider(context, latest).await?;
-    let pinned = context.bundles.pin(&target.bundle.image).await;
+    let pinned = context.bundles.pin(extension.name(), &target.bundle.image).await;
     let pinned = pinned.map_err(|error| fetch::failure(error, target))?;
     let deleted = context.deletions.count(extension.name());
     let inputs = Inputs::of(&resolved, &pinned.to_string(), provider, deleted);
     if cache.settled.holds(&inputs) {
         return Ok(None);
     }
-    let fetched = context.bundles.fetch(&pinned).await;
+    if target.origin == Origin::Catalog {
+        // Nothing is pulled for an account that nobody can act as.
+        context.accounts.client(&resolved.settings.account).await?;
+    }
+    let fetched = context.bundles.fetch(extension.name(), &pinned).await;
     let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
     let named = records::name(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
+    let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);
     let prepared = render::render(
         context.gates,
         (provider, named.clone()),
+        roles_named_after.clone(),
         Arc::clone(extension),
         image,
     )
@@ -107,7 +118,8 @@ pub(crate) async fn render<'a>(
         requirements::admit(context, &resolved, &prepared.bundle).await?;
     }
     let certificates = prepared.bundle.csv().needs_certificates().then_some(provider);
-    let properties = prepared.bundle.recorded_properties(&target.declared);
+    let properties = prepared.bundle.properties_text().map(str::to_owned);
+    let further_properties = prepared.bundle.further_properties(&target.declared);
     let ignored = prepared.ignored;
     let objects = prepared.rendered.into_objects();
     let mut writable = resolved.observed.revisions.operator_conditions();
@@ -129,7 +141,9 @@ pub(crate) async fn render<'a>(
         resolved,
         certificates,
         operator_condition,
+        roles_named_after,
         properties,
+        further_properties,
         groups,
         ignored,
         inputs,

@@ -70,6 +70,8 @@ pub struct Context {
     pub system_namespace: String,
     /// The account of extensions that name none.
     pub default_account: Option<AccountName>,
+    /// The catalogs of extensions that select none; empty: all, for a first installation.
+    pub default_catalogs: Vec<String>,
     /// Feature gates.
     pub gates: Gates,
     /// How long one run rewrites objects so that stored versions can be removed.
@@ -97,7 +99,7 @@ pub struct Context {
     /// Version and architectures of the cluster.
     pub cluster: ClusterInfo,
     /// What became of the objects of revisions that are gone.
-    pub fates: Arc<TeardownRecords>,
+    pub teardown_records: Arc<TeardownRecords>,
     /// OperatorConditions that somebody deleted.
     pub deletions: Arc<Deletions>,
     /// Which of the extensions that need each other go.
@@ -149,6 +151,7 @@ impl Context {
             // Anybody can write the label, and there must be a next number.
             if is_of && set.spec.revision < i64::MAX / 2 {
                 others.highest = others.highest.max(set.spec.revision);
+                others.left.push(set);
             }
         }
         others
@@ -158,5 +161,15 @@ impl Context {
     pub fn forget(&self, name: &str) {
         self.moves.forget(name);
         self.deletions.forget(name);
+        self.bundles.forget(name);
+        // A large answer must not outlive who asked for it.
+        let extensions = self.extensions.state();
+        self.catalogs.retain(|_, package| {
+            let mut sources = extensions
+                .iter()
+                .filter(|other| other.name() != name)
+                .filter_map(|other| other.spec.source.catalog.as_ref());
+            sources.any(|catalog| catalog.package_name == package)
+        });
     }
 }

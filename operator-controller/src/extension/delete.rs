@@ -12,6 +12,7 @@ use kube::core::PartialObjectMeta;
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::conditions::{bounded_message, reason};
 use olm_api::names::label;
+use olm_api::readiness::Verdict;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
@@ -26,7 +27,7 @@ use super::events::{self, EventKind};
 use super::failure::StageError as _;
 use super::observe::{account, newest_release, releases};
 use super::preflight::Checked;
-use super::report;
+use super::report::{self, readiness::Conclusion};
 use super::resolve::inventory;
 use super::revisions::Revisions;
 use crate::object_set::records::ORPHAN;
@@ -55,19 +56,19 @@ pub(crate) async fn delete(context: &Context, extension: &ClusterExtension, cach
         Ok(outcome) => return outcome,
         Err(error) => error,
     };
-    match error {
-        // The extension changed meanwhile, perhaps by our own last write.
-        ActError::Api(kube::Error::Api(status)) if status.code == 409 => Outcome::After(STALE),
-        ActError::Api(kube::Error::Api(status)) if status.code == 404 => Outcome::Done,
-        error => {
-            tracing::warn!(
-                extension = extension.name(),
-                error = &error as &dyn std::error::Error,
-                "cannot uninstall yet"
-            );
-            Outcome::Failed
-        }
-    }
+    // The extension may have changed meanwhile, perhaps by our own last write.
+    let overtaken = match &error {
+        ActError::Api(error) => Outcome::overtaken(error),
+        _ => None,
+    };
+    overtaken.unwrap_or_else(|| {
+        tracing::warn!(
+            extension = extension.name(),
+            error = &error as &dyn std::error::Error,
+            "cannot uninstall yet"
+        );
+        Outcome::Failed
+    })
 }
 
 async fn step(
@@ -127,7 +128,7 @@ async fn nothing(
     let uid = extension.metadata.uid.as_deref();
     cache
         .records
-        .extend(uid.into_iter().flat_map(|uid| context.fates.take(uid)));
+        .extend(uid.into_iter().flat_map(|uid| context.teardown_records.take(uid)));
     // What the watch shows may be old; the last step reads the live list.
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
     // No object carries a name that no label can have.
@@ -275,6 +276,11 @@ async fn progressing(
             Timestamp::now(),
         );
     }
-    report::progressing(&mut status, extension, reason, message);
+    let conclusion = if reason == reason::BLOCKED {
+        Conclusion::new(Verdict::Stalled, reason, message)
+    } else {
+        Conclusion::new(Verdict::Reconciling, reason::REMOVING, message)
+    };
+    report::progressing(&mut status, extension, reason, message, &conclusion);
     report::write_status(context, extension, status, kind).await
 }

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
-use olm_api::conditions::{self, PROGRESSING, reason};
-use olm_platform::events::Said;
+use olm_api::conditions::{self, PROGRESSING, READY, reason};
+use olm_platform::events::Notice;
 
 use super::revisions::as_installed;
 
@@ -24,6 +24,8 @@ const DOWNGRADING: &str = "Downgrading";
 const CHANGING: &str = "Changing";
 /// A revision is made although something about it should be known.
 pub const WARNED: &str = "Warned";
+/// A bundle that comes first cannot be installed, and another one is.
+pub const HELD_BACK: &str = "HeldBack";
 /// Stored versions of a definition are being migrated.
 pub const MIGRATING: &str = "Migrating";
 /// The user has everything stand still.
@@ -45,8 +47,8 @@ pub enum EventKind {
 }
 
 /// One line that is no warning.
-pub fn normal(reason: &str, note: impl Into<String>) -> Said {
-    Said {
+pub fn normal(reason: &str, note: impl Into<String>) -> Notice {
+    Notice {
         is_fault: false,
         reason: reason.to_owned(),
         note: note.into(),
@@ -54,7 +56,7 @@ pub fn normal(reason: &str, note: impl Into<String>) -> Said {
 }
 
 /// What is about to happen to an installed bundle.
-pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Said {
+pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Notice {
     let reason = match order(installed, wanted) {
         Ordering::Less => UPGRADING,
         Ordering::Equal => CHANGING,
@@ -64,7 +66,7 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
 }
 
 /// A revision is made in the place of one that somebody deletes.
-pub fn replacing(deleted: &str, made: &str) -> Said {
+pub fn replacing(deleted: &str, made: &str) -> Notice {
     let note = format!(
         "{deleted} is being deleted, {made} takes its place: custom resource definitions stay with all their objects, the rest \
          is made anew"
@@ -86,7 +88,7 @@ pub fn changes(
     before: Option<&ClusterExtensionStatus>,
     after: &ClusterExtensionStatus,
     kind: EventKind,
-) -> Vec<Said> {
+) -> Vec<Notice> {
     let mut events = Vec::new();
     let installed = before.and_then(|status| status.install.as_ref());
     match (installed, after.install.as_ref()) {
@@ -112,21 +114,28 @@ pub fn changes(
         progressing.reason.as_str(),
         reason::SUCCEEDED | reason::ROLLING_OUT
     );
-    let is_reported = earlier.is_some_and(|earlier| {
-        (&earlier.reason, &earlier.message) == (&progressing.reason, &progressing.message)
-    });
+    let note = explanation(after);
+    let is_reported = earlier.is_some_and(|earlier| earlier.reason == progressing.reason)
+        && before.map(explanation) == Some(note);
     if is_hindered && !is_reported {
         match kind {
-            EventKind::Warning => events.push(Said {
+            EventKind::Warning => events.push(Notice {
                 is_fault: true,
                 reason: progressing.reason.clone(),
-                note: progressing.message.clone(),
+                note: note.to_owned(),
             }),
-            EventKind::Normal(reason) => events.push(normal(reason, &progressing.message)),
+            EventKind::Normal(reason) => events.push(normal(reason, note)),
             EventKind::None => {}
         }
     }
     events
+}
+
+/// What hinders an extension and what to do: `Ready` explains what `Progressing` says in the words of the reference.
+fn explanation(status: &ClusterExtensionStatus) -> &str {
+    let of = |condition_type| conditions::find(&status.conditions, condition_type);
+    let found = of(READY).or_else(|| of(PROGRESSING));
+    found.map_or("", |condition| condition.message.as_str())
 }
 
 /// A bundle with its version and, after a plus sign, its release.

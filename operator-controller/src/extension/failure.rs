@@ -4,26 +4,14 @@ use std::error::Error;
 
 use olm_api::conditions::reason;
 use olm_platform::log::chain;
+pub use olm_platform::queue::Severity;
 
-/// Who can fix a failure, and so when it is retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// Only a change of the ClusterExtension or of the bundle; tried again when one of them changes.
-    Terminal,
-    /// Somebody has to change something else, such as an account's rights; tried again within a minute.
-    Waiting,
-    /// It may pass by itself; retried with growing pauses.
-    Transient,
-    /// Nobody needs to: there is more to do than one run does, and the next goes on at once.
-    Unfinished,
-}
-
-impl Severity {
-    /// The reason of the condition `Progressing` where the reference goes on retrying what waits for somebody.
-    pub(crate) const fn retrying_unless_terminal(self) -> &'static str {
-        match self {
-            Self::Terminal => reason::BLOCKED,
-            Self::Waiting | Self::Transient | Self::Unfinished => reason::RETRYING,
+/// The reason of the condition `Progressing` where the reference goes on retrying what waits for somebody.
+pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Terminal => reason::BLOCKED,
+        Severity::Waiting | Severity::Transient | Severity::Unfinished | Severity::Pulling => {
+            reason::RETRYING
         }
     }
 }
@@ -37,8 +25,21 @@ pub trait StageError: Error + 'static {
     fn reason(&self) -> &'static str {
         match self.severity() {
             Severity::Terminal | Severity::Waiting => reason::BLOCKED,
-            Severity::Transient | Severity::Unfinished => reason::RETRYING,
+            Severity::Transient | Severity::Unfinished | Severity::Pulling => reason::RETRYING,
         }
+    }
+
+    /// What went wrong, with all causes. Where the reference fixes the text, exactly that.
+    fn message(&self) -> String
+    where
+        Self: Sized,
+    {
+        chain(self)
+    }
+
+    /// What explains it and what to do, in lines.
+    fn help(&self) -> Option<String> {
+        None
     }
 }
 
@@ -49,8 +50,10 @@ pub struct Failure {
     pub severity: Severity,
     /// The reason of the condition `Progressing`.
     pub reason: &'static str,
-    /// What went wrong, with all causes.
+    /// What went wrong, with all causes: the message of `Progressing`.
     pub message: String,
+    /// What explains it and what to do, in lines: `Ready` has both.
+    pub help: Option<String>,
 }
 
 impl<E: StageError> From<E> for Failure {
@@ -58,12 +61,21 @@ impl<E: StageError> From<E> for Failure {
         Self {
             severity: error.severity(),
             reason: error.reason(),
-            message: chain(&error),
+            message: error.message(),
+            help: error.help(),
         }
     }
 }
 
 impl Failure {
+    /// What went wrong, what explains it and what to do.
+    pub fn explained(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{}\n{help}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// Adds another failure, which is found once this one is fixed.
     #[must_use]
     pub fn and(self, other: Option<Self>) -> Self {
@@ -74,7 +86,10 @@ impl Failure {
                     Severity::Terminal => other.severity,
                     severity => severity,
                 },
-                message: format!("{}\nbesides: {}", self.message, other.message),
+                help: Some(match &self.help {
+                    Some(help) => format!("{help}\nbesides: {}", other.explained()),
+                    None => format!("besides: {}", other.explained()),
+                }),
                 ..self
             },
             None => self,
@@ -119,9 +134,14 @@ mod tests {
             severity: Severity::Terminal,
             reason: reason::BLOCKED,
             message: "no range".to_owned(),
+            help: Some("take another".to_owned()),
         };
         let both = failure.clone().and(Some(other));
-        assert_eq!(both.message, "outer: inner: io\nbesides: no range");
+        assert_eq!(both.message, "outer: inner: io");
+        assert_eq!(
+            both.explained(),
+            "outer: inner: io\nbesides: no range\ntake another"
+        );
         assert_eq!(both.severity, Severity::Waiting);
         let terminal = Failure {
             severity: Severity::Terminal,

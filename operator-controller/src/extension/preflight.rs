@@ -36,7 +36,8 @@ use super::plan::changes::{self, Changes};
 use super::plan::revision::RevisionPlan;
 use super::revisions::{BundleIdentity, Revisions, disturbed, is_being_replaced};
 use crate::object_set::gather;
-use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, lacking};
+use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
+use olm_cluster::rights::lacking;
 use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
@@ -161,9 +162,10 @@ fn announce(
     }
 }
 
-/// Asks everything that has to be known before a revision with these objects is made: rights, all that are missing at
-/// once; which extensions own the definitions; whether changed definitions keep what is stored; whether the API server
-/// takes what comes and changes. The API server refuses definitions that lose stored versions; these are migrated first.
+/// Asks everything that has to be known before a revision with these objects is made. First what no right makes
+/// possible: which extensions own the definitions, and whether changed definitions keep what is stored. Then rights, all
+/// that are missing at once, and whether the API server takes what comes and changes. The API server refuses definitions
+/// that lose stored versions; these are migrated first.
 async fn examine(
     context: &Context,
     rendered: &Rendered<'_>,
@@ -182,8 +184,13 @@ async fn examine(
     let changes = changes(context, &observed.revisions, &objects).await;
     let client = context.accounts.client(account).await?;
     let all: Vec<&Value> = objects.iter().copied().chain(&secrets).collect();
-    entitled(context, rendered, &all, &client).await?;
-    let live = definitions::read_all(context, account, &client, &objects).await?;
+    let live = match definitions::read_all(context, account, &client, &objects).await {
+        Err(error) if error.is_forbidden() => {
+            entitled(context, rendered, &all, &client).await?;
+            return Err(error);
+        }
+        read => read?,
+    };
     ownership::kinds(&live, extension.name(), |owner| {
         context.extension(owner).is_some()
     })?;
@@ -215,6 +222,7 @@ async fn examine(
             });
         }
     }
+    entitled(context, rendered, &all, &client).await?;
     stored_versions::may_migrate(&asking, extension, &rewrites).await?;
     let bundle_content = BundleContent::of(objects.iter().copied());
     let is_rewritten = |object: &Value| {

@@ -1,7 +1,7 @@
 //! One run over one ClusterExtension.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use olm_api::ClusterExtension;
@@ -9,6 +9,7 @@ use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::reason;
 use olm_api::names::user;
 use olm_platform::queue::Outcome;
+use parking_lot::Mutex;
 
 use super::act::{self, ActError, Applied, act};
 use super::bundle::fetch::patient;
@@ -58,7 +59,7 @@ impl Controller {
     }
 
     fn memory<T>(&self, change: impl FnOnce(&mut HashMap<String, Memory>) -> T) -> T {
-        change(&mut self.memories.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.memories.lock())
     }
 }
 
@@ -77,6 +78,7 @@ pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let outcome = if let Some(unreadable) = unreadable {
         wait_for(context, &extension, &unreadable).await
     } else if extension.is_deleting() {
+        context.bundles.forget(&name);
         delete::delete(context, &extension, &mut memory.delete).await
     } else {
         install(context, extension, &mut memory).await
@@ -91,6 +93,7 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
         severity: Severity::Waiting,
         reason: reason::RETRYING,
         message: format!("{unreadable}; nothing is installed, updated or removed until it can be read"),
+        help: None,
     };
     context
         .moves
@@ -104,7 +107,7 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
     let begun = Instant::now();
     // What became of former revisions is no part of what its deletion does.
     if let Some(uid) = &extension.metadata.uid {
-        context.fates.take(uid);
+        context.teardown_records.take(uid);
     }
     if let Some(action) = prepare::finalizers(&extension) {
         let checked = Checked::own_records(vec![action]);
@@ -132,6 +135,9 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         return Outcome::After(AT_ONCE);
     };
     let severity = run.progress.severity();
+    if let Some(outcome) = memory.retry.brief(severity, Instant::now()) {
+        return outcome;
+    }
     let awaits_others = run.held.is_some() || severity == Some(Severity::Waiting);
     context.moves.awaits_others(extension.name(), awaits_others);
     let is_unannounced = run.held.is_some() || run.warnings.is_some();
@@ -187,7 +193,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         && !is_paused;
     let applied = match (&observed.settings, target) {
         (Err(failure), target) => Err(failure.clone().and(target.err())),
-        (Ok(_), _) if is_paused => Err(pause(context, observed, memory).await),
+        (Ok(_), _) if is_paused => Err(paused(extension)),
         (Ok(_), Err(failure)) => Err(failure),
         (Ok(settings), Ok(target)) => {
             let bundle = target.bundle.metadata.clone();
@@ -198,12 +204,21 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
                 target,
             };
             let applied = apply(context, resolved, memory).await;
-            applied.map_err(|failure| patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version))
+            applied.map_err(|failure| match failure.severity {
+                Severity::Pulling => failure,
+                _ => patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version),
+            })
         }
     };
+    if was_tried(&applied) {
+        resume(context, &observed.extension, memory).await;
+    }
     let blocker = applied.as_ref().err();
-    let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
-    context.moves.conclude(extension, blocker.map(first_line));
+    // What the extension can do is not known before its image is here.
+    if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
+        let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
+        context.moves.conclude(extension, blocker.map(first_line));
+    }
     let progress = match (applied, problem) {
         (Ok(Applied::Prepared), _) => return None,
         (Ok(Applied::ConditionRefused(name)), _) => {
@@ -221,11 +236,38 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
     };
     Some(Run {
         kind: kind(observed, &progress),
+        is_paused,
         progress,
         deprecations,
         held,
         warnings,
     })
+}
+
+/// Whether what the extension asks for has been looked at to the end without a new revision.
+fn was_tried(applied: &Result<Applied, Failure>) -> bool {
+    match applied {
+        Ok(Applied::Done(done)) => done.started.is_none(),
+        Ok(Applied::Prepared | Applied::ConditionRefused(_)) => false,
+        Err(failure) => failure.severity != Severity::Pulling,
+    }
+}
+
+/// Lifts the pause of revisions. One that changed meanwhile is left to the next run, which its change leads to.
+async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut Memory) {
+    let actions = prepare::resumed(extension, &context.revisions(extension.name()));
+    if actions.is_empty() {
+        return;
+    }
+    let checked = Checked::own_records(actions);
+    if let Err(error) = act(context, extension, checked, &mut memory.act).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::debug!(
+            extension = extension.name(),
+            error,
+            "cannot lift the pause of a revision"
+        );
+    }
 }
 
 /// The line of stages from a chosen bundle to a written revision.
@@ -246,21 +288,17 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     Ok(applied)
 }
 
-/// Has the revisions of a paused extension stand still, too. Returns what is reported of that.
-async fn pause(context: &Context, observed: &Observed, memory: &mut Memory) -> Failure {
-    let extension = &observed.extension;
-    let checked = Checked::own_records(prepare::pause(extension, &observed.revisions));
-    if let Err(error) = act(context, extension, checked, &mut memory.act).await {
-        return error.into();
-    }
+/// What is reported of a paused extension.
+fn paused(extension: &str) -> Failure {
     Failure {
         severity: Severity::Terminal,
         reason: reason::BLOCKED,
         message: format!(
             "paused by the annotation {}: nothing is applied; to go on: `{}`",
             user::PAUSED,
-            annotate(Annotated::Extension(extension.name()), user::PAUSED, None)
+            annotate(Annotated::Extension(extension), user::PAUSED, None)
         ),
+        help: None,
     }
 }
 
@@ -269,6 +307,7 @@ fn kind(observed: &Observed, progress: &Progress) -> EventKind {
     match progress.severity() {
         Some(Severity::Unfinished) => EventKind::Normal(events::MIGRATING),
         Some(Severity::Terminal) if is_paused(observed) => EventKind::Normal(events::PAUSED),
+        Some(Severity::Pulling) => EventKind::None,
         _ => EventKind::Warning,
     }
 }

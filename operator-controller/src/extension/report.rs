@@ -1,23 +1,30 @@
 //! The status of an extension, its events, and when it is reconciled again.
 
+mod inputs;
+pub mod readiness;
 pub mod retry;
 pub mod status;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
-use olm_api::ClusterExtension;
 use olm_api::cluster_extension::ClusterExtensionStatus;
-use olm_api::conditions::{PROGRESSING, Report, Status, bounded_message, reason, set_condition};
+use olm_api::conditions::{self, AVAILABLE, PROGRESSING, READY, Report, Status, reason, set_condition};
 use olm_api::names::annotation;
+use olm_api::readiness::add_line;
+use olm_api::{ClusterExtension, Condition};
 use olm_resolve::deprecation::Messages;
 
+use self::readiness::Conclusion;
 use self::status::{Progress, StatusInputs, status};
 use super::context::Context;
 use super::events::{self, EventKind};
 use super::failure::Failure;
 use super::observe::Observed;
 use super::revisions::{Revisions, vanishing};
+
+/// How long a rollout may take before the extension says what it waits for.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Everything that a run found out and did.
 pub struct Run {
@@ -31,6 +38,8 @@ pub struct Run {
     pub warnings: Option<String>,
     /// How a blocker is reported as an event.
     pub kind: EventKind,
+    /// Whether the user has everything stand still.
+    pub is_paused: bool,
 }
 
 /// Writes the status that follows from a run, and publishes events.
@@ -44,34 +53,58 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
         revisions,
         deprecations: run.deprecations.as_ref(),
         progress: &run.progress,
+        is_paused: run.is_paused,
     };
     let mut next = status(
         &extension.status.clone().unwrap_or_default(),
         inputs,
         Timestamp::now(),
     );
-    if let Some(held) = &run.held {
-        add(&mut next, held, |why| why == reason::SUCCEEDED);
+    let list = &mut next.conditions;
+    let is_one_of = |list: &[Condition], reasons: &[&str]| {
+        conditions::find(list, PROGRESSING).is_some_and(|found| reasons.contains(&found.reason.as_str()))
+    };
+    let mut announced = None;
+    // Of a first installation it is known only until no edge leads from what is installed to the other one.
+    let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
+    if let Some(held) = run.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
+        let before = extension.status.as_ref();
+        let is_known = before.is_some_and(|before| says(&before.conditions, held));
+        add_line(list, held);
+        announced = (!is_known).then(|| events::normal(events::HELD_BACK, held));
     }
     if let Some(vanishing) = vanishing(revisions) {
-        add(&mut next, &vanishing, |_| true);
+        add_line(list, &vanishing);
+    }
+    if let Some(unready) = unready(revisions, Timestamp::now()) {
+        let rolls_out = [reason::ROLLING_OUT, reason::PROGRESS_DEADLINE_EXCEEDED];
+        if is_one_of(list, &rolls_out) {
+            add_line(list, unready);
+        }
     }
     if let Some(warnings) = rollout_warnings(revisions) {
-        add(&mut next, &format!("Warnings: {warnings}"), |_| true);
+        add_line(list, &format!("Warnings: {warnings}"));
     }
     if let Some(warnings) = &run.warnings {
-        add(&mut next, warnings, |_| true);
+        add_line(list, warnings);
     }
-    write_status(context, extension, next, run.kind).await
+    write_status(context, extension, next, run.kind).await?;
+    context
+        .events
+        .publish(extension.object_ref(&()), announced.into_iter().collect());
+    Ok(())
 }
 
-/// Adds to the message of `Progressing`, where it has one of the given reasons.
-fn add(status: &mut ClusterExtensionStatus, more: &str, has_reason: impl Fn(&str) -> bool) {
-    let mut conditions = status.conditions.iter_mut();
-    let progressing = conditions.find(|c| c.type_ == PROGRESSING && has_reason(&c.reason));
-    if let Some(progressing) = progressing.filter(|c| !c.message.contains(more)) {
-        progressing.message = bounded_message(&format!("{}\n{more}", progressing.message));
-    }
+/// Whether the message of `Ready` has this part.
+fn says(list: &[Condition], part: &str) -> bool {
+    conditions::find(list, READY).is_some_and(|found| found.message.contains(part))
+}
+
+/// What of the newest revision is not ready, and why, when it has rolled out for a while.
+fn unready(revisions: &Revisions, now: Timestamp) -> Option<&str> {
+    let available = conditions::find(revisions.rolling().last()?.conditions(), AVAILABLE)?;
+    let waited = now.duration_since(available.last_transition_time.0);
+    (available.reason == reason::PROBE_FAILURE && waited >= PATIENCE).then_some(available.message.as_str())
 }
 
 /// The warnings about the newest revision from when it was made, as long as it rolls out.
@@ -89,17 +122,26 @@ pub(crate) async fn failed(
     failure: &Failure,
 ) -> Result<(), kube::Error> {
     let mut status = extension.status.clone().unwrap_or_default();
-    progressing(&mut status, extension, failure.reason, &failure.message);
+    let conclusion = Conclusion::of_failure(failure, false);
+    progressing(
+        &mut status,
+        extension,
+        failure.reason,
+        &failure.message,
+        &conclusion,
+    );
     write_status(context, extension, status, EventKind::Warning).await
 }
 
-/// Sets the condition `Progressing`.
+/// Sets the condition `Progressing` and those for tools.
 pub(crate) fn progressing(
     status: &mut ClusterExtensionStatus,
     extension: &ClusterExtension,
     reason: &str,
     message: &str,
+    conclusion: &Conclusion,
 ) {
+    let now = Timestamp::now();
     let report = Report {
         condition_type: PROGRESSING,
         status: if reason == reason::BLOCKED {
@@ -108,10 +150,11 @@ pub(crate) fn progressing(
             Status::True
         },
         reason,
-        message: &bounded_message(message),
+        message,
         observed_generation: extension.generation(),
     };
-    set_condition(&mut status.conditions, report, Timestamp::now());
+    set_condition(&mut status.conditions, report, now);
+    conclusion.report(status, extension.generation(), now);
 }
 
 /// Writes the status when it differs, unless the extension changed since it was read, and publishes what changed.
@@ -148,6 +191,31 @@ mod tests {
 
     use super::*;
     use crate::extension::revisions::tests::revision;
+
+    #[test]
+    fn what_is_not_ready_is_reported_once_it_takes_long() {
+        let mut set = (*revision(1, &[])).clone();
+        let report = Report {
+            condition_type: AVAILABLE,
+            status: Status::False,
+            reason: reason::PROBE_FAILURE,
+            message: "not yet",
+            observed_generation: 1,
+        };
+        let status = set.status.get_or_insert_default();
+        set_condition(&mut status.conditions, report, Timestamp::UNIX_EPOCH);
+        let revisions = Revisions::new(vec![Arc::new(set)]);
+        for (second, expected) in [(4, None), (5, Some("not yet"))] {
+            assert_eq!(
+                unready(&revisions, Timestamp::from_second(second).unwrap()),
+                expected
+            );
+        }
+        assert_eq!(
+            unready(&Revisions::new(vec![revision(1, &[])]), Timestamp::now()),
+            None
+        );
+    }
 
     #[test]
     fn warnings_are_reported_as_long_as_their_revision_rolls_out() {

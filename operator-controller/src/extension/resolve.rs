@@ -1,5 +1,6 @@
 //! Which bundle the extension gets: the catalogs are asked, [`olm_resolve`] decides.
 
+pub(crate) mod admission;
 pub mod catalogs;
 pub mod inventory;
 pub mod proposals;
@@ -11,13 +12,15 @@ use futures::future::join_all;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
 use olm_api::conditions::reason;
-use olm_resolve::blocker::listed;
+use olm_api::names::property::MAX_OPENSHIFT_VERSION;
+use olm_resolve::cluster::inventory::REQUIRED;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
 use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, Reason, Refusal, Request};
 use serde_json::Value;
 
-use self::catalogs::{Answer, Asked, ask, place, request, selector};
+use self::admission::admitted;
+use self::catalogs::{Answer, Asked, place};
 use self::inventory::OWN;
 pub use self::target::{Origin, Resolution, Resolved, Target};
 use self::together::Together;
@@ -55,6 +58,20 @@ impl StageError for ResolveError {
         }
     }
 
+    fn message(&self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.reason().to_string(),
+            Self::NoPackage => self.to_string(),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Refused(refusal) => refusal.explanation(),
+            Self::NoPackage => None,
+        }
+    }
+
     fn reason(&self) -> &'static str {
         if self.severity() == Severity::Terminal {
             reason::BLOCKED
@@ -81,12 +98,14 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let Some(filter) = &extension.spec.source.catalog else {
         return refused(ResolveError::NoPackage.into(), None);
     };
-    let selector = filter.selector.as_ref().map(selector);
-    let request = request(filter, selector.as_ref());
-    let present = revisions.installed().map(BundleIdentity::of);
+    let installed = revisions.installed();
+    let present = installed.map(BundleIdentity::of);
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
     let current = present.as_ref().map(|bundle| as_installed(&bundle.metadata));
-    let asked = ask(context, &request).await;
+    let (admission, asked) = admitted(context, filter, installed).await;
+    let selector = admission.selector();
+    let request = Request::of(filter, selector.as_ref());
+    let recorded = admission.recorded(revisions.newest_active());
     let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
     let gathered = inventory::gather(
         context,
@@ -125,6 +144,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             if let (Some(held), Some(who)) = (&mut resolution.held, kept) {
                 *held = format!("{held}; {who}");
             }
+            resolution.held = said(resolution.held, admission.note(asked.iter().map(Asked::catalog)));
             resolution
         }
         Err(mut refusal) => {
@@ -135,7 +155,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             } else {
                 proposals::propose(context, extension, &mut refusal, &gathered).await;
             }
-            for hint in kept.into_iter().chain(follows) {
+            for hint in kept.into_iter().chain(follows).chain(admission.hint()) {
                 refusal.hint(hint);
             }
             if revisions.newest_active().is_none() {
@@ -155,10 +175,10 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                 });
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => Resolution {
-                    target: Ok(installed_target(revisions, bundle)),
+                    target: Ok(installed_target(revisions, bundle, recorded)),
                     deprecations,
                     problem: silent.then_some(failure),
-                    held: None,
+                    held: admission.note(asked.iter().map(Asked::catalog)),
                 },
                 None => refused(failure, deprecations),
             }
@@ -166,13 +186,21 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     }
 }
 
+/// Both texts, a line each.
+fn said(first: Option<String>, second: Option<String>) -> Option<String> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first}\n{second}")),
+        (first, second) => first.or(second),
+    }
+}
+
 /// The bundle of the newest active revision as the target, where no catalog offers another one.
-fn installed_target(revisions: &Revisions, bundle: BundleIdentity) -> Target {
+fn installed_target(revisions: &Revisions, bundle: BundleIdentity, catalog: String) -> Target {
     let declared = revisions.newest_active().map(inventory::declared);
     Target {
         bundle,
         origin: Origin::Installed,
-        catalog: String::new(),
+        catalog,
         declared: declared.unwrap_or_default(),
         companions: Vec::new(),
     }
@@ -207,20 +235,9 @@ fn chosen(
     present: Option<BundleIdentity>,
 ) -> Resolution {
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
-    let held = found.blocked.first().map(|blocked| {
-        format!(
-            "{} is held back: {}",
-            blocked.bundle.name,
-            listed(&blocked.blockers)
-        )
-    });
+    let held = found.held();
     let declared = declared(found.bundle);
-    let none = olm_fbc::Deprecations::default();
-    let deprecations = messages(
-        found.deprecations.unwrap_or(&none),
-        &filter.channels,
-        present_name,
-    );
+    let deprecations = messages(found.package, &filter.channels, present_name);
     let bundle = identity(&filter.package_name, found.bundle, context.gates);
     let there = present.filter(|present| present.metadata == bundle.metadata);
     let origin = match there {
@@ -281,7 +298,7 @@ async fn alike<'a>(
 fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     match outcome {
         Ok(found) => {
-            let mut blockers = found.blocked.iter().flat_map(|blocked| &blocked.blockers);
+            let mut blockers = found.held_in_catalog().flat_map(|blocked| &blocked.blockers);
             blockers.any(Blocker::is_about_others)
         }
         Err(refusal) => matches!(refusal.reason(), Reason::Blocked { .. }),
@@ -294,7 +311,7 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     let mut room = MOST_RECORDED;
     let declared = bundle.properties.iter().filter(|one| {
         let kind = one.kind.as_str();
-        if inventory::REQUIRED.contains(&kind) {
+        if REQUIRED.contains(&kind) || kind == MAX_OPENSHIFT_VERSION {
             return true;
         }
         let is_short = !OWN.contains(&kind) && one.value.len() <= room;
@@ -339,10 +356,7 @@ fn all_messages(asked: &[Asked], channels: &[String], installed: Option<&str>) -
             continue;
         };
         let all = all.get_or_insert_default();
-        let Some(deprecations) = package.deprecations() else {
-            continue;
-        };
-        let found = messages(deprecations, channels, installed);
+        let found = messages(package, channels, installed);
         for (list, more) in [
             (&mut all.package, found.package),
             (&mut all.channels, found.channels),

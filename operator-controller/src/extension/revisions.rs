@@ -88,13 +88,26 @@ impl Revisions {
 }
 
 /// Sets that are not an extension's revisions but carry what its next one might be called or numbered.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Others {
     /// Names that begin like the extension's.
     pub names: BTreeSet<String>,
     /// The highest number of those that nobody controls and that are labelled as the extension's: what an earlier
     /// extension of the same name left behind. A new revision takes over from them only with a higher number.
     pub highest: i64,
+    /// These sets.
+    pub left: Vec<Arc<ClusterObjectSet>>,
+}
+
+impl Others {
+    /// The newest set that an earlier extension of this name has left under this account, or that was restored.
+    pub fn left_behind(&self, extension: &str, account: &AccountName) -> Option<&ClusterObjectSet> {
+        let ours = self
+            .left
+            .iter()
+            .filter(|set| is_left_behind(set, extension, account));
+        ours.max_by_key(|set| set.spec.revision).map(AsRef::as_ref)
+    }
 }
 
 /// Whether a set that no extension controls is what an extension of this name left behind. The label alone is anybody's to
@@ -103,6 +116,19 @@ pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &Account
     controlling_extension(&set.metadata).is_none()
         && set.label(label::OWNER_NAME) == Some(extension)
         && set.annotation(annotation::SERVICE_ACCOUNT) == Some(account.to_string().as_str())
+}
+
+/// The bundle after which the roles of the wanted bundle are named, when it is another one: that of the first revision of
+/// a line of upgrades. An account that holds rights to these roles by name has them in the next version, too.
+pub fn roles_named_after<'a>(
+    latest: Option<&'a ClusterObjectSet>,
+    wanted: &BundleIdentity,
+) -> Option<&'a str> {
+    let latest =
+        latest.filter(|set| set.annotation(annotation::PACKAGE_NAME) == Some(wanted.package.as_str()))?;
+    let inherited = latest.annotation(annotation::ROLES_NAMED_AFTER);
+    let named = inherited.or_else(|| latest.annotation(annotation::BUNDLE_NAME));
+    named.filter(|name| !name.is_empty() && (inherited.is_some() || *name != wanted.metadata.name))
 }
 
 /// Whether something keeps a revision from going on or from being kept.
@@ -254,6 +280,29 @@ pub(crate) mod tests {
         }
         set.status = Some(status);
         Arc::new(set)
+    }
+
+    #[test]
+    fn roles_keep_the_names_that_the_first_version_gave_them() {
+        let bundle = |version: i64| BundleIdentity::of(&revision(version, &[]));
+        let after = |set: &ClusterObjectSet, version| {
+            roles_named_after(Some(set), &bundle(version)).map(str::to_owned)
+        };
+        let first = revision(1, &[]);
+        assert_eq!(roles_named_after(None, &bundle(1)), None);
+        assert_eq!(after(&first, 1), None, "what is there stays as it is");
+        assert_eq!(after(&first, 2).as_deref(), Some("pkg.v1"));
+        let mut second = (*revision(2, &[])).clone();
+        let annotations = second.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::ROLES_NAMED_AFTER.to_owned(), "pkg.v1".to_owned());
+        for version in [1, 2, 3] {
+            assert_eq!(after(&second, version).as_deref(), Some("pkg.v1"), "{version}");
+        }
+        let other = BundleIdentity {
+            package: "other".to_owned(),
+            ..bundle(2)
+        };
+        assert_eq!(roles_named_after(Some(&second), &other), None);
     }
 
     #[test]

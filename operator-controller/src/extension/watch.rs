@@ -157,6 +157,7 @@ fn presence(set: &ClusterObjectSet) -> u64 {
     let is_wanted = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
     (is_wanted, is_true(set.conditions(), SUCCEEDED)).hash(&mut hasher);
     set.annotation(annotation::PROPERTIES).hash(&mut hasher);
+    set.annotation(annotation::FURTHER_PROPERTIES).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -59,7 +59,10 @@ impl Nobody {
             Self::Unnamed | Self::Misnamed(_) => {
                 Conclusion::new(RevisionState::Blocked(message), Outcome::Done)
             }
-            Self::Unidentified(_) => Conclusion::retrying(message, Outcome::After(RIGHTS)),
+            Self::Unidentified(_) if self.is_transient() => {
+                Conclusion::retrying(message, Outcome::After(RIGHTS))
+            }
+            Self::Unidentified(_) => Conclusion::waiting(message, Outcome::After(RIGHTS)),
         }
     }
 }

@@ -43,6 +43,30 @@ impl Conclusion {
         Self::new(RevisionState::Retrying(message.into()), outcome)
     }
 
+    /// What is tried again, although somebody must change something first.
+    pub(super) fn waiting(message: impl Into<String>, outcome: Outcome) -> Self {
+        Self::new(RevisionState::Waiting(message.into()), outcome)
+    }
+
+    /// Requests about objects failed: when the set is due again, and whether that needs somebody.
+    pub(super) fn failed(
+        context: &Context,
+        account: &AccountName,
+        failures: &[(ObjectId, Failure)],
+        message: String,
+    ) -> Self {
+        let state = match report::gravest(failures) {
+            Some(
+                FailureKind::Forbidden
+                | FailureKind::UnknownKind
+                | FailureKind::MissingNamespace
+                | FailureKind::Invalid,
+            ) => RevisionState::Waiting(message),
+            Some(FailureKind::Conflict | FailureKind::Transient) | None => RevisionState::Retrying(message),
+        };
+        Self::new(state, retry(context, account, failures))
+    }
+
     /// The same with another message, where the state has one.
     pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
         self.state = self.state.map(|state| match state {
@@ -50,6 +74,7 @@ impl Conclusion {
             RevisionState::Paused(message) => RevisionState::Paused(reword(&message)),
             RevisionState::Retrying(message) => RevisionState::Retrying(reword(&message)),
             RevisionState::Removing(message) => RevisionState::Removing(reword(&message)),
+            RevisionState::Waiting(message) => RevisionState::Waiting(reword(&message)),
             other => other,
         });
         self

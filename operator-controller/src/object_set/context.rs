@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use olm_cluster::{
     watch::{Managed, Watches},
 };
 use olm_platform::{metrics::Metrics, queue::Queue};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
@@ -95,13 +96,16 @@ impl Context {
         options: Options,
     ) -> Self {
         let queue = Queue::<String>::default();
-        let wake = queue.clone();
+        let (wake, known) = (queue.clone(), Arc::clone(&sets));
         let watches = Watches::new(
             own.clone(),
             MANAGED,
             Arc::clone(&discovery),
             Arc::clone(&reviews),
             move |set| {
+                for older in known.replaced_by(set) {
+                    wake.add(older.name().to_owned());
+                }
                 wake.add(set.to_owned());
             },
         );
@@ -142,9 +146,4 @@ impl Context {
 /// The UID of the extension that a set is a revision of.
 pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
     controlling_extension(&set.metadata)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while it holds one of the locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

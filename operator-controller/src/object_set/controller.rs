@@ -21,7 +21,7 @@ use olm_platform::queue::{Outcome, on_its_own};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::{accounts, context::lock, reconcile::reconcile, store::Change};
+use super::{observe::accounts, reconcile::reconcile, store::Change};
 
 pub use super::context::{Context, Options};
 
@@ -36,15 +36,15 @@ impl Context {
         }
         let Some(set) = self.sets.get(&name) else {
             self.watches.forget(&name);
-            lock(&self.memories).remove(&name);
+            self.memories.lock().remove(&name);
             accounts::forget_unused(self);
             return Outcome::Done;
         };
-        let mut memory = lock(&self.memories).remove(&name).unwrap_or_default();
+        let mut memory = self.memories.lock().remove(&name).unwrap_or_default();
         let kinds = self.kinds.load(Ordering::SeqCst);
         let outcome = reconcile(self, &set, &mut memory).await;
         let misses_kinds = memory.misses_kinds;
-        lock(&self.memories).insert(name.clone(), memory);
+        self.memories.lock().insert(name.clone(), memory);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
             // They came while nobody could see that they were missed.
             self.queue.add_after(name, GATHERING);
@@ -100,7 +100,7 @@ impl Context {
             }
             self.kinds.fetch_add(1, Ordering::SeqCst);
             let missing: Vec<String> = {
-                let memories = lock(&self.memories);
+                let memories = self.memories.lock();
                 memories
                     .iter()
                     .filter(|(_, memory)| memory.misses_kinds)
@@ -137,7 +137,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
             let context = Arc::clone(&context);
             on_its_own(async move { context.work(name).await })
         });
-    let changes = lock(&context.changes).take();
+    let changes = context.changes.lock().take();
     let follow = async {
         tokio::select! {
             () = async { if let Some(changes) = changes { context.follow_sets(changes).await } } => {}

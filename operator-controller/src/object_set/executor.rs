@@ -22,7 +22,7 @@ use olm_api::cluster_object_set::ProgressionProbe;
 use olm_cluster::{
     apply::{self, Commit, Target},
     discover::{Discovery, Resource},
-    watch::{Coverage, Look, number},
+    watch::{Coverage, Freshness, Look, number},
 };
 use olm_rollout::{
     certificates::authority::Obstacle,
@@ -62,6 +62,8 @@ pub struct Executor<'a> {
     pub content: Option<&'a Content>,
     /// The probes.
     pub probes: &'a [ProgressionProbe],
+    /// How old what is known of its objects may be.
+    pub freshness: Freshness,
     /// What was seen before.
     pub memory: &'a mut Memory,
     /// Set when a body would have been needed.
@@ -126,14 +128,16 @@ impl Executor<'_> {
             .iter()
             .map(|request| this.one(request, seen.contains(&request.place()), goal, asked))
             .collect();
-        let answers: Vec<Answer> = stream::iter(work).buffered(CONCURRENCY).collect().await;
-        for (request, answer) in requests.iter().zip(&answers) {
-            self.note(request, answer, doubted, goal);
+        let answers: Vec<(Answer, bool)> = stream::iter(work).buffered(CONCURRENCY).collect().await;
+        for (request, (answer, is_remembered)) in requests.iter().zip(&answers) {
+            if !is_remembered {
+                self.note(request, answer, doubted, goal);
+            }
         }
-        answers
+        answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Remembers what an answer says.
+    /// Remembers what the server answers.
     fn note(&mut self, request: &Request, answer: &Answer, doubted: &mut HashSet<Place>, goal: Goal) {
         let place = request.place();
         match (request, answer) {
@@ -151,6 +155,7 @@ impl Executor<'_> {
                     SeenObject {
                         seen: (**seen).clone(),
                         at: at.unwrap_or_else(Instant::now),
+                        asked: Instant::now(),
                     },
                 );
             }
@@ -167,7 +172,21 @@ impl Executor<'_> {
         }
     }
 
-    async fn one(&self, request: &Request, doubted: bool, goal: Goal, asked: Instant) -> Answer {
+    /// An answer, and whether it is remembered, so that nobody was asked.
+    async fn one(&self, request: &Request, doubted: bool, goal: Goal, asked: Instant) -> (Answer, bool) {
+        let mut is_remembered = false;
+        let answer = self.answer(request, doubted, goal, asked, &mut is_remembered);
+        (answer.await, is_remembered)
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        doubted: bool,
+        goal: Goal,
+        asked: Instant,
+        is_remembered: &mut bool,
+    ) -> Answer {
         let place = request.place();
         if goal == Goal::Remove && self.memory.gone.contains(&place) {
             return Answer::Absent;
@@ -185,7 +204,10 @@ impl Executor<'_> {
         };
         let done = match request {
             Request::Observe(_) => match self.remembered(place, &id, &resource, doubted, goal) {
-                Some(answer) => return answer,
+                Some(answer) => {
+                    *is_remembered = true;
+                    return answer;
+                }
                 None => target.read().await,
             },
             // What it will hold is made when it is applied.
@@ -291,6 +313,10 @@ impl Executor<'_> {
         }
         let known = self.memory.known.get(&place);
         let current = match (look, known) {
+            // Of many that nobody may watch, each is read when it is its turn.
+            (Look::Unwatched, Some(known)) if goal == Goal::Keep && self.freshness == Freshness::Recent => {
+                !self.coverage.is_due(resource, known.asked)
+            }
             (
                 Look::There {
                     uid,

@@ -10,6 +10,8 @@ use olm_rollout::{
     certificates, content::Content, engine::request::Observation, outline::Place, phases::Phases,
 };
 
+use super::observe::gather::Sources;
+
 /// How many repairs in [`CALM`] are made at once; more are spaced.
 const MAX_REPAIRS: usize = 10;
 /// The time in which repairs are counted.
@@ -32,6 +34,8 @@ pub struct Memory {
     pub content: Option<Arc<Content>>,
     /// The phases without bodies.
     pub phases: Option<Arc<Phases>>,
+    /// The Secrets that the phases were read from.
+    pub sources: Sources,
     /// The objects as they were seen last.
     pub known: HashMap<Place, SeenObject>,
     /// What was seen of certificates.
@@ -50,6 +54,8 @@ pub struct Memory {
     pub misses_kinds: bool,
     /// Whether nobody watches one of the objects.
     pub unwatched: bool,
+    /// Why workloads were not ready when that was asked last.
+    pub causes: Option<(Instant, Vec<String>)>,
     /// Whether our finalizer was taken off a set that is being deleted, which ends it.
     pub ended: bool,
 }
@@ -59,8 +65,10 @@ pub struct Memory {
 pub struct SeenObject {
     /// What was seen.
     pub seen: Observation,
-    /// When.
+    /// When it was seen like this first.
     pub at: Instant,
+    /// When the server said so last.
+    pub asked: Instant,
 }
 
 impl Memory {

@@ -1,25 +1,28 @@
 //! One run over one ClusterObjectSet: from what it says to what its status says.
 
+mod causes;
+
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
-use kube::Client;
+use jiff::Timestamp;
+use kube::{Api, Client};
 use olm_api::{
     ClusterObjectSet,
     cluster_object_set::{LifecycleState, ObservedPhase},
     command::{Annotated, annotate},
     conditions, names,
 };
-use olm_cluster::{
-    identity::AccountName,
-    watch::{Coverage, number},
-};
+use olm_cluster::watch::{Coverage, Freshness, number};
 use olm_platform::queue::Outcome;
 use olm_rollout::{
-    engine::rollout::{Mode, Report, RolloutEnd, Settings},
+    engine::{
+        decide::Reclaims,
+        rollout::{Mode, Report, RolloutEnd, Settings},
+    },
     failure::FailureKind,
     outline::Outline,
     policy::{Policy, Uninstall},
@@ -29,19 +32,17 @@ use olm_rollout::{
 };
 
 use super::{
-    acting::identify,
-    conclusion::{Conclusion, LATER, RESYNC, RIGHTS, retry},
+    acting::{Actor, identify},
+    conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
     context::Context,
     executor::Executor,
-    load::{bodies, check_observed, load, outline},
     memory::Memory,
+    observe::load::{bodies, check_observed, doubt, load, outline},
     records, removal, rights,
 };
 
-/// How long until the set is looked at again when it changed during the run.
-const STALE: Duration = Duration::from_millis(200);
 /// How long until a set is looked at again when nobody may watch some of its objects: while it rolls out, and later.
-const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_mins(2)];
+const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
 /// Runs once. The set is as the cache holds it.
 pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Outcome {
@@ -92,14 +93,10 @@ fn probes_mark(set: &ClusterObjectSet) -> u64 {
 
 /// A record of ours could not be written.
 fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
-    match error {
-        kube::Error::Api(status) if status.code == 409 => Outcome::After(STALE),
-        kube::Error::Api(status) if status.code == 404 => Outcome::Done,
-        _ => {
-            tracing::warn!(set = set.name(), %error, "cannot write the record");
-            Outcome::Failed
-        }
-    }
+    Outcome::overtaken(error).unwrap_or_else(|| {
+        tracing::warn!(set = set.name(), %error, "cannot write the record");
+        Outcome::Failed
+    })
 }
 
 /// Writes the status. Gives when the set is due again, which may be sooner because of the deadline.
@@ -179,7 +176,7 @@ async fn keep(
     };
     if let Some(unreadable) = context.sets.unreadable_sibling(set) {
         let message = format!("{unreadable}; nothing is applied or removed until it can be read");
-        return Ok(Conclusion::retrying(message, Outcome::Done));
+        return Ok(Conclusion::waiting(message, Outcome::Done));
     }
     if archived {
         return Ok(removal::archive(context, set, memory, policy).await);
@@ -188,12 +185,18 @@ async fn keep(
         Ok(actor) => actor,
         Err(nobody) => return Ok(nobody.conclusion()),
     };
+    if let Err(conclusion) = doubt(context, memory, &actor.client).await {
+        return Ok(conclusion);
+    }
     let phases = match load(context, set, memory, Some(&actor.client)).await {
         Ok(phases) => phases,
         Err(conclusion) => return Ok(conclusion),
     };
     if let Err(error) = check_observed(set, memory) {
-        return Ok(Conclusion::new(RevisionState::Blocked(error), Outcome::Done));
+        return Ok(Conclusion::new(
+            RevisionState::Blocked(error),
+            Outcome::After(RIGHTS),
+        ));
     }
     let outline = outline(context, set, &phases);
     let faults = memory
@@ -201,13 +204,13 @@ async fn keep(
         .as_ref()
         .and_then(|c| validate::faults(set.name(), set.spec.revision, c));
     if let Some(faults) = faults {
-        return Ok(Conclusion::retrying(
+        return Ok(Conclusion::waiting(
             format!("revision validation error: {faults}"),
             Outcome::After(LATER),
         ));
     }
     if let Err(error) = probe::check(&set.spec.progression_probes) {
-        return Ok(Conclusion::retrying(error.to_string(), Outcome::Done));
+        return Ok(Conclusion::waiting(error.to_string(), Outcome::Done));
     }
     let (add, remove): (&[&str], &[&str]) = match policy.uninstall {
         Uninstall::Orphan => (&[names::finalizer::TEARDOWN, records::ORPHAN], &[]),
@@ -219,12 +222,17 @@ async fn keep(
     let rights = rights::missing(context, &actor, &outline, memory.content.as_deref()).await;
     match rights {
         Ok(None) => {}
-        Ok(Some(missing)) => return Ok(Conclusion::retrying(missing, Outcome::After(RIGHTS))),
+        Ok(Some(missing)) => return Ok(Conclusion::waiting(missing, Outcome::After(RIGHTS))),
         Err(error) => return Ok(Conclusion::retrying(error.to_string(), Outcome::Failed)),
     }
     // Until now nothing was written: a set that never had the rights is deleted without them.
     records::finalizers(&context.own, set, add, remove).await?;
-    let coverage = match rights::watch(context, set.name(), Some(&actor), &outline).await {
+    let freshness = if conditions::is_true(set.conditions(), conditions::SUCCEEDED) {
+        Freshness::Recent
+    } else {
+        Freshness::Live
+    };
+    let coverage = match rights::watch(context, set.name(), Some(&actor), &outline, freshness).await {
         Ok(coverage) => coverage,
         Err(error) => {
             return Ok(Conclusion::retrying(
@@ -237,7 +245,7 @@ async fn keep(
         Ok(report) => report,
         Err(conclusion) => return Ok(conclusion),
     };
-    conclude(context, set, memory, &actor.account, &outline, report).await
+    conclude(context, set, memory, &actor, &outline, report).await
 }
 
 async fn roll_out(
@@ -253,11 +261,19 @@ async fn roll_out(
     if succeeded && let Some(wait) = memory.calming(Instant::now()) {
         return Err(Conclusion::silent(Outcome::After(wait)));
     }
-    let settings = Settings {
+    let mut settings = Settings {
         mode: if succeeded { Mode::KeepUp } else { Mode::RollOut },
         writes: policy.writes,
         missing_kinds: policy.missing_kinds,
         accepted: memory.accepted.clone(),
+        reclaims: Reclaims::Nothing,
+    };
+    let may_reclaim = if succeeded {
+        Reclaims::Applied
+    } else if set.annotation(names::annotation::RESTORED) == Some("true") {
+        Reclaims::Named
+    } else {
+        Reclaims::Nothing
     };
     let mut at_hand = memory.content.clone();
     let report = loop {
@@ -268,6 +284,11 @@ async fn roll_out(
             outline,
             content: at_hand.as_deref(),
             probes: &set.spec.progression_probes,
+            freshness: if succeeded {
+                Freshness::Recent
+            } else {
+                Freshness::Live
+            },
             memory,
             starved: AtomicBool::new(false),
             unwatched: AtomicBool::new(false),
@@ -275,6 +296,14 @@ async fn roll_out(
         let report = executor.roll_out(settings.clone()).await;
         let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
         memory.unwatched = unwatched;
+        // Orphaning a revision takes these references off, too, and the cache may not show that yet.
+        if settings.reclaims != may_reclaim
+            && is_stripped(&report, outline)
+            && is_there_to_stay(context, set).await?
+        {
+            settings.reclaims = may_reclaim;
+            continue;
+        }
         // Usually nothing has changed, and the bodies were not needed.
         if at_hand.is_some() || !starved {
             break report;
@@ -289,12 +318,47 @@ async fn roll_out(
     Ok(report)
 }
 
+/// Whether objects were taken for somebody else's that lack nothing but the owner reference.
+fn is_stripped(report: &Report, outline: &Outline) -> bool {
+    let RolloutEnd::Collisions { objects, .. } = &report.end else {
+        return false;
+    };
+    objects
+        .iter()
+        .any(|(_, seen)| seen.ownership.is_stripped_of(&outline.owner))
+}
+
+/// Whether the API server says that a set exists and is not being deleted.
+async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<bool, Conclusion> {
+    let sets: Api<ClusterObjectSet> = Api::all(context.own.clone());
+    let found = sets.get_metadata_opt(set.name()).await;
+    let found = found.map_err(|error| {
+        Conclusion::retrying(
+            format!("cannot read the revision again: {error}"),
+            Outcome::Failed,
+        )
+    })?;
+    Ok(found.is_some_and(|live| {
+        live.metadata.uid == set.metadata.uid && live.metadata.deletion_timestamp.is_none()
+    }))
+}
+
+/// How long the set has been reported as not available; zero when it is not.
+fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
+    let available = conditions::find(set.conditions(), conditions::AVAILABLE);
+    let since = available.filter(|condition| condition.status == "False");
+    let waited = since.map(|condition| now.duration_since(condition.last_transition_time.0));
+    waited
+        .and_then(|waited| Duration::try_from(waited).ok())
+        .unwrap_or_default()
+}
+
 /// What the end of a rollout means.
 async fn conclude(
     context: &Context,
     set: &mut ClusterObjectSet,
     memory: &mut Memory,
-    account: &AccountName,
+    actor: &Actor,
     outline: &Outline,
     report: Report,
 ) -> Result<Conclusion, kube::Error> {
@@ -334,10 +398,21 @@ async fn conclude(
             Conclusion::new(complete, Outcome::After(later))
         }
         RolloutEnd::Incomplete(not_ready) => {
-            let lines = not_ready.iter().map(report::not_ready).collect();
-            Conclusion::new(RevisionState::RollingOut(lines), Outcome::After(soon))
+            let mut lines: Vec<String> = not_ready.iter().map(report::not_ready).collect();
+            let mut due = soon;
+            if causes::concerns(&not_ready) {
+                let waited = unavailable_for(set, (context.options.clock)());
+                match causes::PATIENCE.checked_sub(waited) {
+                    Some(left) if !left.is_zero() => due = due.min(left),
+                    _ => {
+                        lines.extend(causes::causes(context, memory, actor, &not_ready).await);
+                        due = due.min(causes::AGAIN);
+                    }
+                }
+            }
+            Conclusion::new(RevisionState::RollingOut(lines), Outcome::After(due))
         }
-        RolloutEnd::Collisions { phase, objects } => Conclusion::retrying(
+        RolloutEnd::Collisions { phase, objects } => Conclusion::waiting(
             report::collisions(outline.phase(phase), outline, &objects),
             Outcome::After(LATER),
         ),
@@ -355,8 +430,8 @@ async fn conclude(
             memory.misses_kinds |= failures
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
-            let outcome = retry(context, account, &failures);
-            Conclusion::retrying(report::failures(outline.phase(phase), &failures), outcome)
+            let message = report::failures(outline.phase(phase), &failures);
+            Conclusion::failed(context, &actor.account, &failures, message)
         }
     })
 }

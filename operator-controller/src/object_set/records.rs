@@ -1,5 +1,7 @@
 //! Writes of our own records, with the controller's own rights: status, finalizers, the lifecycle of older revisions.
 
+pub mod teardown_records;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client,
@@ -73,7 +75,8 @@ pub async fn finalizers(
     Ok(())
 }
 
-/// Writes the status; nothing is written when nothing differs. `set` becomes what the server holds.
+/// Writes the status, which is about the set as it is here; nothing is written when nothing differs. `set` becomes what the
+/// server holds.
 ///
 /// # Errors
 /// The set has changed meanwhile, or could not be written.
@@ -84,6 +87,7 @@ pub async fn status(
     observed_phases: Vec<ObservedPhase>,
 ) -> Result<(), kube::Error> {
     let wanted = ClusterObjectSetStatus {
+        observed_generation: Some(set.generation()),
         conditions,
         observed_phases,
     };

@@ -1,5 +1,6 @@
 //! Taking a revision down: because it is archived, or because it is being deleted.
 
+mod abandon;
 mod remaining;
 mod successor;
 
@@ -11,6 +12,7 @@ use olm_api::{
     command::{Annotated, annotate},
     names,
 };
+use olm_cluster::watch::Freshness;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::{
@@ -25,14 +27,15 @@ use olm_rollout::{
 };
 
 use super::{
-    acting::{Actor, Nobody, identify_for_removal},
-    conclusion::{Conclusion, RESYNC, retry},
+    acting::{Actor, Nobody, account, identify_for_removal},
+    conclusion::{Conclusion, RESYNC, RIGHTS},
     context::{Context, extension_uid},
     executor::Executor,
-    load::{check_observed, load, outline},
     memory::Memory,
+    observe::load::{check_observed, load, outline},
     records, rights,
 };
+use abandon::{Abandoned, abandoned};
 use remaining::{left, needed};
 use successor::{Successor, successor};
 
@@ -95,7 +98,7 @@ pub(super) async fn archive(
         TeardownEnd::Failed { phase, failures } => {
             let failed = report::failures(outline.phase(phase), &failures);
             let message = format!("error archiving revision: {failed}");
-            Conclusion::retrying(message, retry(context, &actor.account, &failures))
+            Conclusion::failed(context, &actor.account, &failures, message)
         }
     }
 }
@@ -126,7 +129,7 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         lasting,
     } = work;
     // Without watches it only takes longer.
-    let coverage = rights::watch(context, set.name(), Some(actor), outline)
+    let coverage = rights::watch(context, set.name(), Some(actor), outline, Freshness::Live)
         .await
         .unwrap_or_default();
     let mut executor = Executor {
@@ -136,6 +139,7 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         outline,
         content: None,
         probes: &[],
+        freshness: Freshness::Live,
         memory,
         starved: AtomicBool::new(false),
         unwatched: AtomicBool::new(false),
@@ -149,6 +153,8 @@ enum Removal {
     Done,
     /// The user wants everything left behind, and nobody but Kubernetes itself can take our references off the objects.
     LetGo,
+    /// Nobody can remove these objects any longer. They are owned by the set, and Kubernetes collects what has no owner.
+    Collected(Vec<ObjectId>),
     /// Objects are left.
     NotYet(Conclusion),
 }
@@ -166,9 +172,19 @@ pub(super) async fn delete(
     memory.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to take down, or Kubernetes itself lets the objects go.
     let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
+    let mut collected = Vec::new();
     if !ended && !records::has_finalizer(set, records::ORPHAN) {
         match remove(context, set, memory).await {
             Removal::Done => {}
+            Removal::Collected(objects) => {
+                let objects_left = report::short_names(&objects);
+                tracing::warn!(
+                    set = set.name(),
+                    objects_left,
+                    "leaving objects to the garbage collector"
+                );
+                collected = objects;
+            }
             Removal::LetGo => {
                 tracing::info!(set = set.name(), "leaving the objects behind");
                 records::orphan(&context.own, set).await?;
@@ -187,7 +203,7 @@ pub(super) async fn delete(
     }
     context.watches.forget(set.name());
     if !ended {
-        record_teardown(context, set, memory);
+        record_teardown(context, set, memory, collected);
     }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
     memory.ended = true;
@@ -195,7 +211,7 @@ pub(super) async fn delete(
 }
 
 /// Notes what became of the objects of an extension's revision.
-fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
+fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, collected: Vec<ObjectId>) {
     let policy = if records::has_finalizer(set, records::ORPHAN) {
         Uninstall::Orphan
     } else {
@@ -209,6 +225,7 @@ fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory) {
         };
         let mut record = TeardownRecord::of(&outline, policy, &memory.gone, going);
         record.in_foreground = memory.in_foreground;
+        record.collect(collected);
         context.teardown_records.note(extension, set.name(), record);
     }
 }
@@ -244,17 +261,8 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         Ok((Err(nobody), _)) if orphan && !nobody.is_transient() => return Removal::LetGo,
         Err(_) if orphan => return Removal::LetGo,
         Ok((Err(nobody), outline)) => {
-            let left = left(context, set, memory, &outline).await;
-            if left.is_empty() {
-                return Removal::Done;
-            }
-            let reported = explain(nobody.conclusion(), set, &left);
-            let needed = if nobody.is_gone() {
-                needed(context, set, memory, &outline).await
-            } else {
-                None
-            };
-            return Removal::NotYet(with(reported, needed));
+            let goes_on = successor.is_some();
+            return without_account(context, set, memory, &outline, &nobody, goes_on).await;
         }
         Err(conclusion)
             if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
@@ -290,8 +298,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
             let message = report::failures(outline.phase(phase), &failures);
-            let outcome = retry(context, &actor.account, &failures);
-            let conclusion = Conclusion::retrying(message, outcome);
+            let conclusion = Conclusion::failed(context, &actor.account, &failures, message);
             let left: Vec<ObjectId> = outline
                 .all_places()
                 .filter(|place| !memory.gone.contains(place))
@@ -307,6 +314,63 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             };
             Removal::NotYet(with(explain(conclusion, set, &left), lacking))
         }
+    }
+}
+
+/// A run over a set whose account cannot be acted as.
+async fn without_account(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    outline: &Outline,
+    nobody: &Nobody,
+    goes_on: bool,
+) -> Removal {
+    let left = left(context, set, memory, outline).await;
+    if left.is_empty() {
+        return Removal::Done;
+    }
+    let fate = if nobody.is_gone() && !goes_on {
+        abandoned(context, set).await
+    } else {
+        Abandoned::No
+    };
+    if let Abandoned::Now(uninstall) = fate {
+        return abandon(context, set, memory, outline, left, uninstall);
+    }
+    let mut reported = explain(nobody.conclusion(), set, &left);
+    if let Abandoned::After(rest, _) = fate {
+        reported = with(reported, fate.text());
+        reported.outcome = Outcome::After(rest.min(RIGHTS));
+    }
+    let needed = if nobody.is_gone() {
+        needed(context, set, memory, outline).await
+    } else {
+        None
+    };
+    Removal::NotYet(with(reported, needed))
+}
+
+/// Lets go what nobody can remove. What lies in the account's namespace goes with it.
+fn abandon(
+    context: &Context,
+    set: &ClusterObjectSet,
+    memory: &mut Memory,
+    outline: &Outline,
+    mut left: Vec<ObjectId>,
+    uninstall: Uninstall,
+) -> Removal {
+    if let Ok(account) = account(context, set) {
+        left.retain(|id| id.namespace != account.namespace);
+    }
+    let gone = outline
+        .all_places()
+        .filter(|place| !left.contains(&outline.id(*place)));
+    memory.gone.extend(gone);
+    match uninstall {
+        Uninstall::Delete => Removal::Collected(left),
+        // Kubernetes would collect definitions, too.
+        Uninstall::KeepCrds | Uninstall::Orphan => Removal::LetGo,
     }
 }
 
@@ -328,7 +392,7 @@ fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> Last
 fn undecided(extension: &str) -> String {
     format!(
         "waiting for ClusterExtension {extension}, which is being deleted and has not begun to remove objects; its condition \
-         Progressing says why"
+         Ready says why"
     )
 }
 
@@ -336,7 +400,7 @@ fn undecided(extension: &str) -> String {
 fn held(extension: &str, objects: &[ObjectId]) -> String {
     format!(
         "removed all objects but custom resource definitions and custom resources, which stay with all data of users until the \
-         next revision of ClusterExtension {extension} has taken them over; its condition Progressing says what that waits \
+         next revision of ClusterExtension {extension} has taken them over; its condition Ready says what that waits \
          for; remaining: {}",
         report::names(objects)
     )

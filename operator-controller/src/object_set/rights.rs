@@ -6,25 +6,17 @@ use std::{
     time::Instant,
 };
 
-use futures::future;
-use kube::Client;
-use olm_api::names::label;
 use olm_cluster::{
-    apply::Target,
-    discover::{Discovery, Scope},
+    discover::Scope,
     identity::AccountName,
-    permissions::{Reviews, Viewer},
-    watch::{Coverage, Need},
+    rights::{absent, discovered, lacking},
+    watch::{Coverage, Freshness, Need},
 };
-use olm_preflight::permissions::{self, Account, Environment, Missing, Planned, Presence, needed};
+use olm_preflight::permissions::{self, Account, Environment, Missing, needed, roles};
 use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::{acting::Actor, context::Context};
-
-/// The API group of roles and bindings.
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Bytes of roles in a condition; larger ones are left out.
 const MAX_ROLES: usize = 12_288;
@@ -129,7 +121,7 @@ pub fn explain(missing: &Missing, extension: &str, account: &AccountName, conseq
             "{text}. The objects are too many to be named. To give these rights to the account for all objects of the kinds, \
              apply:\n{roles}"
         ),
-        None => text,
+        None => format!("{text}. `olm rbac {extension}` prints the roles that give these rights"),
     }
 }
 
@@ -143,22 +135,12 @@ enum Named {
 
 /// Roles that fit a condition; for all objects of the kinds where those with names do not.
 fn bounded_roles(missing: &Missing, extension: &str, account: &AccountName) -> Option<(String, Named)> {
-    let each = roles(missing, extension, account);
+    let each = roles(missing, extension, asking(account));
     if each.len() <= MAX_ROLES {
         return Some((each, Named::Each));
     }
-    let kinds = roles(&missing.clone().for_all_objects(), extension, account);
+    let kinds = roles(&missing.clone().for_all_objects(), extension, asking(account));
     (kinds.len() <= MAX_ROLES).then_some((kinds, Named::Kinds))
-}
-
-fn roles(missing: &Missing, extension: &str, account: &AccountName) -> String {
-    // Named after what is in it: applying it never takes away what an earlier one gave.
-    let digest = hex::encode(Sha256::digest(missing.yaml("", &[], asking(account))));
-    let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
-    let labels = [(label::RIGHTS_OF, extension)];
-    // A set by itself may have a name that is too long for a label.
-    let count = usize::from(extension.len() <= label::MAX_VALUE);
-    missing.yaml(&name, labels.get(..count).unwrap_or_default(), asking(account))
 }
 
 /// The account as the checks name it.
@@ -167,55 +149,6 @@ fn asking(account: &AccountName) -> Account<'_> {
         namespace: &account.namespace,
         name: &account.name,
     }
-}
-
-/// What the account, as which the client acts, lacks for applying and removing the objects.
-///
-/// # Errors
-/// The server could not be asked.
-pub async fn lacking(
-    discovery: &Discovery,
-    reviews: &Reviews,
-    account: &AccountName,
-    client: &Client,
-    objects: &[&Value],
-) -> Result<Missing, kube::Error> {
-    let discovered = discovered(discovery, objects).await?;
-    let viewer = Viewer::Account(account.clone());
-    let mut roles = Vec::new();
-    // Roles that are bound but not brought matter only where the account may not bind whatever it likes.
-    loop {
-        let planned = absent(objects.iter().copied());
-        let facts = Environment {
-            discovery: &discovered,
-            watched: &BTreeSet::new(),
-            roles: &roles,
-            namespace: "",
-        };
-        let missing = reviews
-            .missing(client, &viewer, &needed(&planned, &facts))
-            .await?;
-        if missing.is_empty() {
-            return Ok(missing);
-        }
-        if roles.is_empty() {
-            roles = bound_roles(discovery, client, objects).await;
-        } else {
-            roles.clear();
-        }
-        if roles.is_empty() {
-            return Ok(missing);
-        }
-    }
-}
-
-/// Objects as if none were there yet.
-fn absent<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Planned<'a>> {
-    let planned = objects.into_iter().map(|object| Planned {
-        object,
-        presence: Presence::Absent,
-    });
-    planned.collect()
 }
 
 fn ids(outline: &Outline) -> impl Iterator<Item = &ObjectId> {
@@ -236,69 +169,6 @@ fn skeleton(id: &ObjectId) -> Value {
     object
 }
 
-async fn discovered(
-    discovery: &Discovery,
-    objects: &[&Value],
-) -> Result<permissions::Discovery, kube::Error> {
-    let mut found = permissions::Discovery::new();
-    let kinds: BTreeSet<_> = objects
-        .iter()
-        .map(|object| ObjectId::of(object))
-        .map(|id| (id.group, id.version, id.kind))
-        .collect();
-    let asked = Instant::now();
-    for (group, version, kind) in kinds {
-        let key = (group.clone(), kind.clone());
-        if found.contains_key(&key) {
-            continue;
-        }
-        if let Some(resource) = discovery.find_since(&group, &version, &kind, asked).await? {
-            let scope = match resource.scope {
-                Scope::Cluster => permissions::Scope::Cluster,
-                Scope::Namespaced => permissions::Scope::Namespaced,
-            };
-            let plural = resource.api.plural.clone();
-            found.insert(key, permissions::Resource { plural, scope });
-        }
-    }
-    Ok(found)
-}
-
-/// The roles on the cluster that bindings among the objects refer to, as far as the account may read them.
-async fn bound_roles(discovery: &Discovery, client: &Client, objects: &[&Value]) -> Vec<Value> {
-    let text = |object: &Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let wanted: BTreeSet<(String, String, String)> = objects
-        .iter()
-        .filter(|object| text(object, "/roleRef/apiGroup") == RBAC)
-        .map(|object| {
-            let kind = text(object, "/roleRef/kind");
-            let namespace = if kind == "Role" {
-                text(object, "/metadata/namespace")
-            } else {
-                String::new()
-            };
-            (kind, namespace, text(object, "/roleRef/name"))
-        })
-        .collect();
-    let read = wanted.iter().map(|(kind, namespace, name)| async move {
-        let resource = discovery.find(RBAC, "v1", kind).await.ok()??;
-        let target = Target {
-            client,
-            resource: &resource,
-            namespace,
-            name,
-        };
-        target.read().await.ok()?
-    });
-    future::join_all(read).await.into_iter().flatten().collect()
-}
-
 /// Has the objects of a revision watched; without an account, those only that the controller may watch by itself.
 ///
 /// # Errors
@@ -308,6 +178,7 @@ pub(super) async fn watch(
     set: &str,
     actor: Option<&Actor>,
     outline: &Outline,
+    freshness: Freshness,
 ) -> Result<Coverage, kube::Error> {
     let mut needs: BTreeMap<(&str, &str, &str), Need> = BTreeMap::new();
     let asked = Instant::now();
@@ -320,17 +191,14 @@ pub(super) async fn watch(
         let namespaced = resource.scope == Scope::Namespaced;
         let need = needs.entry(key).or_insert_with(|| Need {
             resource: Arc::clone(&resource),
-            namespaces: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
         });
-        need.namespaces.insert(if namespaced {
-            id.namespace.clone()
-        } else {
-            String::new()
-        });
+        let namespace = if namespaced { id.namespace.as_str() } else { "" };
+        *need.namespaces.entry(namespace.to_owned()).or_default() += 1;
     }
     let needs: Vec<Need> = needs.into_values().collect();
     let account = actor.map(|actor| (&actor.account, &actor.client));
-    context.watches.want(set, &needs, account).await
+    context.watches.want(set, &needs, account, freshness).await
 }
 
 #[cfg(test)]

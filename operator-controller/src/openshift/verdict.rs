@@ -8,7 +8,7 @@ use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, Status, reason};
 use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, conditions::SUCCEEDED};
-use olm_bundle::openshift::{MinorVersion, maximum};
+use olm_bundle::openshift::{MinorVersion, PropertiesError, maxima};
 
 /// A revision of an extension, as far as it counts here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Revision {
     pub rollout: Rollout,
     /// The bundle's properties, a JSON list; absent: it has none.
     pub properties: Option<String>,
+    /// Further ones, which its catalog tells, in the same form.
+    pub further: Option<String>,
 }
 
 /// Whether a revision was complete once.
@@ -56,7 +58,18 @@ impl Revision {
                 Rollout::UnderWay
             },
             properties: set.annotation(annotation::PROPERTIES).map(str::to_owned),
+            further: set.annotation(annotation::FURTHER_PROPERTIES).map(str::to_owned),
         })
+    }
+
+    /// The versions of OpenShift that the bundle names as the latest that it works on, highest first.
+    fn maxima(&self) -> Result<Vec<MinorVersion>, PropertiesError> {
+        let mut all = Vec::new();
+        for properties in self.properties.iter().chain(&self.further) {
+            all.extend(maxima(properties)?);
+        }
+        all.sort_unstable_by(|left, right| right.cmp(left));
+        Ok(all)
     }
 }
 
@@ -92,16 +105,16 @@ impl fmt::Display for Named {
 /// be read blocks, too, and is reported.
 pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
     let next = cluster.next();
-    let mut blockers: BTreeMap<Named, MinorVersion> = BTreeMap::new();
+    let mut blockers: BTreeMap<Named, Vec<MinorVersion>> = BTreeMap::new();
     let mut errors: BTreeMap<Named, String> = BTreeMap::new();
     for revision in counting(revisions) {
         let named = Named {
             extension: revision.extension.clone(),
             bundle: revision.bundle.clone(),
         };
-        match revision.properties.as_deref().map_or(Ok(None), maximum) {
-            Ok(Some(maximum)) if !maximum.allows(next) => {
-                blockers.insert(named, maximum);
+        match revision.maxima() {
+            Ok(maxima) if maxima.first().is_some_and(|highest| !highest.allows(next)) => {
+                blockers.insert(named, maxima);
             }
             Ok(_) => {}
             Err(error) => {
@@ -148,7 +161,7 @@ pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
     }
 }
 
-fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, MinorVersion>) -> String {
+fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, Vec<MinorVersion>>) -> String {
     let names = blockers
         .keys()
         .map(Named::to_string)
@@ -156,7 +169,7 @@ fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, MinorVersion>) -> Stri
         .join(",");
     let limits = blockers
         .iter()
-        .map(|(named, maximum)| format!("{:?} works on OpenShift {maximum} at the latest", named.bundle))
+        .map(|(named, maxima)| limit(&named.bundle, maxima))
         .collect::<Vec<_>>()
         .join(", ");
     format!(
@@ -164,6 +177,19 @@ fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, MinorVersion>) -> Stri
          Kubernetes APIs that a later version removes could break them: {limits}. \
          Update each to a bundle that supports {next}, or uninstall it."
     )
+}
+
+/// The limit of a bundle: the highest version that it names counts.
+fn limit(bundle: &str, maxima: &[MinorVersion]) -> String {
+    let mut texts = maxima.iter().map(MinorVersion::to_string);
+    let highest = texts.next().unwrap_or_default();
+    let others: Vec<String> = texts.collect();
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" (it also names {}, and the highest counts)", others.join(", "))
+    };
+    format!("{bundle:?} works on OpenShift {highest} at the latest{others}")
 }
 
 /// The revisions that count: of each extension the newest that is wanted, and the newest wanted one that was
@@ -200,6 +226,7 @@ mod tests {
             properties: Some(format!(
                 r#"[{{"type":"olm.maxOpenShiftVersion","value":{maximum}}}]"#
             )),
+            further: None,
         }
     }
 
@@ -316,9 +343,32 @@ mod tests {
                 "{message}"
             );
         }
-        let mut twice = revision("t", 1, "0");
-        let property = r#"{"type":"olm.maxOpenShiftVersion","value":"4.20"}"#;
-        twice.properties = Some(format!("[{property},{property}]"));
-        assert!(check("4.18.0", &[twice], Status::False).contains("more than one"));
+    }
+
+    #[test]
+    fn of_several_limits_the_highest_counts_also_one_that_only_the_catalog_tells() {
+        let list = |values: &[&str]| {
+            let property =
+                |value: &&str| format!(r#"{{"type":"olm.maxOpenShiftVersion","value":"{value}"}}"#);
+            let properties: Vec<String> = values.iter().map(property).collect();
+            Some(format!("[{}]", properties.join(",")))
+        };
+        let mut several = revision("s", 1, "0");
+        several.properties = list(&["4.17", "4.18", "4.16"]);
+        let message = check("4.18.0", std::slice::from_ref(&several), Status::False);
+        let expected = r#""s.v1" works on OpenShift 4.18 at the latest (it also names 4.17, 4.16, and the highest counts)"#;
+        assert!(message.contains(expected), "{message}");
+        check("4.17.0", &[several], Status::True);
+        let mut told = revision("t", 1, "0");
+        told.properties = None;
+        told.further = list(&["4.18"]);
+        let message = check("4.18.0", std::slice::from_ref(&told), Status::False);
+        assert!(
+            message.contains(r#""t.v1" works on OpenShift 4.18 at the latest."#),
+            "{message}"
+        );
+        told.properties = Some("null".to_owned());
+        told.further = None;
+        check("4.18.0", &[told], Status::True);
     }
 }

@@ -4,10 +4,12 @@ use olm_api::cluster_catalog::{
     ResolvedImageSource, SourceType,
 };
 use olm_api::conditions::{Report, Status, set_condition};
+use olm_api::readiness::{Readiness, Verdict, set_readiness};
 use olm_serve::Findings;
 use std::sync::Arc;
 
 use super::*;
+use crate::controller::message::UNPACKED;
 use crate::controller::observe::{BlockedGeneration, Memory, RefusedContent, Stored};
 use crate::controller::template::KubernetesVersion;
 
@@ -79,13 +81,24 @@ fn progress(observed: &mut Observed, reason: &str, generation: i64) {
         condition_type: conditions::PROGRESSING,
         status: Status::True,
         reason,
-        message: &succeeded(None),
+        message: UNPACKED,
         observed_generation: generation,
     };
     change(observed, |catalog| {
         set_condition(
             &mut catalog.status.get_or_insert_default().conditions,
             report,
+            at(0),
+        );
+        let readiness = Readiness {
+            verdict: Verdict::Ready,
+            reason,
+            message: &ready(None),
+            observed_generation: generation,
+        };
+        set_readiness(
+            &mut catalog.status.get_or_insert_default().conditions,
+            readiness,
             at(0),
         );
     });

@@ -102,7 +102,12 @@ fn summary(observed: &Observed) -> Vec<String> {
             c.last_transition_time.0.as_second()
         )
     };
-    let mut lines: Vec<String> = status.conditions.iter().map(condition).collect();
+    let for_tools = [conditions::READY, conditions::RECONCILING, conditions::STALLED];
+    let others = status
+        .conditions
+        .iter()
+        .filter(|c| !for_tools.contains(&c.type_.as_str()));
+    let mut lines: Vec<String> = others.map(condition).collect();
     if let Some(source) = &status.resolved_source {
         lines.push(
             source
@@ -121,25 +126,51 @@ fn summary(observed: &Observed) -> Vec<String> {
     lines
 }
 
-fn failed(recovery: Recovery) -> ContentOutcome {
+fn message<'c>(observed: &'c Observed, condition_type: &str) -> &'c str {
+    &conditions::find(observed.catalog.conditions(), condition_type)
+        .unwrap()
+        .message
+}
+
+/// What tools read: the state, its reason and the generation that it is about.
+fn tools(observed: &Observed) -> (Verdict, &str, i64) {
+    let conditions = observed.catalog.conditions();
+    let ready = conditions::find(conditions, conditions::READY).unwrap();
+    let status = observed.catalog.status.as_ref().unwrap();
+    assert_eq!(ready.observed_generation, status.observed_generation);
+    (
+        olm_api::readiness::verdict(conditions).unwrap(),
+        &ready.reason,
+        ready.observed_generation.unwrap(),
+    )
+}
+
+fn failed(severity: Severity) -> ContentOutcome {
     let message = "source catalog content: read tcp 10.0.0.1:41000->10.0.0.2:443: reset".to_owned();
-    let hint = (recovery == Recovery::SpecChange).then(|| "fix it".to_owned());
+    let hint = (severity == Severity::Terminal).then(|| "fix it".to_owned());
     ContentOutcome::Failed(Failure {
         message,
         hint,
-        recovery,
+        severity,
     })
 }
 
 #[test]
 fn a_catalog_from_first_sight_to_deletion() {
     const BASE: &str = "https://catalogd-service.olmv1-system.svc/catalogs/cat";
-    let state = after(observed(10), 10, &failed(Recovery::Retry));
+    let state = after(observed(10), 10, &failed(Severity::Transient));
     assert_eq!(summary(&state), ["Progressing=True/Retrying@10"]);
-    let message = &state.catalog.conditions()[0].message;
-    assert_eq!(message, &format!("source catalog content: reset\nhint: {RETRY}"));
+    assert_eq!(tools(&state), (Verdict::Reconciling, "Retrying", 1));
+    assert_eq!(
+        message(&state, conditions::PROGRESSING),
+        "source catalog content: reset"
+    );
+    assert_eq!(
+        message(&state, conditions::READY),
+        format!("source catalog content: reset\nhint: {RETRY}")
+    );
     // However often it fails in the same way, nothing more is written.
-    assert_eq!(status(&state, &failed(Recovery::Retry), ORIGIN), None);
+    assert_eq!(status(&state, &failed(Severity::Transient), ORIGIN), None);
 
     let state = after(state, 20, &ContentOutcome::Served(stored(ONE, 19)));
     let served = [
@@ -151,6 +182,7 @@ fn a_catalog_from_first_sight_to_deletion() {
         BASE,
     ];
     assert_eq!(summary(&state), served);
+    assert_eq!(tools(&state), (Verdict::Ready, "Healthy", 1));
 
     // The next look finds the same: nothing is written.
     assert_eq!(
@@ -165,12 +197,23 @@ fn a_catalog_from_first_sight_to_deletion() {
         None
     );
 
-    let state = after(state, 30, &failed(Recovery::SpecChange));
+    let state = after(state, 30, &failed(Severity::Terminal));
     let mut blocked = served.map(str::to_owned);
     blocked[0] = "Progressing=False/Blocked@30".to_owned();
     assert_eq!(summary(&state), blocked);
-    let message = &state.catalog.conditions()[0].message;
-    assert_eq!(message, "source catalog content: reset\nhint: fix it");
+    assert_eq!(tools(&state), (Verdict::Stalled, "Blocked", 1));
+    assert_eq!(
+        message(&state, conditions::PROGRESSING),
+        "source catalog content: reset"
+    );
+    let explained = "source catalog content: reset\nhint: fix it";
+    assert_eq!(message(&state, conditions::READY), explained);
+    let state = after(state, 31, &ContentOutcome::Nothing);
+    assert_eq!(
+        message(&state, conditions::READY),
+        explained,
+        "it stays as long as the state"
+    );
 
     let mut new = stored(TWO, 40);
     new.findings = Findings {
@@ -190,7 +233,9 @@ fn a_catalog_from_first_sight_to_deletion() {
         ]
     );
     assert_eq!(
-        state.catalog.conditions()[2].message,
+        conditions::find(state.catalog.conditions(), conditions::CONTENT_VALID)
+            .unwrap()
+            .message,
         "2 findings of the catalog check; the catalog is served all the same:\n- package foo: no channel\n… and 1 more"
     );
 
@@ -202,12 +247,36 @@ fn a_catalog_from_first_sight_to_deletion() {
             "Serving=False/UserSpecifiedUnavailable@50"
         ]
     );
+    assert_eq!(tools(&state), (Verdict::Ready, "UserSpecifiedUnavailable", 1));
     let state = after(state, 60, &ContentOutcome::Served(stored(TWO, 60)));
     let state = after(state, 70, &ContentOutcome::Removed(RemovalReason::Deleted));
     assert_eq!(
         summary(&state),
         ["Progressing=True/Succeeded@41", "Serving=False/Unavailable@70"]
     );
+}
+
+#[test]
+fn tools_wait_for_the_generation_that_was_attempted_and_know_a_pause() {
+    let mut state = after(observed(10), 10, &ContentOutcome::Served(stored(ONE, 10)));
+    Arc::make_mut(&mut state.catalog).metadata.generation = Some(2);
+    let state = after(state, 20, &ContentOutcome::Nothing);
+    assert_eq!(
+        tools(&state),
+        (Verdict::Ready, "Healthy", 1),
+        "nothing was attempted"
+    );
+    let mut state = after(state, 30, &failed(Severity::Terminal));
+    assert_eq!(tools(&state), (Verdict::Stalled, "Blocked", 2));
+    let paused = (user::PAUSED.to_owned(), "true".to_owned());
+    Arc::make_mut(&mut state.catalog).metadata.annotations = Some([paused].into());
+    let state = after(state, 40, &failed(Severity::Terminal));
+    assert_eq!(tools(&state), (Verdict::Stalled, "Paused", 2));
+    let lost = after(state, 50, &ContentOutcome::Served(stored(ONE, 50)));
+    let mut lost = Observed { stored: None, ..lost };
+    lost.now = at(60);
+    let lost = after(lost, 60, &ContentOutcome::Lost("gone".to_owned()));
+    assert_eq!(tools(&lost), (Verdict::Reconciling, "Unavailable", 2));
 }
 
 #[test]
@@ -252,7 +321,7 @@ fn a_follower_says_nothing() {
         status(&follower, &ContentOutcome::Served(stored(ONE, 10)), ORIGIN),
         None
     );
-    assert_eq!(status(&follower, &failed(Recovery::Retry), ORIGIN), None);
+    assert_eq!(status(&follower, &failed(Severity::Transient), ORIGIN), None);
 }
 
 #[test]
@@ -284,8 +353,8 @@ fn only_a_transient_failure_is_retried_by_itself() {
     };
     check(Some(minute), &ContentOutcome::Nothing, Outcome::After(minute));
     check(None, &ContentOutcome::Served(stored(ONE, 1)), Outcome::Done);
-    check(Some(minute), &failed(Recovery::Retry), Outcome::Failed);
-    check(Some(minute), &failed(Recovery::SpecChange), Outcome::Refused);
+    check(Some(minute), &failed(Severity::Transient), Outcome::Failed);
+    check(Some(minute), &failed(Severity::Terminal), Outcome::Refused);
     check(None, &ContentOutcome::Superseded, Outcome::After(Duration::ZERO));
     check(
         Some(minute),
@@ -302,7 +371,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
         recheck: Some(minute),
         ..plan(Some(minute * 5))
     };
-    for done in [failed(Recovery::SpecChange), ContentOutcome::Nothing] {
+    for done in [failed(Severity::Terminal), ContentOutcome::Nothing] {
         assert_eq!(next(&templated, &here, &done), Outcome::After(minute), "{done:?}");
     }
     // Without any content, that of before is tried for although only another spec helps against the fault.
@@ -312,7 +381,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
         next(
             &super::super::plan::plan(&empty),
             &empty,
-            &failed(Recovery::SpecChange)
+            &failed(Severity::Terminal)
         ),
         Outcome::Failed
     );
@@ -326,7 +395,7 @@ fn serving_is_not_claimed_without_content() {
         let condition = conditions::find(state.catalog.conditions(), conditions::SERVING).unwrap();
         (condition.status.clone(), condition.message.clone())
     };
-    let lost = after(state.clone(), 20, &failed(Recovery::Retry));
+    let lost = after(state.clone(), 20, &failed(Severity::Transient));
     assert_eq!(serving(&lost), ("False".to_owned(), MISSING.to_owned()));
     // Which content it was stays known: other replicas serve it, and this one goes on asking for it.
     assert_eq!(resolved(lost.catalog.status.as_ref().unwrap()), Some(ONE));
@@ -338,7 +407,7 @@ fn serving_is_not_claimed_without_content() {
 
     let mut back = unreachable;
     back.stored = Some(stored(ONE, 10));
-    let back = after(back, 30, &failed(Recovery::Retry));
+    let back = after(back, 30, &failed(Severity::Transient));
     assert_eq!(serving(&back).0, "True");
     assert_eq!(summary(&back)[0], "Progressing=True/Retrying@10");
 }
@@ -351,9 +420,10 @@ fn an_annotation_that_is_not_followed_is_said() {
     catalog.metadata.annotations = Some([template].into());
     state.kubernetes = KubernetesVersion::parse("v1.30.1", "", "");
     let state = after(state, 10, &ContentOutcome::Served(stored(ONE, 10)));
-    let message = &state.catalog.conditions()[0].message;
+    assert_eq!(message(&state, conditions::PROGRESSING), UNPACKED);
+    let message = message(&state, conditions::READY);
     assert!(
-        message.starts_with(UNPACKED) && message.ends_with("unknown variable {foo}"),
+        message.starts_with(SERVING) && message.ends_with("unknown variable {foo}"),
         "{message}"
     );
     assert_eq!(plan(&state).content, ContentAction::Keep, "it is said once");
@@ -381,7 +451,7 @@ fn events_tell_what_changed_and_nothing_else() {
     check(&first, &serving, &[&new]);
     let again = after(serving.clone(), 20, &ContentOutcome::Nothing);
     check(&serving, &again, &[]);
-    let broken = after(again.clone(), 30, &failed(Recovery::Retry));
+    let broken = after(again.clone(), 30, &failed(Severity::Transient));
     check(
         &again,
         &broken,
@@ -389,7 +459,11 @@ fn events_tell_what_changed_and_nothing_else() {
             "!Retrying: source catalog content: reset\nhint: {RETRY}"
         )],
     );
-    check(&broken, &after(broken.clone(), 40, &failed(Recovery::Retry)), &[]);
+    check(
+        &broken,
+        &after(broken.clone(), 40, &failed(Severity::Transient)),
+        &[],
+    );
     let recovered = after(broken.clone(), 45, &ContentOutcome::Served(stored(ONE, 10)));
     check(&broken, &recovered, &[&format!("Succeeded: Serving {ONE} again")]);
     let gone = after(

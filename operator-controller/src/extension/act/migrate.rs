@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::progress::Progress;
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::apply::classify;
-use olm_cluster::list::{Budget, Collection, End, Part};
+use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_rollout::failure::{Failure, FailureKind};
 
 /// Bytes of metadata that one run lists.
@@ -154,7 +154,7 @@ pub(crate) async fn migrate(
         bytes: MAX_BYTES,
         until: Instant::now() + MAX_TIME,
     };
-    let mut pages = collection.read(client, Part::Metadata, budget);
+    let mut pages = collection.read(client, Detail::Metadata, budget);
     let resumed = done.last.clone();
     let (mut listed, mut in_order) = (String::new(), true);
     let mut writing: Option<Instant> = None;

@@ -1,10 +1,14 @@
-//! Orphaned Secrets, which an interrupted run leaves behind: Secrets whose revision was not made or does not own them yet.
+//! Secrets without a revision: those that an interrupted run leaves behind, whose revision was not made or does not own
+//! them yet, and those of an extension that is gone.
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
-use olm_api::ObjectMeta;
-use olm_api::names::label;
+use olm_api::names::{CLUSTER_OBJECT_SET, annotation, label};
+use olm_api::{ClusterExtension, ClusterObjectSet, ObjectMeta};
 
 use super::write::own;
 use crate::extension::context::Context;
@@ -48,26 +52,103 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
                     );
                 }
             }
-            Disposal::Remove => {
-                let params = DeleteParams {
-                    preconditions: Some(Preconditions {
-                        uid: secret.metadata.uid.clone(),
-                        resource_version: secret.metadata.resource_version.clone(),
-                    }),
-                    ..DeleteParams::default()
-                };
-                match secrets.delete(&name, &params).await {
-                    Ok(_) => tracing::info!(
-                        secret = name,
-                        "removed a Secret that an interrupted run left behind"
-                    ),
-                    Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            Disposal::Remove => match secrets.delete(&name, &this_one(&secret.metadata)).await {
+                Ok(_) => tracing::info!(
+                    secret = name,
+                    "removed a Secret that an interrupted run left behind"
+                ),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(error),
+            },
         }
     }
     Ok(())
+}
+
+/// Deletes the object as it was seen, and no other of its name.
+fn this_one(metadata: &ObjectMeta) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Removes the Secrets of an extension whose revisions are gone. Kubernetes would collect them; but who sees the extension
+/// gone finds nothing of it, and one that an interrupted run left has no revision.
+///
+/// Names prove nothing: another extension of this name may have left its revisions behind, and so does this one when
+/// Kubernetes has orphaned them before the controller looks.
+///
+/// # Errors
+/// The server did not answer, or one changed meanwhile.
+pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> Result<(), kube::Error> {
+    let selector = label::selector(label::OWNER_NAME, extension.name());
+    let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
+        return Ok(());
+    };
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
+    let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
+    let mut live: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for secret in secrets.list_metadata(&labelled).await?.items {
+        let Some(revision) = revision_of(&secret.metadata, uid) else {
+            continue;
+        };
+        if !live.contains_key(&revision.name) {
+            let found = sets.get_metadata_opt(&revision.name).await?;
+            live.insert(revision.name.clone(), found.and_then(|set| set.metadata.uid));
+        }
+        if revision.is(live.get(&revision.name).and_then(Option::as_deref)) {
+            continue;
+        }
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        match secrets.delete(&name, &this_one(&secret.metadata)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The revision that a Secret was made for.
+struct Revision {
+    name: String,
+    /// Its UID, once it owns the Secret.
+    uid: Option<String>,
+}
+
+impl Revision {
+    /// Whether it is the one of its name that has this UID.
+    fn is(&self, live: Option<&str>) -> bool {
+        live.is_some_and(|live| self.uid.as_deref().is_none_or(|uid| uid == live))
+    }
+}
+
+/// The revision of a Secret that was made for the extension of this UID. Revisions of the reference own theirs without
+/// naming the extension; such a Secret is nobody's once the owner is gone.
+fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<Revision> {
+    let annotations = secret.annotations.as_ref();
+    let maker = annotations.and_then(|annotations| annotations.get(annotation::OWNER_UID));
+    if maker.is_some_and(|maker| maker != extension) {
+        return None;
+    }
+    let mut owners = secret.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    match owner {
+        Some(OwnerReference { kind, name, uid, .. }) if kind == CLUSTER_OBJECT_SET => Some(Revision {
+            name: name.clone(),
+            uid: Some(uid.clone()),
+        }),
+        None if maker.is_some() => Some(Revision {
+            name: secret.labels.as_ref()?.get(label::REVISION_NAME)?.clone(),
+            uid: None,
+        }),
+        _ => None,
+    }
 }
 
 fn disposal(secret: &ObjectMeta, exists: impl Fn(&str) -> bool, now: Timestamp) -> Disposal {
@@ -94,7 +175,6 @@ fn disposal(secret: &ObjectMeta, exists: impl Fn(&str) -> bool, now: Timestamp) 
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use olm_api::Time;
 
     use super::*;
@@ -121,5 +201,39 @@ mod tests {
         secret.owner_references = Some(vec![OwnerReference::default()]);
         assert_eq!(disposal(&secret, |_| false, now), Disposal::Leave);
         assert_eq!(disposal(&ObjectMeta::default(), |_| false, now), Disposal::Leave);
+    }
+
+    #[test]
+    fn a_secret_is_the_extensions_by_its_uid_and_stays_with_a_revision_that_lives() {
+        let mut secret = ObjectMeta {
+            labels: Some([(label::REVISION_NAME.to_owned(), "ext-1".to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        assert!(
+            revision_of(&secret, "us").is_none(),
+            "nobody says that we made it"
+        );
+        secret.annotations = Some([(annotation::OWNER_UID.to_owned(), "us".to_owned())].into());
+        assert!(revision_of(&secret, "a namesake").is_none());
+        let left = revision_of(&secret, "us").unwrap();
+        assert!(left.is(Some("any")) && !left.is(None));
+        secret.owner_references = Some(vec![OwnerReference {
+            kind: CLUSTER_OBJECT_SET.to_owned(),
+            name: "ext-1".to_owned(),
+            uid: "set".to_owned(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
+        let goes_with_its_owner = |secret: &ObjectMeta| {
+            let owned = revision_of(secret, "us").unwrap();
+            owned.is(Some("set")) && !owned.is(Some("a set of the same name")) && !owned.is(None)
+        };
+        assert!(goes_with_its_owner(&secret));
+        assert!(revision_of(&secret, "a namesake").is_none());
+        // As the reference makes it.
+        secret.annotations = None;
+        assert!(goes_with_its_owner(&secret));
+        secret.owner_references.as_mut().unwrap()[0].kind = "Other".to_owned();
+        assert!(revision_of(&secret, "us").is_none());
     }
 }

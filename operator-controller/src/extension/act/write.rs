@@ -135,8 +135,13 @@ pub(crate) async fn create(
     }
     let api: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
     let stored: Vec<_> = secrets.iter().map(|secret| store(&api, set, secret)).collect();
-    at_once(stored).await?;
-    let made = create_set(&sets, set).await?;
+    let stored = at_once(stored).await?;
+    let mut set = set.clone();
+    if !stored.is_empty() && stored.iter().all(|stored| *stored == Stored::Predecessor) {
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::RESTORED.to_owned(), "true".to_owned());
+    }
+    let made = create_set(&sets, &set).await?;
     let owned: Vec<_> = secrets
         .iter()
         .map(|secret| own(&api, &made, &secret.name))
@@ -145,7 +150,7 @@ pub(crate) async fn create(
     Ok(made)
 }
 
-async fn at_once(work: Vec<impl Future<Output = Result<(), WriteError>>>) -> Result<(), WriteError> {
+async fn at_once<T>(work: Vec<impl Future<Output = Result<T, WriteError>>>) -> Result<Vec<T>, WriteError> {
     stream::iter(work).buffer_unordered(AT_ONCE).try_collect().await
 }
 
@@ -289,11 +294,20 @@ fn params() -> PatchParams {
     }
 }
 
+/// Who made a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    /// This extension: now, or in a run that was interrupted.
+    Ours,
+    /// One that had its name before. The name of a Secret follows from its content: a revision of this name held the same.
+    Predecessor,
+}
+
 async fn store(
     secrets: &Api<Secret>,
     set: &ClusterObjectSet,
     content: &ContentSecret,
-) -> Result<(), WriteError> {
+) -> Result<Stored, WriteError> {
     let owner = set.label(label::OWNER_NAME).unwrap_or_default();
     let labels = [(label::REVISION_NAME, set.name()), (label::OWNER_NAME, owner)];
     let secret = Secret {
@@ -304,6 +318,8 @@ async fn store(
                     .map(|(key, value)| (key.to_owned(), value.to_owned()))
                     .into(),
             ),
+            annotations: controlling_extension(&set.metadata)
+                .map(|uid| [(annotation::OWNER_UID.to_owned(), uid.to_owned())].into()),
             ..ObjectMeta::default()
         },
         type_: Some(OBJECT_DATA_SECRET_TYPE.to_owned()),
@@ -321,18 +337,28 @@ async fn store(
         field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
         ..PostParams::default()
     };
+    let failed = |source| WriteError::Secret {
+        name: content.name.clone(),
+        source,
+    };
     match secrets.create(&params, &secret).await {
-        Ok(_) => Ok(()),
-        // The name follows from the content: it is ours, from an attempt that was interrupted.
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
-        Err(source) => Err(WriteError::Secret {
-            name: content.name.clone(),
-            source,
-        }),
+        Ok(_) => Ok(Stored::Ours),
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+            let found = secrets.get_metadata_opt(&content.name).await.map_err(failed)?;
+            let annotations = found.and_then(|found| found.metadata.annotations);
+            let maker = annotations.and_then(|mut all| all.remove(annotation::OWNER_UID));
+            let is_ours = maker.as_deref() == controlling_extension(&set.metadata);
+            Ok(if is_ours {
+                Stored::Ours
+            } else {
+                Stored::Predecessor
+            })
+        }
+        Err(source) => Err(failed(source)),
     }
 }
 
-/// Gives a Secret to its revision, so that it goes when the revision goes.
+/// Gives a Secret to its revision, so that it goes when the revision goes, and to the extension of that.
 pub async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
     let owner = json!({
         "apiVersion": API_VERSION,
@@ -342,7 +368,8 @@ pub async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> R
         "controller": true,
         "blockOwnerDeletion": true,
     });
-    let patch = json!({"metadata": {"ownerReferences": [owner]}});
+    let annotations = json!({annotation::OWNER_UID: controlling_extension(&set.metadata)});
+    let patch = json!({"metadata": {"ownerReferences": [owner], "annotations": annotations}});
     let params = PatchParams {
         field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
         ..PatchParams::default()

@@ -1,11 +1,10 @@
 //! The image of a bundle, and what it means when it cannot be had.
 
-use std::fmt::Write as _;
-
 use olm_api::ClusterExtension;
+use olm_api::conditions::{self, PROGRESSING};
 
 use crate::bundles::FetchError;
-use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::failure::{Failure, Severity, StageError, retrying_unless_terminal};
 use crate::extension::resolve::{Origin, Target};
 
 impl StageError for FetchError {
@@ -17,6 +16,7 @@ impl StageError for FetchError {
             // Nothing announces a new pull secret or image: it is found within a minute.
             Self::Resolve(error) if error.is_refusal() => Severity::Waiting,
             Self::Pull(error) if error.is_refusal() => Severity::Waiting,
+            Self::Pending { .. } => Severity::Pulling,
             Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
                 Severity::Transient
             }
@@ -24,7 +24,7 @@ impl StageError for FetchError {
     }
 
     fn reason(&self) -> &'static str {
-        self.severity().retrying_unless_terminal()
+        retrying_unless_terminal(self.severity())
     }
 }
 
@@ -36,12 +36,10 @@ pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
     );
     let mut failure = Failure::from(error);
     if is_of_image && target.origin == Origin::Catalog {
-        let _ = write!(
-            failure.message,
-            "; ClusterCatalog {} names this image: check the reference, and that this cluster may pull \
-             from its registry",
+        failure.help = Some(format!(
+            "ClusterCatalog {} names this image: check the reference, and that this cluster may pull from its registry",
             target.catalog
-        );
+        ));
     }
     failure
 }
@@ -53,6 +51,8 @@ pub(crate) fn unless_installed<T>(
     target: &Target,
 ) -> Result<Option<T>, Failure> {
     match fetched {
+        // Once what is asked for now was reported, nothing is missing while it is pulled again.
+        Err(error @ FetchError::Pending { .. }) if is_news(extension) => Err(error.into()),
         Err(error) if target.origin == Origin::Installed => {
             tracing::debug!(
                 extension = extension.name(),
@@ -64,6 +64,12 @@ pub(crate) fn unless_installed<T>(
         Err(error) => Err(patient(failure(error, target), target)),
         Ok(fetched) => Ok(Some(fetched)),
     }
+}
+
+/// Whether the spec has changed since the condition `Progressing` reported on it.
+fn is_news(extension: &ClusterExtension) -> bool {
+    let reported = conditions::find(extension.conditions(), PROGRESSING);
+    reported.is_none_or(|condition| condition.observed_generation != extension.metadata.generation)
 }
 
 /// Somebody may push another image under the same tag, without any event: what is wrong with a bundle that is named by tag
@@ -87,7 +93,7 @@ mod tests {
         for (origin, expected) in [
             (
                 Origin::Catalog,
-                "; ClusterCatalog lab names this image: check the reference, ",
+                "ClusterCatalog lab names this image: check the reference, ",
             ),
             (Origin::Installed, ""),
         ] {
@@ -104,9 +110,10 @@ mod tests {
             };
             let plain = Failure::from(error());
             let found = failure(error(), &target);
-            let more = found.message.strip_prefix(&plain.message).unwrap_or_default();
-            assert!(more.starts_with(expected), "{}", found.message);
-            assert_eq!(more.is_empty(), expected.is_empty(), "{}", found.message);
+            assert_eq!(found.message, plain.message);
+            let help = found.help.unwrap_or_default();
+            assert!(help.starts_with(expected), "{help}");
+            assert_eq!(help.is_empty(), expected.is_empty(), "{help}");
             assert_eq!(found.severity, plain.severity);
         }
     }

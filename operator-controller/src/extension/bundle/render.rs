@@ -62,6 +62,7 @@ pub(crate) async fn provider(
 pub async fn render(
     gates: Gates,
     (certificates, operator_condition): (CertificateProvider, Option<String>),
+    roles_named_after: Option<String>,
     extension: Arc<ClusterExtension>,
     image: Arc<olm_image::Contents>,
 ) -> Result<Prepared, RenderError> {
@@ -81,6 +82,7 @@ pub async fn render(
             config: config.as_ref(),
             certificates: Some(certificates),
             operator_condition: operator_condition.as_deref(),
+            roles_named_after: roles_named_after.as_deref(),
             scopes: if gates.single_namespace {
                 Scopes::Any
             } else {

@@ -6,7 +6,7 @@ use olm_fbc::Property;
 use olm_resolve::{Blocker, Platform, Refusal, recorded_version, refuse, unmet};
 
 use crate::extension::context::Context;
-use crate::extension::failure::{Severity, StageError};
+use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use crate::extension::resolve::inventory::{self, InventoryError};
 use crate::extension::resolve::{Resolved, proposals};
 
@@ -40,7 +40,7 @@ impl StageError for RequirementsError {
     }
 
     fn reason(&self) -> &'static str {
-        self.severity().retrying_unless_terminal()
+        retrying_unless_terminal(self.severity())
     }
 }
 

@@ -35,6 +35,7 @@ impl Inputs {
             "annotations": extension.metadata.annotations,
             "account": resolved.settings.account.to_string(),
             "bundle": [bundle.package, bundle.image],
+            "catalog": target.catalog,
             "version": bundle.metadata,
             "pinned": pinned,
             "provider": provider.to_string(),

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Another extension that is installed or updated in the same step, and the bundle that it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Moves {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Standing>> {
-        self.standings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.standings.lock()
     }
 }
 

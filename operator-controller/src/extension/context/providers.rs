@@ -1,10 +1,11 @@
 //! Which certificate providers the cluster has, cached for a moment: every run asks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::certificates::choose::{self, Providers};
 use olm_cluster::discover::Discovery;
+use parking_lot::Mutex;
 
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ impl CertificateProviders {
     /// # Errors
     /// The API server does not answer which kinds it serves.
     pub(crate) async fn served(&self) -> Result<Providers, kube::Error> {
-        let lock = || self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.cached.lock();
         let cached = lock().filter(|(at, _)| at.elapsed() < FRESH);
         if let Some((_, served)) = cached {
             return Ok(served);

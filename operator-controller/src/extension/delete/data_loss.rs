@@ -15,7 +15,7 @@ use crate::extension::context::Context;
 use crate::extension::observe::account;
 use crate::extension::revisions::Revisions;
 use crate::object_set::gather;
-use olm_cluster::list::{Budget, Collection, Part};
+use olm_cluster::list::{Budget, Collection, Detail};
 use olm_rollout::failure::FailureKind;
 
 /// Definitions beyond which objects are not counted.
@@ -190,7 +190,7 @@ async fn held_of(client: &Client, collection: Collection<'_>, until: Instant) ->
         bytes: 1 << 20,
         until,
     };
-    let mut pages = collection.read(client, Part::Metadata, budget);
+    let mut pages = collection.read(client, Detail::Metadata, budget);
     while let Ok(Ok(page)) = timeout_at(until.into(), pages.page()).await {
         found.extend(page.iter().filter_map(held_by));
     }

@@ -29,19 +29,19 @@ pub(crate) const STALE: Duration = Duration::from_millis(200);
 const LISTED: Duration = Duration::from_secs(1);
 
 /// An extension that is being deleted.
-pub(crate) struct Observed<'a> {
+pub struct Observed<'a> {
     /// The extension.
-    pub(crate) extension: &'a ClusterExtension,
+    pub extension: &'a ClusterExtension,
     /// What happens to its objects.
-    pub(crate) policy: Result<Policy, PolicyError>,
+    pub policy: Result<Policy, PolicyError>,
     /// What was announced, once it was.
-    pub(crate) announced: Option<Uninstall>,
+    pub announced: Option<Uninstall>,
     /// What there is of it.
-    pub(crate) left: Left,
+    pub left: Left,
 }
 
 /// What there is of an extension that is being deleted.
-pub(crate) enum Left {
+pub enum Left {
     /// Whatever there is stays: the deletion orphans it.
     Orphans,
     /// No revision.
@@ -71,16 +71,16 @@ pub(crate) enum Left {
 }
 
 /// What is done next, and what is reported after that.
-pub(crate) struct Plan {
+pub struct Plan {
     /// What is done.
-    pub(crate) actions: Vec<Action>,
+    pub actions: Vec<Action>,
     /// What is reported.
-    pub(crate) report: Outlook,
+    pub report: Outlook,
 }
 
 /// What is reported of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outlook {
+pub enum Outlook {
     /// Nothing yet: the next run goes on after this time.
     Later(Duration),
     /// The condition `Progressing`.
@@ -110,7 +110,7 @@ fn blocked(reason: &'static str, message: String) -> Plan {
 }
 
 /// Plans the next step; `rest` are the finalizers that stay when the controller lets the extension go.
-pub(crate) fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
+pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
     match &observed.left {
         Left::Orphans => Plan {
             actions: vec![Action::SetFinalizers(rest)],
@@ -148,7 +148,7 @@ pub(crate) fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
 }
 
 /// The finalizers of others; `None` for an extension that the controller has let go.
-pub(crate) fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
+pub fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
     let list = extension.metadata.finalizers.clone().unwrap_or_default();
     let is_ours = |name: &String| FINALIZERS.contains(&name.as_str());
     let rest: Vec<String> = list.iter().filter(|name| !is_ours(name)).cloned().collect();
@@ -248,7 +248,7 @@ fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<Propagati
 
 /// What became of the objects of an extension without revisions: what was done counts, not only what was asked for in the
 /// end. `announced` is what was to be left when the deletion began, as far as that is known.
-fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[TeardownRecord]) -> String {
+fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, records: &[TeardownRecord]) -> String {
     let was_there = extension
         .status
         .as_ref()
@@ -256,9 +256,12 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, fates: &[Tea
     let policy = Policy::read(|key| extension.annotation(key)).unwrap_or_default();
     let policy = policy.uninstall;
     let changed = announced.is_some_and(|first| first != policy)
-        || fates.iter().any(|fate| fate.policy != policy)
+        || records.iter().any(|record| record.policy != policy)
         || policy == Uninstall::Orphan;
-    let all = TeardownRecord::together(fates);
+    let all = TeardownRecord::together(records);
+    if !all.collected.is_empty() {
+        return collected(&all);
+    }
     let text = match policy {
         _ if !was_there => "Nothing was installed",
         Uninstall::KeepCrds | Uninstall::Orphan if all.in_foreground => IN_FOREGROUND,
@@ -279,12 +282,26 @@ const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes itself took w
                              uninstall says; check what is left";
 const LEFT: &str = "Left all objects on the cluster";
 
+/// What became of objects that the account did not remove before it was gone.
+fn collected(all: &TeardownRecord) -> String {
+    let gone = if all.gone.is_empty() {
+        String::new()
+    } else {
+        format!(" Gone before that {}.", named(&all.gone))
+    };
+    format!(
+        "The service account is gone with its namespace; left to the garbage collector of Kubernetes {}.{gone}",
+        named(&all.collected)
+    )
+}
+
+fn named(ids: &BTreeSet<ObjectId>) -> String {
+    let list: Vec<ObjectId> = ids.iter().cloned().collect();
+    format!("{} object(s): {}", ids.len(), report::short_names(&list))
+}
+
 /// What became of objects of which some were gone when the others were let go.
 fn partly(all: &TeardownRecord) -> String {
-    let named = |ids: &BTreeSet<ObjectId>| {
-        let list: Vec<ObjectId> = ids.iter().cloned().collect();
-        format!("{} object(s): {}", ids.len(), report::short_names(&list))
-    };
     let going = if all.going.is_empty() {
         String::new()
     } else {
@@ -457,29 +474,40 @@ mod tests {
             };
             names.iter().map(id).collect()
         };
-        let fate = |policy, gone: &[&str], left: &[&str], going: &[&str]| TeardownRecord {
+        let record = |policy, gone: &[&str], left: &[&str], going: &[&str]| TeardownRecord {
             policy,
             gone: ids(gone),
             seen_gone: ids(gone),
             left: ids(left),
             going: ids(going),
-            in_foreground: false,
+            ..TeardownRecord::default()
+        };
+        let by_collector = |policy| {
+            let mut collected = record(policy, &["a"], &[], &[]);
+            collected.gone.extend(ids(&["b"]));
+            collected.collect(ids(&["b"]).into_iter().collect());
+            collected
         };
         let by_kubernetes = |policy| TeardownRecord {
             in_foreground: true,
-            ..fate(policy, &["a"], &["b"], &[])
+            ..record(policy, &["a"], &["b"], &[])
         };
         let but_definitions =
             "Removed all objects but custom resource definitions and custom resources, which are left";
         let (delete, keep, orphan) = (Uninstall::Delete, Uninstall::KeepCrds, Uninstall::Orphan);
-        for (policy, announced, fates, expected) in [
+        for (policy, announced, records, expected) in [
             (None, None, vec![], REMOVED),
-            (None, Some(delete), vec![fate(delete, &["a"], &[], &[])], REMOVED),
+            (
+                None,
+                Some(delete),
+                vec![record(delete, &["a"], &[], &[])],
+                REMOVED,
+            ),
             (Some("keep-crds"), None, vec![], but_definitions),
             (
                 Some("keep-crds"),
                 Some(keep),
-                vec![fate(keep, &["a"], &["b"], &[])],
+                vec![record(keep, &["a"], &["b"], &[])],
                 but_definitions,
             ),
             (
@@ -489,41 +517,48 @@ mod tests {
                 IN_FOREGROUND,
             ),
             (None, Some(delete), vec![by_kubernetes(delete)], REMOVED),
+            (
+                None,
+                Some(delete),
+                vec![by_collector(delete)],
+                "The service account is gone with its namespace; left to the garbage collector of Kubernetes 1 object(s): \
+                 Pot b. Gone before that 1 object(s): Pot a.",
+            ),
             (Some("orphan"), None, vec![], LEFT),
             (
                 Some("orphan"),
                 Some(delete),
-                vec![fate(orphan, &[], &["a"], &[])],
+                vec![record(orphan, &[], &["a"], &[])],
                 LEFT,
             ),
             (
                 Some("orphan"),
                 Some(delete),
-                vec![fate(orphan, &["a", "b"], &["c", "d"], &["d"])],
+                vec![record(orphan, &["a", "b"], &["c", "d"], &["d"])],
                 "Left on the cluster 2 object(s): Pot c, Pot d. Of these, being deleted already and gone once nothing holds \
                  them, 1 object(s): Pot d. Gone before that 2 object(s): Pot a, Pot b.",
             ),
             (
                 Some("keep-crds"),
                 Some(delete),
-                vec![fate(keep, &["a"], &["b"], &[])],
+                vec![record(keep, &["a"], &["b"], &[])],
                 "Left on the cluster 1 object(s): Pot b. Gone before that 1 object(s): Pot a.",
             ),
             // What is asked for when all is done changes nothing any more.
-            (None, Some(orphan), vec![fate(orphan, &[], &["a"], &[])], LEFT),
+            (None, Some(orphan), vec![record(orphan, &[], &["a"], &[])], LEFT),
             (
                 Some("orphan"),
                 Some(delete),
-                vec![fate(delete, &["a"], &[], &[])],
+                vec![record(delete, &["a"], &[], &[])],
                 REMOVED,
             ),
         ] {
             let entry = |value: &str| [(user::UNINSTALL.to_owned(), value.to_owned())].into();
             extension.metadata.annotations = policy.map(entry);
             assert_eq!(
-                gone(&extension, announced, &fates),
+                gone(&extension, announced, &records),
                 expected,
-                "{policy:?} {fates:?}"
+                "{policy:?} {records:?}"
             );
         }
     }

@@ -3,8 +3,8 @@
 use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
-use crate::extension::failure::{Severity, StageError};
-use olm_cluster::identity::AccountName;
+use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
+use olm_cluster::identity::{AccountName, IdentityError};
 
 /// Why nothing can be written for an extension.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +49,19 @@ impl StageError for AccountError {
     fn severity(&self) -> Severity {
         // A change of the ClusterExtension brings it back by itself.
         Severity::Terminal
+    }
+}
+
+impl StageError for IdentityError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Unavailable { .. } => Severity::Transient,
+            Self::AccountMissing(_) | Self::NamespaceMissing(_) | Self::Refused { .. } => Severity::Waiting,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        retrying_unless_terminal(self.severity())
     }
 }
 

@@ -71,7 +71,7 @@ pub enum Action {
         /// How it is deleted; `None` for one whose deletion is under way.
         delete: Option<PropagationPolicy>,
     },
-    /// Removes all content Secrets of the extension.
+    /// Removes the content Secrets of the extension whose revisions are gone.
     RemoveSecrets,
     /// Removes everything by which its operator could report conditions.
     RemoveAllOperatorConditions,

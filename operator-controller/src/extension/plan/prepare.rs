@@ -10,7 +10,7 @@ use olm_api::names::{annotation, finalizer, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use super::action::Action;
-use super::revision::{Creation, PlanError, Wanted, create, inherit};
+use super::revision::{Creation, PlanError, Wanted, create, inherit, inherit_pause};
 use crate::extension::bundle::phases::{Marks, PhasesError, phases};
 use crate::extension::context::helm::HelmError;
 use crate::extension::context::release::{Entry, Release};
@@ -18,7 +18,10 @@ use crate::extension::failure::{Severity, StageError};
 use crate::extension::observe::Observed;
 use crate::extension::revisions::{Others, Revisions};
 use olm_cluster::identity::AccountName;
+use olm_rollout::engine::rollout::Writes;
+use olm_rollout::policy::Policy;
 use olm_rollout::status::is_archived;
+use serde_json::Value;
 
 /// Both are kept for those who look for them; one run takes both away.
 pub(crate) const FINALIZERS: [&str; 2] = [
@@ -80,7 +83,53 @@ pub(crate) fn prepare(
     if let Ok(settings) = &observed.settings {
         actions.extend(name_account(&settings.account, &observed.revisions));
     }
+    if actions.is_empty() {
+        actions = inherited(observed);
+    }
     Ok(actions)
+}
+
+/// Has active revisions inherit what the extension says, whatever keeps its bundle from being installed: the pause alone
+/// while other settings mean nothing. Where a bundle can be looked for, a pause is lifted after that, see [`resumed`].
+fn inherited(observed: &Observed) -> Vec<Action> {
+    let extension = &observed.extension;
+    let patch = |set: &ClusterObjectSet| match observed.settings {
+        Ok(_) if is_resumed(extension, set) => None,
+        Ok(_) => inherit(extension, set),
+        Err(_) => inherit_pause(extension, set),
+    };
+    patched(observed.revisions.active(), patch)
+}
+
+/// Has active revisions go on whose extension is paused no longer. Only after the bundle was tried: what somebody removed
+/// meanwhile to let another version in must not be put back by the version before.
+pub(crate) fn resumed(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
+    let patch = |set: &ClusterObjectSet| {
+        is_resumed(extension, set)
+            .then(|| inherit(extension, set))
+            .flatten()
+    };
+    patched(revisions.active(), patch)
+}
+
+/// Whether a revision stands still that should not.
+fn is_resumed(extension: &ClusterExtension, set: &ClusterObjectSet) -> bool {
+    let is = |writes, found: Result<Writes, _>| found.is_ok_and(|found: Writes| found == writes);
+    is(Writes::Paused, Policy::writes(|key| set.annotation(key)))
+        && is(Writes::Allowed, Policy::writes(|key| extension.annotation(key)))
+}
+
+fn patched<'a>(
+    sets: impl Iterator<Item = &'a ClusterObjectSet>,
+    patch: impl Fn(&ClusterObjectSet) -> Option<Value>,
+) -> Vec<Action> {
+    let action = |set: &ClusterObjectSet| {
+        Some(Action::PatchRevision {
+            name: set.name().to_owned(),
+            patch: patch(set)?,
+        })
+    };
+    sets.filter_map(action).collect()
 }
 
 /// Whether a wanted revision was made from a Helm release and does not count as complete yet.
@@ -138,9 +187,12 @@ fn adopt(
         // Named once it is known; what is there is installed with or without one.
         account: None,
         bundle: &bundle,
+        catalog: "",
         properties: None,
+        further_properties: None,
         certificates: None,
         operator_condition: None,
+        roles_named_after: None,
         groups: &groups,
         // The extension owns the objects, but for those that the bundle keeps: they have no owner.
         adopt: CollisionProtection::IfNoController,
@@ -150,17 +202,6 @@ fn adopt(
     let labels = creation.set.metadata.labels.get_or_insert_default();
     labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
     Ok(creation)
-}
-
-/// Has the revisions of a paused extension stand still, too.
-pub(crate) fn pause(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
-    let inherits = |set: &ClusterObjectSet| {
-        Some(Action::PatchRevision {
-            name: set.name().to_owned(),
-            patch: inherit(extension, set)?,
-        })
-    };
-    revisions.active().filter_map(inherits).collect()
 }
 
 /// Removes the OperatorConditions of bundles that are gone, once bundles have come or gone. `kept` are those that were
@@ -177,8 +218,10 @@ mod tests {
     use olm_api::cluster_extension::ClusterExtensionSpec;
     use olm_api::conditions::Status;
     use olm_api::names::user;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::extension::failure::Failure;
     use crate::extension::observe::Settings;
     use crate::extension::observe::options::Options;
     use crate::extension::revisions::tests::revision;
@@ -256,9 +299,7 @@ mod tests {
             ("ext-1", Some("true"))
         );
         observed.release = None;
-        observed.settings = Err(crate::extension::failure::Failure::from(PlanError::Name(
-            "x".to_owned(),
-        )));
+        observed.settings = Err(Failure::from(PlanError::Name("x".to_owned())));
         observed.revisions = Revisions::new(vec![Arc::new(set.clone())]);
         let actions = prepare(&observed, &Others::default(), "olm").unwrap();
         assert!(
@@ -271,15 +312,60 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_reaches_every_active_revision_once() {
-        let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
-        extension.metadata.annotations = Some([(user::PAUSED.to_owned(), "true".to_owned())].into());
-        let mut set = (*revision(1, &[])).clone();
-        let revisions = Revisions::new(vec![Arc::new(set.clone())]);
-        assert_eq!(pause(&extension, &revisions).len(), 1);
-        let annotations = set.metadata.annotations.get_or_insert_default();
-        annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
-        assert!(pause(&extension, &Revisions::new(vec![Arc::new(set)])).is_empty());
+    fn a_pause_reaches_and_leaves_every_active_revision_once_whatever_else_is_wrong() {
+        let with_pause = |set: &ClusterObjectSet, value: Option<&str>| {
+            let mut set = set.clone();
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            annotations.remove(user::PAUSED);
+            annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/a".to_owned());
+            annotations.extend(value.map(|value| (user::PAUSED.to_owned(), value.to_owned())));
+            set
+        };
+        let set = (*revision(1, &[])).clone();
+        let blocked = || Failure::from(PlanError::Name("x".to_owned()));
+        for (asked, present, inherited, inherited_though_blocked) in [
+            (Some("true"), None, Some(json!("true")), Some(json!("true"))),
+            (None, Some("true"), Some(Value::Null), Some(Value::Null)),
+            (
+                Some("false"),
+                Some("true"),
+                Some(json!("false")),
+                Some(json!("false")),
+            ),
+            // What is installed is kept up while a value means nothing.
+            (Some("yes"), Some("true"), Some(json!("yes")), Some(Value::Null)),
+            (Some("true"), Some("true"), None, None),
+            (None, None, None, None),
+        ] {
+            for (settings_fail, expected) in [(false, inherited), (true, inherited_though_blocked)] {
+                let mut observed = observed(vec![with_pause(&set, present)]);
+                let mut extension = (*observed.extension).clone();
+                extension.metadata.annotations =
+                    asked.map(|value| [(user::PAUSED.to_owned(), value.to_owned())].into());
+                observed.extension = Arc::new(extension);
+                if settings_fail {
+                    observed.settings = Err(blocked());
+                }
+                let mut actions = prepare(&observed, &Others::default(), "olm").unwrap();
+                if !settings_fail {
+                    let lifted = resumed(&observed.extension, &observed.revisions);
+                    assert!(actions.is_empty() || lifted.is_empty(), "{asked:?} {present:?}");
+                    actions.extend(lifted);
+                }
+                let annotations = |action: &Action| match action {
+                    Action::PatchRevision { patch, .. } => {
+                        patch["metadata"]["annotations"][user::PAUSED].clone()
+                    }
+                    other => panic!("{other:?}"),
+                };
+                let found: Vec<Value> = actions.iter().map(annotations).collect();
+                assert_eq!(
+                    found,
+                    Vec::from_iter(expected),
+                    "{asked:?} {present:?} {settings_fail}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::extension::failure::{Severity, StageError};
 use crate::extension::plan::content::{ContentError, ContentSecret, pack};
 use crate::extension::revisions::{BundleIdentity, Others, Revisions};
 use olm_cluster::identity::AccountName;
+use olm_rollout::policy::Policy;
 
 /// How many revisions stay when a new one is made.
 const KEPT: usize = 5;
@@ -24,16 +25,19 @@ const KEPT: usize = 5;
 /// down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
-const OURS: [&str; 9] = [
+const OURS: [&str; 12] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
     annotation::BUNDLE_VERSION,
     annotation::BUNDLE_RELEASE,
     annotation::BUNDLE_REFERENCE,
+    annotation::CATALOG,
     annotation::PROPERTIES,
+    annotation::FURTHER_PROPERTIES,
     annotation::SERVICE_ACCOUNT,
     annotation::CERTIFICATE_PROVIDER,
     annotation::OPERATOR_CONDITION,
+    annotation::ROLES_NAMED_AFTER,
 ];
 
 /// What a revision is to hold.
@@ -45,12 +49,18 @@ pub struct Wanted<'a> {
     pub account: Option<&'a AccountName>,
     /// The bundle it is made from.
     pub bundle: &'a BundleIdentity,
-    /// The bundle's properties, a JSON list.
+    /// The catalog that offers it; empty when that is not known.
+    pub catalog: &'a str,
+    /// The bundle's properties as its files list them, a JSON list.
     pub properties: Option<&'a str>,
+    /// Further ones, see [`annotation::FURTHER_PROPERTIES`].
+    pub further_properties: Option<&'a str>,
     /// Who provides its certificates, when it needs any.
     pub certificates: Option<CertificateProvider>,
     /// The name of the OperatorCondition that the operator reads.
     pub operator_condition: Option<&'a str>,
+    /// The bundle after which its roles are named, when it is another one.
+    pub roles_named_after: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
@@ -111,12 +121,16 @@ impl StageError for PlanError {
     }
 }
 
-/// Plans how the newest revision becomes the wanted one.
+/// Plans how the newest revision becomes the wanted one. An extension without any takes over the newest that an extension
+/// of its name left behind under the same account, or that was restored, if it holds just what is wanted.
 ///
 /// # Errors
 /// The objects fit no revision.
 pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Result<RevisionPlan, PlanError> {
-    if let Some(latest) = revisions.latest() {
+    let left = wanted
+        .account
+        .and_then(|account| others.left_behind(wanted.extension.name(), account));
+    if let Some(latest) = revisions.latest().or(left) {
         let packed = pack(latest.name(), wanted.system_namespace, wanted.groups)?;
         let same = revision(wanted, latest.name(), latest.spec.revision, packed.phases);
         if holds_the_same(latest, &same) {
@@ -124,9 +138,15 @@ pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Resu
             return Ok(if says_the_same(latest, &same) {
                 RevisionPlan::Keep { secrets }
             } else {
+                let mut patch = change(latest, &same);
+                let annotations = patch.pointer_mut("/metadata/annotations");
+                let annotations = annotations.and_then(Value::as_object_mut);
+                if let Some(annotations) = annotations.filter(|_| revisions.latest().is_none()) {
+                    annotations.insert(annotation::RESTORED.to_owned(), "true".into());
+                }
                 RevisionPlan::Patch {
                     name: latest.name().to_owned(),
-                    patch: Box::new(change(latest, &same)),
+                    patch: Box::new(patch),
                     secrets,
                 }
             });
@@ -261,11 +281,26 @@ pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<V
     if extension.is_deleting() && set.annotation(annotation::UNINSTALLING).is_none() {
         differing.insert(annotation::UNINSTALLING.to_owned(), json!("true"));
     }
-    (!differing.is_empty()).then(|| {
+    annotated(set, &differing)
+}
+
+/// A merge patch by which a revision stands still or goes on as its extension says, whatever its other annotations
+/// mean; nothing when it does. A value that means nothing pauses nothing.
+pub fn inherit_pause(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
+    let is_known = Policy::writes(|key| extension.annotation(key)).is_ok();
+    let wanted = extension.annotation(user::PAUSED).filter(|_| is_known);
+    let differing =
+        (wanted != set.annotation(user::PAUSED)).then(|| (user::PAUSED.to_owned(), json!(wanted)));
+    annotated(set, &differing.into_iter().collect())
+}
+
+/// A merge patch of annotations of a revision, if it is still the one that was seen.
+fn annotated(set: &ClusterObjectSet, annotations: &Map<String, Value>) -> Option<Value> {
+    (!annotations.is_empty()).then(|| {
         json!({"metadata": {
             "uid": set.metadata.uid,
             "resourceVersion": set.metadata.resource_version,
-            "annotations": differing,
+            "annotations": annotations,
         }})
     })
 }
@@ -320,8 +355,14 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
         (annotation::SERVICE_ACCOUNT, account.as_deref()),
         (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
         (annotation::OPERATOR_CONDITION, wanted.operator_condition),
+        (annotation::ROLES_NAMED_AFTER, wanted.roles_named_after),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
         (annotation::PROPERTIES, wanted.properties),
+        (
+            annotation::CATALOG,
+            Some(wanted.catalog).filter(|catalog| !catalog.is_empty()),
+        ),
+        (annotation::FURTHER_PROPERTIES, wanted.further_properties),
     ];
     let inherited = INHERITED.map(|key| (key, extension.annotation(key)));
     annotations.extend(
@@ -343,320 +384,4 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Case {
-        extension: ClusterExtension,
-        account: AccountName,
-        bundle: BundleIdentity,
-        certificates: Option<CertificateProvider>,
-        groups: Vec<Group>,
-        adopt: CollisionProtection,
-    }
-
-    impl Case {
-        fn new() -> Self {
-            let mut extension =
-                ClusterExtension::new("ext", olm_api::cluster_extension::ClusterExtensionSpec::default());
-            extension.metadata.uid = Some("uid".to_owned());
-            let mut bundle = BundleIdentity {
-                package: "pkg".to_owned(),
-                image: "reg/i".to_owned(),
-                ..BundleIdentity::default()
-            };
-            bundle.metadata.name = "pkg.v1".to_owned();
-            bundle.metadata.version = "1.0.0".to_owned();
-            let groups = vec![Group {
-                name: "deploy".to_owned(),
-                objects: vec![json!({"a": 1})],
-            }];
-            Self {
-                extension,
-                account: "ns/acc".parse().unwrap(),
-                bundle,
-                certificates: None,
-                groups,
-                adopt: CollisionProtection::Prevent,
-            }
-        }
-
-        fn plan(&self, sets: &[ClusterObjectSet]) -> RevisionPlan {
-            self.plan_beside(sets, &Others::default())
-        }
-
-        fn plan_beside(&self, sets: &[ClusterObjectSet], others: &Others) -> RevisionPlan {
-            let wanted = Wanted {
-                extension: &self.extension,
-                account: Some(&self.account),
-                bundle: &self.bundle,
-                properties: Some("[]"),
-                certificates: self.certificates,
-                operator_condition: Some("pkg.v1"),
-                groups: &self.groups,
-                adopt: self.adopt,
-                system_namespace: "system",
-            };
-            plan(
-                &wanted,
-                &Revisions::new(sets.iter().cloned().map(Arc::new).collect()),
-                others,
-            )
-            .unwrap()
-        }
-
-        fn keeps(&self, latest: &ClusterObjectSet) {
-            let plan = self.plan(std::slice::from_ref(latest));
-            assert!(
-                matches!(&plan, RevisionPlan::Keep { secrets } if secrets.len() == 1),
-                "{plan:?}"
-            );
-        }
-
-        fn patched(&self, latest: &ClusterObjectSet) -> ClusterObjectSet {
-            match self.plan(std::slice::from_ref(latest)) {
-                RevisionPlan::Patch { name, patch, .. } => {
-                    assert_eq!(name, latest.name());
-                    applied(latest, &patch)
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-
-        fn create(&self, sets: &[ClusterObjectSet]) -> ClusterObjectSet {
-            match self.plan(sets) {
-                RevisionPlan::Create(creation) => *creation.set,
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    /// What the API server makes of a merge patch.
-    fn applied(set: &ClusterObjectSet, patch: &Value) -> ClusterObjectSet {
-        fn merge(target: &mut Value, patch: &Value) {
-            let Value::Object(patch) = patch else {
-                *target = patch.clone();
-                return;
-            };
-            if !target.is_object() {
-                *target = json!({});
-            }
-            for (key, value) in patch {
-                if value.is_null() {
-                    target.as_object_mut().unwrap().remove(key);
-                } else {
-                    merge(&mut target[key], value);
-                }
-            }
-        }
-        assert_eq!(patch["metadata"]["uid"], json!(set.metadata.uid));
-        assert_eq!(
-            patch["metadata"]["resourceVersion"],
-            json!(set.metadata.resource_version)
-        );
-        let mut value = serde_json::to_value(set).unwrap();
-        merge(&mut value, patch);
-        serde_json::from_value(value).unwrap()
-    }
-
-    #[test]
-    fn planning_on_the_result_writes_nothing() {
-        let case = Case::new();
-        let first = case.create(&[]);
-        assert_eq!((first.name(), first.spec.revision), ("ext-1", 1));
-        assert_eq!(first.annotation(annotation::SERVICE_ACCOUNT), Some("ns/acc"));
-        assert_eq!(first.annotation(annotation::BUNDLE_RELEASE), None);
-        case.keeps(&first);
-    }
-
-    #[test]
-    fn other_content_or_another_account_is_a_new_revision() {
-        let mut case = Case::new();
-        let first = case.create(&[]);
-        case.groups[0].objects[0] = json!({"a": 2});
-        let second = case.create(std::slice::from_ref(&first));
-        assert_eq!((second.name(), second.spec.revision), ("ext-2", 2));
-        case.account.name = "other".to_owned();
-        let third = case.create(&[first.clone(), second.clone()]);
-        assert_eq!(third.spec.revision, 3);
-        case.adopt = CollisionProtection::IfNoController;
-        let fourth = case.create(&[first, second, third]);
-        assert_eq!(
-            (fourth.spec.revision, fourth.spec.collision_protection),
-            (4, CollisionProtection::IfNoController)
-        );
-    }
-
-    #[test]
-    fn a_revision_from_a_helm_release_is_not_replaced_for_its_weaker_protection_alone() {
-        let mut case = Case::new();
-        case.adopt = CollisionProtection::IfNoController;
-        let mut first = case.create(&[]);
-        case.adopt = CollisionProtection::Prevent;
-        assert_eq!(case.create(std::slice::from_ref(&first)).spec.revision, 2);
-        let labels = first.metadata.labels.get_or_insert_default();
-        labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
-        case.keeps(&first);
-        case.adopt = CollisionProtection::None;
-        assert_eq!(case.create(&[first]).spec.revision, 2);
-    }
-
-    #[test]
-    fn what_may_change_is_changed_in_place() {
-        let mut case = Case::new();
-        let mut first = case.create(&[]);
-        first.metadata.uid = Some("u".to_owned());
-        first.metadata.resource_version = Some("7".to_owned());
-        case.extension.spec.progress_deadline_minutes = Some(10);
-        case.extension.metadata.annotations = Some([(user::PAUSED.to_owned(), "true".to_owned())].into());
-        let patched = case.patched(&first);
-        assert_eq!(patched.spec.progress_deadline_minutes, Some(10));
-        assert_eq!(patched.annotation(user::PAUSED), Some("true"));
-        case.keeps(&patched);
-        case.extension.spec.progress_deadline_minutes = None;
-        case.extension.metadata.annotations = None;
-        let back = case.patched(&patched);
-        assert_eq!(
-            (back.spec.progress_deadline_minutes, back.annotation(user::PAUSED)),
-            (None, None)
-        );
-        case.keeps(&back);
-    }
-
-    #[test]
-    fn what_decides_about_removal_is_inherited_whatever_else_changed() {
-        let mut case = Case::new();
-        let first = case.create(&[]);
-        assert_eq!(inherit(&case.extension, &first), None);
-        case.extension.metadata.annotations =
-            Some([(user::UNINSTALL.to_owned(), "orphan".to_owned())].into());
-        let patch = inherit(&case.extension, &first).unwrap();
-        assert_eq!(
-            patch["metadata"]["annotations"],
-            json!({user::UNINSTALL: "orphan"})
-        );
-        let patched = applied(&first, &patch);
-        assert_eq!(inherit(&case.extension, &patched), None);
-        case.extension.metadata.annotations = None;
-        assert_eq!(
-            inherit(&case.extension, &patched).unwrap()["metadata"]["annotations"],
-            json!({user::UNINSTALL: null})
-        );
-        case.extension.metadata.deletion_timestamp = Some(
-            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
-        );
-        let patch = inherit(&case.extension, &first).unwrap();
-        assert_eq!(
-            patch["metadata"]["annotations"],
-            json!({annotation::UNINSTALLING: "true"})
-        );
-        assert_eq!(inherit(&case.extension, &applied(&first, &patch)), None);
-    }
-
-    #[test]
-    fn a_name_that_something_else_has_and_numbers_left_behind_are_passed_over() {
-        let case = Case::new();
-        let mut others = Others::default();
-        others.names.extend(["ext-1", "ext-2"].map(str::to_owned));
-        let number = |others: &Others, sets: &[ClusterObjectSet]| match case.plan_beside(sets, others) {
-            RevisionPlan::Create(Creation { set, .. }) => (set.name().to_owned(), set.spec.revision),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(number(&others, &[]), ("ext-3".to_owned(), 3));
-        others.highest = 7;
-        assert_eq!(number(&others, &[]), ("ext-8".to_owned(), 8));
-        others.highest = i64::MAX;
-        assert_eq!(number(&others, &[]).1, i64::MAX);
-    }
-
-    #[test]
-    fn a_revision_is_recognised_that_an_interrupted_run_made() {
-        let mut case = Case::new();
-        let first = case.create(&[]);
-        assert!(is_made(&first, &first));
-        let mut named = first.clone();
-        let annotations = named.metadata.annotations.get_or_insert_default();
-        annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/later".to_owned());
-        assert!(!is_made(&named, &first));
-        let mut migrated = first.clone();
-        let labels = migrated.metadata.labels.get_or_insert_default();
-        labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
-        assert!(is_made(&named, &migrated));
-        let mut foreign = first.clone();
-        foreign.metadata.owner_references = None;
-        assert!(!is_made(&foreign, &first));
-        case.groups[0].objects[0] = json!({"a": 2});
-        assert!(!is_made(&case.create(&[]), &first));
-    }
-
-    #[test]
-    fn who_provides_certificates_and_what_the_operator_is_told_stand_on_the_revision() {
-        let mut case = Case::new();
-        let first = case.create(&[]);
-        assert_eq!(first.annotation(annotation::CERTIFICATE_PROVIDER), None);
-        assert_eq!(first.annotation(annotation::OPERATOR_CONDITION), Some("pkg.v1"));
-        case.certificates = Some(CertificateProvider::SelfSigned);
-        let patched = case.patched(&first);
-        assert_eq!(
-            patched.annotation(annotation::CERTIFICATE_PROVIDER),
-            Some("self-signed")
-        );
-        case.keeps(&patched);
-    }
-
-    #[test]
-    fn an_archived_or_deleted_revision_is_not_brought_back() {
-        let case = Case::new();
-        let mut first = case.create(&[]);
-        first.spec.lifecycle_state = LifecycleState::Archived;
-        assert_eq!(case.create(&[first.clone()]).spec.revision, 2);
-        first.spec.lifecycle_state = LifecycleState::Active;
-        first.metadata.deletion_timestamp = Some(olm_api::Time(jiff::Timestamp::UNIX_EPOCH));
-        assert_eq!(case.create(&[first]).spec.revision, 2);
-    }
-
-    #[test]
-    fn the_newest_five_revisions_stay() {
-        let case = Case::new();
-        let sets: Vec<ClusterObjectSet> = (1..=8)
-            .map(|number| {
-                let mut set = case.create(&[]);
-                set.metadata.name = Some(format!("ext-{number}"));
-                set.spec.revision = number;
-                set.spec.lifecycle_state = if number == 2 {
-                    LifecycleState::Active
-                } else {
-                    LifecycleState::Archived
-                };
-                set
-            })
-            .collect();
-        let RevisionPlan::Create(Creation { set, remove, .. }) = case.plan(&sets) else {
-            panic!()
-        };
-        assert_eq!(set.spec.revision, 9);
-        let names: Vec<&str> = remove.iter().map(|set| set.name()).collect();
-        assert_eq!(names, ["ext-1", "ext-3"]);
-    }
-
-    #[test]
-    fn a_name_that_does_not_fit_a_label_is_refused() {
-        let mut case = Case::new();
-        case.extension.metadata.name = Some("x".repeat(62));
-        let wanted = Wanted {
-            extension: &case.extension,
-            account: Some(&case.account),
-            bundle: &case.bundle,
-            properties: None,
-            certificates: None,
-            operator_condition: None,
-            groups: &[],
-            adopt: CollisionProtection::Prevent,
-            system_namespace: "system",
-        };
-        assert!(matches!(
-            plan(&wanted, &Revisions::default(), &Others::default()),
-            Err(PlanError::Name(_))
-        ));
-    }
-}
+mod tests;

@@ -51,8 +51,13 @@ pub enum PreflightError {
     #[error(transparent)]
     Owned(#[from] OwnershipError),
     /// A changed definition breaks what users have stored.
-    #[error("{0}")]
-    Definitions(String),
+    #[error("{found}")]
+    Definitions {
+        /// What is not safe, as the reference says it.
+        found: String,
+        /// What was compared, and what to do.
+        help: Option<String>,
+    },
     /// Stored versions of a definition of somebody else would have to leave their list.
     #[error(
         "version(s) {gone} would have to leave status.storedVersions of CRD {name:?}, which belongs to somebody else; \
@@ -72,21 +77,41 @@ pub enum PreflightError {
     NotReady(Vec<String>),
 }
 
+impl PreflightError {
+    /// Whether the account may not read what the check is about.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Read {
+                kind: FailureKind::Forbidden,
+                ..
+            }
+        )
+    }
+}
+
 impl StageError for PreflightError {
     fn severity(&self) -> Severity {
         match self {
-            Self::Identity(IdentityError::Unavailable { .. }) | Self::Ask { .. } => Severity::Transient,
+            Self::Identity(error) => error.severity(),
+            Self::Ask { .. } => Severity::Transient,
             Self::Read { kind, .. } if *kind != FailureKind::Forbidden => Severity::Transient,
-            Self::Identity(_)
-            | Self::Foreign { .. }
+            Self::Foreign { .. }
             | Self::Rights(_)
             | Self::Read { .. }
-            | Self::Definitions(_)
+            | Self::Definitions { .. }
             | Self::Owned(_)
             | Self::NotReady(_)
             | Self::Refused(_) => Severity::Waiting,
             // Another bundle, account or annotation brings it back by itself.
             Self::Installer(_) => Severity::Terminal,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Definitions { help, .. } => help.clone(),
+            _ => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use kube::Resource as _;
 use olm_api::ClusterExtension;
-use olm_platform::events::Said;
+use olm_platform::events::Notice;
 
 use crate::extension::bundle::settled::Inputs;
 use crate::extension::context::Context;
@@ -20,7 +20,7 @@ pub struct Announcement {
     /// The revision that is created.
     pub started: Option<Started>,
     /// Events.
-    pub events: Vec<Said>,
+    pub events: Vec<Notice>,
     /// What the newest revision follows from, when it is the wanted one already.
     pub settled: Option<Inputs>,
 }

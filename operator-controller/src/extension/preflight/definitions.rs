@@ -1,7 +1,6 @@
 //! Whether changed custom resource definitions keep what users have stored.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
@@ -116,14 +115,14 @@ pub(crate) async fn safety(
         let old = pairs.iter().find(|(known, _, _)| *known == name);
         Ok(old.map(|(_, old, _)| *old))
     });
-    let (mut notes, mut hints) = (Vec::new(), String::new());
+    let (mut notes, mut hints) = (Vec::new(), Vec::new());
     let until = existing::deadline();
     for (name, old, new) in pairs {
         match migration(old, new) {
             Migration::Needless => {}
             Migration::Possible(_) => settle(&mut found, name, Check::StoredVersionRemoval),
             Migration::Impossible { reason, .. } => {
-                let _ = write!(hints, "\nCRD {name:?}: {reason}");
+                hints.push(format!("CRD {name:?}: {reason}"));
             }
         }
         if policy.reports(Check::ExistingObjects, Change::Other) {
@@ -134,23 +133,21 @@ pub(crate) async fn safety(
     }
     let (errors, warnings) = weigh(found, policy);
     if !errors.is_empty() {
-        let mut text = summary(&errors, MAX_FINDINGS);
-        for line in compared(&errors, pairs, ours) {
-            text.push('\n');
-            text.push_str(&line);
-        }
-        text.push_str(&hints);
-        for note in notes {
-            let _ = write!(text, "\n{note}");
-        }
-        if let Some(policy) = lenient(&errors) {
-            let _ = write!(
-                text,
-                "\nto go on all the same: annotation {}: {policy:?}",
+        let lines = compared(&errors, pairs, ours)
+            .into_iter()
+            .chain(hints)
+            .chain(notes);
+        let way_out = lenient(&errors).map(|policy| {
+            format!(
+                "to go on all the same: annotation {}: {policy:?}",
                 user::CRD_POLICY
-            );
-        }
-        return Err(PreflightError::Definitions(text));
+            )
+        });
+        let lines: Vec<String> = lines.chain(way_out).collect();
+        return Err(PreflightError::Definitions {
+            found: summary(&errors, MAX_FINDINGS),
+            help: (!lines.is_empty()).then(|| lines.join("\n")),
+        });
     }
     if !warnings.is_empty() {
         notes.insert(0, summary(&warnings, MAX_FINDINGS));

@@ -8,7 +8,7 @@ use olm_preflight::crd_upgrade::existing::{Questions, questions};
 use serde_json::Value;
 
 use super::asking::Asking;
-use olm_cluster::list::{Budget, Collection, End, Part};
+use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_cluster::permissions::right;
 
 /// Objects of one definition beyond which no more are looked at.
@@ -68,7 +68,7 @@ pub(crate) async fn look(
             bytes: MAX_BYTES,
             until,
         };
-        let mut pages = collection.read(asking.client, Part::Whole, budget);
+        let mut pages = collection.read(asking.client, Detail::Whole, budget);
         let end = loop {
             let page = match pages.page().await {
                 Ok(page) => page,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
 use olm_api::names::user;
+use olm_api::text::escape;
 use olm_preflight::crd_upgrade::within;
 use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS};
 use serde_json::Value;
@@ -59,9 +60,8 @@ pub(crate) async fn rehearse(
             DryRunOutcome::Refused => {
                 rehearsal.forbidden |= failure.kind == FailureKind::Forbidden;
                 rehearsal.refused_change |= exists && failure.kind == FailureKind::Invalid;
-                rehearsal
-                    .refused
-                    .push(format!("{}: {}", id.reference(), failure.message));
+                let line = format!("{}: {}", id.reference(), failure.message);
+                rehearsal.refused.push(escape(&line).into_owned());
             }
             DryRunOutcome::Unchecked => rehearsal.unchecked.push(id),
             DryRunOutcome::Deferred => {}

@@ -1,6 +1,6 @@
 //! When an extension is reconciled again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use olm_platform::queue::Outcome;
 
@@ -19,14 +19,18 @@ pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
 /// The pause before a run checks again what nothing announces: whether a newer bundle is still held back, or whether the
 /// cluster still lacks what the installed one names.
 const UNANNOUNCED: Duration = Duration::from_mins(5);
-/// The pause until a newer version of the extension is here.
-const STALE: Duration = Duration::from_millis(500);
+/// How long an image may be on the way before the status reports it; most are here sooner.
+const BRIEF: Duration = Duration::from_secs(5);
+/// The pause before a run checks on an image that is on the way; its arrival is announced.
+const ON_THE_WAY: Duration = Duration::from_secs(30);
 
 /// What this stage keeps of an extension from run to run.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     /// How many runs in a row waited for somebody.
     waits: u32,
+    /// Since when its image is on the way.
+    pulling: Option<Instant>,
 }
 
 impl Cache {
@@ -48,8 +52,21 @@ impl Cache {
             Some(Severity::Terminal) => Outcome::Refused,
             Some(Severity::Waiting) => Outcome::After(rest(self.waits, taken)),
             Some(Severity::Unfinished) => Outcome::After(AT_ONCE),
+            Some(Severity::Pulling) => Outcome::After(ON_THE_WAY),
             Some(Severity::Transient) => Outcome::Failed,
         }
+    }
+
+    /// When to run again after a run whose image has been on the way for a short time only, so that there is nothing to
+    /// report yet.
+    pub(crate) fn brief(&mut self, severity: Option<Severity>, now: Instant) -> Option<Outcome> {
+        if severity != Some(Severity::Pulling) {
+            self.pulling = None;
+            return None;
+        }
+        let since = *self.pulling.get_or_insert(now);
+        let left = BRIEF.saturating_sub(now.saturating_duration_since(since));
+        (!left.is_zero()).then_some(Outcome::After(left))
     }
 }
 
@@ -72,16 +89,14 @@ pub(crate) fn unless_stale(
 ) -> Outcome {
     match written {
         Ok(()) => outcome,
-        Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Done,
-        Err(kube::Error::Api(status)) if status.code == 409 => Outcome::After(STALE),
-        Err(error) => {
+        Err(error) => Outcome::overtaken(&error).unwrap_or_else(|| {
             tracing::warn!(
                 extension = name,
                 error = &error as &dyn std::error::Error,
                 "cannot {action}"
             );
             Outcome::Failed
-        }
+        }),
     }
 }
 
@@ -104,6 +119,19 @@ mod tests {
             let rest = rest(waits, Duration::from_secs(taken));
             assert_eq!(rest.as_secs(), expected, "{waits} {taken}");
         }
+    }
+
+    #[test]
+    fn an_image_on_the_way_is_reported_once_it_takes_long() {
+        let mut cache = Cache::default();
+        let begun = Instant::now();
+        let mut brief = |severity, seconds| cache.brief(severity, begun + Duration::from_secs(seconds));
+        let pulling = Some(Severity::Pulling);
+        assert_eq!(brief(pulling, 0), Some(Outcome::After(BRIEF)));
+        assert_eq!(brief(pulling, 4), Some(Outcome::After(Duration::from_secs(1))));
+        assert_eq!(brief(pulling, 5), None);
+        assert_eq!(brief(None, 6), None);
+        assert_eq!(brief(pulling, 7), Some(Outcome::After(BRIEF)), "another one");
     }
 
     #[test]

@@ -9,46 +9,11 @@ use olm_api::conditions::{
 };
 use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
-use olm_resolve::deprecation::Messages;
+use olm_rollout::status::rolling_out;
 
-use crate::extension::failure::{Failure, Severity};
-use crate::extension::preflight::Started;
+pub use super::inputs::{Progress, StatusInputs};
+use super::readiness::conclude;
 use crate::extension::revisions::{BundleIdentity, Revisions};
-
-/// What the last steps came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// What is wanted is written as a revision; `started` is one that was just made and has no status yet.
-    Applied {
-        /// The new revision.
-        started: Option<Started>,
-    },
-    /// A step failed.
-    Failed(Failure),
-}
-
-impl Progress {
-    /// Who can fix what failed; `None` when nothing did.
-    pub fn severity(&self) -> Option<Severity> {
-        match self {
-            Self::Applied { .. } => None,
-            Self::Failed(failure) => Some(failure.severity),
-        }
-    }
-}
-
-/// Everything that the status follows from.
-#[derive(Debug, Clone, Copy)]
-pub struct StatusInputs<'a> {
-    /// The generation that was worked on.
-    pub generation: i64,
-    /// The extension's revisions.
-    pub revisions: &'a Revisions,
-    /// What the catalogs say against what is used; nothing when none could be asked.
-    pub deprecations: Option<&'a Messages>,
-    /// What the last steps came to.
-    pub progress: &'a Progress,
-}
 
 /// The new status, given the present one.
 pub fn status(
@@ -85,17 +50,12 @@ pub fn status(
         Progress::Applied {
             started: Some(started),
         } => {
-            let mut message = rolling_out(&started.version);
-            if let Some(difference) = &started.difference {
-                message.push_str(" Changes: ");
-                message.push_str(difference);
-                message.push('.');
-            }
-            if let Some(warnings) = &started.warnings {
-                message.push_str(" Warnings: ");
-                message.push_str(warnings);
-            }
-            list.set(PROGRESSING, Status::True, reason::ROLLING_OUT, &message);
+            list.set(
+                PROGRESSING,
+                Status::True,
+                reason::ROLLING_OUT,
+                &rolling_out(&started.version),
+            );
         }
         Progress::Applied { started: None } => {
             let is_silent =
@@ -132,11 +92,9 @@ pub fn status(
     if matches!(inputs.progress, Progress::Applied { .. }) {
         next.active_revisions = active_revisions(inputs.revisions);
     }
+    let conclusion = conclude(inputs, &next.conditions);
+    conclusion.report(&mut next, inputs.generation, now);
     next
-}
-
-fn rolling_out(version: &str) -> String {
-    format!("Revision {version} is rolling out.")
 }
 
 /// The message about a complete revision that counts for nothing.
@@ -234,12 +192,11 @@ struct Conditions<'a> {
 
 impl Conditions<'_> {
     fn set(&mut self, condition_type: &str, status: Status, reason: &str, message: &str) {
-        let message = bounded_message(message);
         let report = Report {
             condition_type,
             status,
             reason,
-            message: &message,
+            message,
             observed_generation: self.generation,
         };
         set_condition(self.list, report, self.now);
@@ -286,7 +243,11 @@ mod tests {
 
     use olm_api::conditions::SUCCEEDED;
 
+    use olm_resolve::deprecation::Messages;
+
     use super::*;
+    use crate::extension::failure::{Failure, Severity};
+    use crate::extension::preflight::Started;
     use crate::extension::revisions::tests::revision;
 
     const APPLIED: Progress = Progress::Applied { started: None };
@@ -301,6 +262,7 @@ mod tests {
             revisions,
             deprecations,
             progress,
+            is_paused: false,
         };
         let first = status(
             &ClusterExtensionStatus::default(),
@@ -323,6 +285,7 @@ mod tests {
             severity,
             reason,
             message: "read tcp 10.0.0.1:5->10.0.0.2:443: gone".to_owned(),
+            help: None,
         })
     }
 
@@ -375,6 +338,7 @@ mod tests {
             revisions: &Revisions::default(),
             deprecations: None,
             progress: &progress,
+            is_paused: false,
         };
         let now = status(&present, inputs, Timestamp::from_second(3).unwrap());
         assert_eq!(line(&now, AVAILABLE), "Unknown Reconciling No bundle installed");
@@ -478,7 +442,10 @@ mod tests {
                 BUNDLE_DEPRECATED,
                 AVAILABLE,
                 PROGRESSING,
-                INSTALLED
+                INSTALLED,
+                conditions::READY,
+                conditions::RECONCILING,
+                conditions::STALLED
             ]
         );
     }

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::AvailabilityMode;
-use olm_api::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
 use olm_api::conditions::{SERVING, is_true};
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, LabelSelector};
 use olm_platform::log::chain;
 use olm_resolve::catalog::is_asked;
-use olm_resolve::{Availability, Catalog, Content, Package, Request, Selector, SelectorRequirement};
+use olm_resolve::{Availability, Catalog, Content, Package, Request};
 
 use crate::catalogs::Place;
 use crate::extension::context::Context;
@@ -31,33 +30,6 @@ pub(crate) enum Answer {
     Absent,
     Package(Arc<Package>),
     Failed(String),
-}
-
-pub(crate) fn request<'a>(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Request<'a> {
-    Request {
-        package: &filter.package_name,
-        version: filter.version.as_deref().filter(|version| !version.is_empty()),
-        channels: &filter.channels,
-        selector,
-        policy: match filter.upgrade_constraint_policy {
-            UpgradeConstraintPolicy::CatalogProvided => olm_resolve::UpgradeConstraintPolicy::CatalogProvided,
-            UpgradeConstraintPolicy::SelfCertified => olm_resolve::UpgradeConstraintPolicy::SelfCertified,
-        },
-    }
-}
-
-pub(crate) fn selector(selector: &LabelSelector) -> Selector {
-    let expressions = selector.match_expressions.iter().flatten();
-    Selector {
-        match_labels: selector.match_labels.clone().unwrap_or_default(),
-        match_expressions: expressions
-            .map(|e| SelectorRequirement {
-                key: e.key.clone(),
-                operator: e.operator.clone(),
-                values: e.values.clone().unwrap_or_default(),
-            })
-            .collect(),
-    }
 }
 
 /// Asks every selected catalog, all at once.
@@ -129,6 +101,20 @@ pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
 }
 
 impl Asked {
+    #[cfg(test)]
+    pub(crate) fn of(catalog: ClusterCatalog, answer: Answer) -> Self {
+        Self {
+            catalog: Arc::new(catalog),
+            labels: BTreeMap::new(),
+            availability: Availability::Available,
+            answer,
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> &ClusterCatalog {
+        &self.catalog
+    }
+
     pub(crate) fn package(&self) -> Option<&Package> {
         match &self.answer {
             Answer::Package(package) => Some(package),
@@ -199,14 +185,5 @@ mod tests {
                 reference: "r@sha256:0"
             }
         );
-    }
-
-    #[test]
-    fn an_explicitly_empty_version_is_no_restriction() {
-        let filter = CatalogFilter {
-            version: Some(String::new()),
-            ..CatalogFilter::default()
-        };
-        assert_eq!(request(&filter, None).version, None);
     }
 }

@@ -1,38 +1,26 @@
 //! What there is on the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster itself.
 //! Only what somebody asks about is looked for: a bundle that requires nothing costs no request.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use olm_api::names::{annotation, user};
+use olm_api::names::user;
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_constraint::{Gvk, Requirement, Subject};
-use olm_fbc::Property;
-use olm_fbc::property::{
-    TYPE_CONSTRAINT, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_MAX_OPENSHIFT_VERSION, TYPE_PACKAGE,
-    TYPE_PACKAGE_REQUIRED,
-};
+use olm_constraint::Requirement;
+use olm_fbc::property::{TYPE_GVK, TYPE_PACKAGE};
 use olm_resolve::blocker::listed;
-use olm_resolve::{
-    ClusterPlatform, ClusterState, Dependents, Neighbour, Package, Platform, broken_by_removal,
-    recorded_version,
+use olm_resolve::cluster::inventory::{
+    DependentsError, Inventory, Questions, dependents, neighbour, requires,
 };
-use semver::Version;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use olm_resolve::{Dependents, Neighbour, Package, Platform, broken_by_removal};
 
 use crate::extension::context::Context;
-use crate::extension::failure::{Severity, StageError};
-use crate::extension::revisions::{BundleIdentity, Revisions};
+use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
+use crate::extension::revisions::Revisions;
 use olm_rollout::policy::Uninstall;
 
 /// Types of properties that the bundle's own files say better than a catalog.
-pub(crate) const OWN: [&str; 3] = [TYPE_PACKAGE, TYPE_GVK, TYPE_MAX_OPENSHIFT_VERSION];
-/// How many APIs are asked for in one run; those of newer bundles first.
-const MOST_APIS: usize = 200;
-/// Types of properties that require something.
-pub(crate) const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
+pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
 /// Why it is not known what there is on the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
@@ -43,8 +31,8 @@ pub enum InventoryError {
     #[error("cannot find out the version of the cluster")]
     Version(#[source] kube::Error),
     /// The annotation has a value that means nothing.
-    #[error("annotation {key}: {0:?} is neither \"true\" nor \"false\"", key = user::ALLOW_BREAK_DEPENDENTS)]
-    Annotation(String),
+    #[error(transparent)]
+    Annotation(#[from] DependentsError),
 }
 
 impl StageError for InventoryError {
@@ -56,89 +44,7 @@ impl StageError for InventoryError {
     }
 
     fn reason(&self) -> &'static str {
-        self.severity().retrying_unless_terminal()
-    }
-}
-
-/// What bundles ask about.
-#[derive(Debug, Default)]
-struct Questions {
-    apis: HashSet<Gvk>,
-    requires: bool,
-    version: bool,
-    architectures: bool,
-}
-
-impl Questions {
-    fn of_packages<'a>(packages: impl Iterator<Item = &'a Package>) -> Self {
-        let mut questions = Self::default();
-        for package in packages {
-            let asks = |package: &Package| {
-                let mut candidates = package.candidates().iter();
-                candidates.any(|candidate| !candidate.requirements.is_empty() || candidate.platform.is_some())
-            };
-            if !asks(package) {
-                continue;
-            }
-            for candidate in package.newest_first() {
-                questions.requires |= !candidate.requirements.is_empty();
-                questions.platform(candidate.platform.as_deref());
-                questions.apis(candidate.apis_in_question());
-            }
-        }
-        questions
-    }
-
-    fn platform(&mut self, platform: Option<&Platform>) {
-        if let Some(platform) = platform {
-            self.version |= platform.kubernetes.is_some();
-            self.architectures |= !platform.architectures.is_empty();
-            self.apis(platform.apis.iter());
-        }
-    }
-
-    /// Adds what is asked about, as far as it is not too much: each may cost a request, and catalogs name what they like.
-    fn apis<'a>(&mut self, apis: impl Iterator<Item = &'a Gvk>) {
-        for api in apis {
-            if self.apis.len() >= MOST_APIS {
-                return;
-            }
-            if !self.apis.contains(api) {
-                self.apis.insert(api.clone());
-            }
-        }
-    }
-}
-
-/// What there is on the cluster, as far as somebody asks about it.
-#[derive(Debug, Default)]
-pub struct Inventory {
-    neighbours: Vec<Neighbour>,
-    own: Option<Neighbour>,
-    served: HashSet<Gvk>,
-    version: Option<Version>,
-    architectures: Vec<String>,
-    dependents: Dependents,
-}
-
-impl Inventory {
-    /// The facts as resolution takes them.
-    pub fn facts(&self) -> ClusterState<'_> {
-        ClusterState {
-            neighbours: &self.neighbours,
-            own: self.own.as_ref(),
-            served: &self.served,
-            platform: ClusterPlatform {
-                kubernetes: self.version.as_ref(),
-                architectures: &self.architectures,
-            },
-            dependents: self.dependents,
-        }
-    }
-
-    /// The ClusterExtensions that are there.
-    pub fn neighbours(&self) -> &[Neighbour] {
-        &self.neighbours
+        retrying_unless_terminal(self.severity())
     }
 }
 
@@ -163,12 +69,7 @@ pub(crate) async fn of_bundle(
     requirements: &[Requirement],
     platform: Option<&Platform>,
 ) -> Result<Inventory, InventoryError> {
-    let mut questions = Questions {
-        apis: requirements.iter().flat_map(Requirement::apis).cloned().collect(),
-        requires: !requirements.is_empty(),
-        ..Questions::default()
-    };
-    questions.platform(platform);
+    let questions = Questions::of_bundle(requirements, platform);
     find_out(context, extension, revisions, questions).await
 }
 
@@ -177,8 +78,7 @@ pub(crate) async fn of_bundle(
 /// # Errors
 /// The cluster cannot be asked.
 pub(crate) async fn of_platform(context: &Context, platform: &Platform) -> Result<Inventory, InventoryError> {
-    let mut questions = Questions::default();
-    questions.platform(Some(platform));
+    let questions = Questions::of_bundle(&[], Some(platform));
     let mut inventory = Inventory::default();
     ask(context, questions, &mut inventory).await?;
     Ok(inventory)
@@ -197,13 +97,7 @@ async fn find_out(
     if questions.requires || somebody_requires(context) {
         inventory.own = present(revisions).map(|set| neighbour(extension.name(), set));
         inventory.neighbours = neighbours(context, extension);
-        let required = inventory
-            .neighbours
-            .iter()
-            .flat_map(|neighbour| &neighbour.requirements);
-        questions
-            .apis
-            .extend(required.flat_map(Requirement::apis).cloned());
+        questions.of_neighbours(&inventory.neighbours);
     }
     ask(context, questions, &mut inventory).await?;
     Ok(inventory)
@@ -226,7 +120,7 @@ async fn ask(
         }
     }
     if questions.version {
-        inventory.version = context.cluster.version().await.map_err(InventoryError::Version)?;
+        inventory.kubernetes = context.cluster.version().await.map_err(InventoryError::Version)?;
     }
     if questions.architectures {
         inventory.architectures = context.cluster.architectures().await;
@@ -234,21 +128,9 @@ async fn ask(
     Ok(())
 }
 
-fn dependents(extension: &ClusterExtension) -> Result<Dependents, InventoryError> {
-    match extension.annotation(user::ALLOW_BREAK_DEPENDENTS) {
-        None | Some("false") => Ok(Dependents::Protected),
-        Some("true") => Ok(Dependents::MayBreak),
-        Some(other) => Err(InventoryError::Annotation(other.to_owned())),
-    }
-}
-
-/// Whether any revision requires something. Only text is looked at.
+/// Whether any revision requires something.
 fn somebody_requires(context: &Context) -> bool {
-    let requires = |set: &Arc<ClusterObjectSet>| {
-        let text = set.annotation(annotation::PROPERTIES).unwrap_or_default();
-        REQUIRED.iter().any(|kind| text.contains(kind))
-    };
-    context.sets.state().iter().any(requires)
+    context.sets.state().iter().any(|set| requires(set))
 }
 
 /// The other extensions that are there. One that is being deleted is not, nor is one that was never complete.
@@ -270,53 +152,11 @@ fn present(revisions: &Revisions) -> Option<&ClusterObjectSet> {
     revisions.installed().and_then(|_| revisions.newest_active())
 }
 
-#[derive(Deserialize)]
-struct Recorded<'a> {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(borrow)]
-    value: &'a RawValue,
-}
-
-/// The properties that a revision records.
-fn recorded(set: &ClusterObjectSet) -> Vec<Recorded<'_>> {
-    let text = set.annotation(annotation::PROPERTIES).unwrap_or("[]");
-    serde_json::from_str(text).unwrap_or_default()
-}
-
 /// What a revision records of its bundle that the bundle's own files do not say better: the types and values of properties.
 pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
-    let value = |property: Recorded<'_>| {
-        let value = serde_json::from_str(property.value.get()).unwrap_or_default();
-        (property.kind, value)
-    };
-    let further = recorded(set).into_iter();
-    let further = further.filter(|property| !OWN.contains(&property.kind.as_str()));
-    further.map(value).collect()
-}
-
-fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
-    let bundle = BundleIdentity::of(set);
-    let mut properties: Vec<Property> = recorded(set)
-        .into_iter()
-        .map(|property| Property::new(property.kind, property.value.get()))
-        .collect();
-    if !properties.iter().any(|property| property.kind == TYPE_PACKAGE) {
-        let value = serde_json::json!({"packageName": bundle.package, "version": bundle.metadata.version});
-        properties.push(Property::new(TYPE_PACKAGE, value.to_string()));
-    }
-    Neighbour {
-        requirements: properties
-            .iter()
-            .filter_map(|property| Requirement::of_property(property)?.ok())
-            .collect(),
-        subject: Subject::new(
-            extension,
-            bundle.package,
-            recorded_version(&bundle.metadata.version),
-            properties,
-        ),
-    }
+    let mut declared = olm_resolve::cluster::inventory::declared(set);
+    declared.retain(|(kind, _)| !OWN.contains(&kind.as_str()));
+    declared
 }
 
 /// Why an extension may not be uninstalled: others depend on it. Nothing when it may.

@@ -9,11 +9,11 @@ use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::Wanted;
 use olm_constraint::cel::Budget;
+use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::providers::{Offer, Provider, providers};
 use olm_resolve::{Candidate, Package, Reason, Refusal};
 
 use super::catalogs::place;
-use super::inventory::Inventory;
 use crate::extension::context::Context;
 
 /// How many missing things proposals are made for.
@@ -63,7 +63,7 @@ pub(crate) async fn propose(
         }
         for (index, proposal) in proposals.iter().take(MOST_PROPOSALS).enumerate() {
             let there = gathered
-                .neighbours()
+                .neighbours
                 .iter()
                 .find(|neighbour| neighbour.subject.package == proposal.package);
             let on_its_way = asks_for(context, extension, proposal.package).filter(|_| there.is_none());

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use olm_api::ClusterExtension;
 use olm_api::conditions::{PROGRESSING, find, reason};
 use olm_api::names::user;
+use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::joint_update::{
     BudgetExceeded, Participant, SearchBudget, joint_update as solve, options,
 };
 use olm_resolve::cluster::related::Relations;
-use olm_resolve::{Catalog, Installed, Neighbour, Request, Resolution};
+use olm_resolve::{Catalog, Installed, Neighbour, Request, Resolution, Selector};
 
-use super::catalogs::{Asked, ask, request, selector};
-use super::inventory::{self, Inventory};
+use super::admission::admitted;
+use super::catalogs::Asked;
+use super::inventory;
 use crate::extension::context::Context;
 use crate::extension::context::moves::Companion;
 use crate::extension::revisions::{BundleIdentity, Revisions, as_installed};
@@ -53,6 +55,7 @@ pub(crate) async fn together<'a>(
         own: Member {
             extension: Arc::new(extension.clone()),
             present: revisions.installed().map(BundleIdentity::of),
+            selector: request.selector.cloned(),
             asked: asked.to_vec(),
             kept: None,
         },
@@ -230,6 +233,8 @@ fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtensio
 struct Member {
     extension: Arc<ClusterExtension>,
     present: Option<BundleIdentity>,
+    /// What selects the catalogs that it may choose from.
+    selector: Option<Selector>,
     asked: Vec<Asked>,
     /// What keeps it from moving.
     kept: Option<String>,
@@ -243,12 +248,13 @@ impl Member {
         present: Option<BundleIdentity>,
     ) -> Option<Self> {
         let filter = other.spec.source.catalog.clone()?;
-        let selector = filter.selector.as_ref().map(selector);
-        let asked = ask(context, &request(&filter, selector.as_ref())).await;
+        let revisions = context.revisions(other.name());
+        let (admission, asked) = admitted(context, &filter, revisions.installed()).await;
         let kept = kept(context, own, &other);
         Some(Self {
             extension: other,
             present,
+            selector: admission.selector(),
             asked,
             kept,
         })
@@ -258,8 +264,7 @@ impl Member {
     fn participant(&self, facts: &olm_resolve::ClusterState<'_>) -> Option<Participant<'_>> {
         let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
         let filter = self.extension.spec.source.catalog.as_ref()?;
-        let selector = filter.selector.as_ref().map(selector);
-        let asked = request(filter, selector.as_ref());
+        let asked = Request::of(filter, self.selector.as_ref());
         let present = self.present.as_ref().map(|bundle| as_installed(&bundle.metadata));
         Some(Participant {
             extension: self.extension.name(),

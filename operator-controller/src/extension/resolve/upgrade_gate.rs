@@ -3,7 +3,8 @@
 use kube::Error;
 use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
-use olm_api::names::user;
+use olm_api::names::{annotation, user};
+use olm_api::text::escape;
 use serde_json::Value;
 
 use super::inventory;
@@ -84,7 +85,10 @@ pub async fn hold(
         resolution.target = Ok(Target {
             bundle: newest.map_or(installed, BundleIdentity::of),
             origin: Origin::Installed,
-            catalog: String::new(),
+            catalog: newest
+                .and_then(|set| set.annotation(annotation::CATALOG))
+                .unwrap_or_default()
+                .to_owned(),
             declared: newest.map(inventory::declared).unwrap_or_default(),
             companions: Vec::new(),
         });
@@ -127,11 +131,11 @@ async fn ask(
         Some(Word::Held { reason, message }) => {
             let shown = |text: String, before: &str, after: &str| match text.as_str() {
                 "" => String::new(),
-                text => format!("{before}{text}{after}"),
+                text => format!("{before}{}{after}", escape(text)),
             };
             Err(UpgradeGateError::Held {
-                from: name.clone(),
-                to: target.bundle.metadata.name.clone(),
+                from: escape(name).into_owned(),
+                to: escape(&target.bundle.metadata.name).into_owned(),
                 namespace: namespace.clone(),
                 reason: shown(reason, " (", ")"),
                 message: shown(message, ": ", ""),

@@ -126,7 +126,11 @@ mod tests {
 
     use super::*;
     use crate::object_set::memory::Memory;
-    use olm_cluster::{discover::Discovery, fake, watch::Coverage};
+    use olm_cluster::{
+        discover::Discovery,
+        fake,
+        watch::{Coverage, Freshness},
+    };
     use olm_rollout::{
         content::{Content, ContentObject, ContentPhase},
         engine::teardown::{Lasting, TeardownEnd},
@@ -173,6 +177,7 @@ mod tests {
             outline: &Phases::of(&content).outline(owner, Vec::new()),
             content: None,
             probes: &[],
+            freshness: Freshness::Live,
             memory: &mut Memory::default(),
             starved: AtomicBool::default(),
             unwatched: AtomicBool::default(),

@@ -100,7 +100,11 @@ mod tests {
 
     use super::*;
     use crate::object_set::memory::Memory;
-    use olm_cluster::{discover::Discovery, fake, watch::Coverage};
+    use olm_cluster::{
+        discover::Discovery,
+        fake,
+        watch::{Coverage, Freshness},
+    };
     use olm_rollout::{
         content::{Content, ContentObject, ContentPhase},
         engine::teardown::{Lasting, TeardownEnd},
@@ -181,6 +185,7 @@ mod tests {
             outline: &outline,
             content: None,
             probes: &[],
+            freshness: Freshness::Live,
             memory: &mut Memory::default(),
             starved: AtomicBool::default(),
             unwatched: AtomicBool::default(),

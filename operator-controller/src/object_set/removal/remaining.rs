@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Instant};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use olm_api::ClusterObjectSet;
-use olm_cluster::{discover::Scope, identity::is_name};
+use olm_cluster::{discover::Scope, identity::is_name, watch::Freshness};
 use olm_rollout::{object::ObjectId, outline::Outline};
 
 use crate::object_set::{acting::account, context::Context, memory::Memory, rights};
@@ -18,7 +18,7 @@ pub(super) async fn left(
     memory: &Memory,
     outline: &Outline,
 ) -> Vec<ObjectId> {
-    let coverage = rights::watch(context, set.name(), None, outline)
+    let coverage = rights::watch(context, set.name(), None, outline, Freshness::Live)
         .await
         .unwrap_or_default();
     let asked = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use olm_api::{ClusterObjectSet, names};
@@ -31,6 +32,12 @@ pub enum GatherError {
     Content(#[from] ContentError),
 }
 
+/// How many Secrets of a set are asked for at the same time.
+const AT_ONCE: usize = 4;
+
+/// The Secrets that content was read from, with their UIDs. What an immutable Secret holds changes only with its UID.
+pub type Sources = BTreeMap<SecretName, String>;
+
 /// Reads them, those that exist, and of their data what the set refers to. The controller reads only Secrets that were
 /// made for this set in the managers' own namespace; all others are read as the account, so that nobody learns what he
 /// may not read himself.
@@ -42,8 +49,8 @@ pub async fn secrets(
     system_namespace: &str,
     own: &Client,
     account: Option<&Client>,
-) -> Result<BTreeMap<SecretName, SecretContent>, GatherError> {
-    let mut found = BTreeMap::new();
+) -> Result<(BTreeMap<SecretName, SecretContent>, Sources), GatherError> {
+    let (mut found, mut sources) = (BTreeMap::new(), Sources::new());
     let mut total = 0;
     for (name, keys) in secrets_of(&set.spec, system_namespace) {
         let Some(secret) = one(set, system_namespace, &name, own, account).await? else {
@@ -61,9 +68,43 @@ pub async fn secrets(
             return Err(GatherError::TooMuch(name));
         }
         let immutable = secret.immutable == Some(true);
+        sources.insert(name.clone(), secret.metadata.uid.unwrap_or_default());
         found.insert(name, SecretContent { immutable, data });
     }
-    Ok(found)
+    Ok((found, sources))
+}
+
+/// Whether the Secrets are still those that content was read from. Asks for their metadata only: the controller in the
+/// managers' own namespace, the account elsewhere.
+///
+/// # Errors
+/// One could not be read.
+pub async fn are_same(
+    sources: &Sources,
+    system_namespace: &str,
+    own: &Client,
+    account: &Client,
+) -> Result<bool, GatherError> {
+    // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
+    let asked: Vec<_> = sources
+        .iter()
+        .map(|(name, uid)| {
+            let ours = name.namespace == system_namespace;
+            is_same(if ours { own } else { account }, name, uid)
+        })
+        .collect();
+    let answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    answers.try_fold(true, async |all, one| Ok(all && one)).await
+}
+
+async fn is_same(client: &Client, name: &SecretName, uid: &str) -> Result<bool, GatherError> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
+    let found = api.get_metadata_opt(&name.name).await;
+    let found = found.map_err(|source| GatherError::Unread {
+        name: name.clone(),
+        source,
+    })?;
+    Ok(found.is_some_and(|secret| secret.metadata.uid.as_deref() == Some(uid)))
 }
 
 /// The objects of a set that was made here, read by the controller alone.
@@ -75,7 +116,7 @@ pub async fn objects(
     system_namespace: &str,
     own: &Client,
 ) -> Result<Vec<Value>, GatherError> {
-    let secrets = secrets(set, system_namespace, own, None).await?;
+    let (secrets, _) = secrets(set, system_namespace, own, None).await?;
     let content = content::resolve(&set.spec, &secrets, system_namespace)?;
     let objects = content.phases.into_iter().flat_map(|phase| phase.objects);
     Ok(objects.map(|object| object.object).collect())

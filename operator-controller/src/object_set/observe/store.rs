@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    sync::Arc,
 };
 
 use futures::{StreamExt as _, pin_mut};
@@ -18,7 +18,11 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
+use olm_api::{
+    ClusterObjectSet, cluster_extension::controlling_extension, cluster_object_set::LifecycleState,
+    conditions, names,
+};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{mpsc, watch};
 
 /// A ClusterObjectSet that cannot be read.
@@ -135,6 +139,22 @@ impl Sets {
             owner_name(other) == Some(owner) && other.name() != set.name() && belong_together(set, other)
         });
         others.cloned().collect()
+    }
+
+    /// The complete revisions that the one of that name takes over from as long as it is on its way. Its objects no longer
+    /// name them as their owners, but they still report on them.
+    pub fn replaced_by(&self, name: &str) -> Vec<Arc<ClusterObjectSet>> {
+        let succeeded = |set: &ClusterObjectSet| conditions::is_true(set.conditions(), conditions::SUCCEEDED);
+        let Some(newer) = self.get(name).filter(|set| !succeeded(set)) else {
+            return Vec::new();
+        };
+        let mut older = self.siblings(&newer);
+        older.retain(|set| {
+            set.spec.revision < newer.spec.revision
+                && set.spec.lifecycle_state == LifecycleState::Active
+                && succeeded(set)
+        });
+        older
     }
 
     /// A set that an extension controls, by its UID, and that cannot be read.
@@ -268,15 +288,15 @@ impl Sets {
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<mpsc::UnboundedSender<Change>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners.lock()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write()
     }
 }
 
@@ -379,6 +399,32 @@ mod tests {
             "spec": {"lifecycleState": "Active", "revision": revision, "collisionProtection": "Prevent"},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_complete_revision_is_looked_at_with_the_one_that_takes_over_from_it() {
+        let sets = Sets::default();
+        for (revision, succeeded) in [(1, "True"), (2, "True"), (3, "False"), (4, "True")] {
+            let mut set = guard(&format!("e-{revision}"), &json!(revision));
+            if let Ok(set) = &mut set.0 {
+                let condition = json!({"type": "Succeeded", "status": succeeded, "reason": "Succeeded", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"});
+                set.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+            }
+            sets.note(set);
+        }
+        let replaced = |name: &str| {
+            let mut names: Vec<String> = sets
+                .replaced_by(name)
+                .iter()
+                .map(|set| set.name().to_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(replaced("e-3"), ["e-1", "e-2"]);
+        assert_eq!(replaced("e-4"), [""; 0], "it is not on its way");
+        assert_eq!(replaced("none"), [""; 0]);
     }
 
     #[test]

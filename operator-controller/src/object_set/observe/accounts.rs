@@ -15,11 +15,11 @@ use kube::{
 };
 use olm_cluster::{identity::AccountName, watch::code};
 
-use super::{acting, conclusion::RESYNC, context::Context};
+use crate::object_set::{acting, conclusion::RESYNC, context::Context};
 
 /// Never returns. Where the controller may not watch service accounts it tries again now and then, and the status
 /// reports a missing account when something has to be written.
-pub(super) async fn follow(context: &Context) {
+pub(in crate::object_set) async fn follow(context: &Context) {
     loop {
         watch(context).await;
         tokio::time::sleep(RESYNC).await;
@@ -81,7 +81,7 @@ fn sets_by_account(context: &Context) -> BTreeMap<AccountName, Vec<String>> {
 }
 
 /// Forgets accounts that no set names any more.
-pub(super) fn forget_unused(context: &Context) {
+pub(in crate::object_set) fn forget_unused(context: &Context) {
     let used = sets_by_account(context);
     let is_used = |account: &AccountName| {
         used.contains_key(account) || context.options.default_account.as_ref() == Some(account)

@@ -13,16 +13,16 @@ use olm_rollout::{
     status::RevisionState,
 };
 
-use super::{
+use super::gather::{self, GatherError, Sources};
+use crate::certificates::choose;
+use crate::object_set::{
     conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
     context::{Context, extension_uid},
-    gather::{self, GatherError},
     memory::Memory,
 };
-use crate::certificates::choose;
 
 /// The phases, with their bodies in the memory when they had to be read.
-pub(super) async fn load(
+pub(in crate::object_set) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
@@ -31,24 +31,41 @@ pub(super) async fn load(
     if let Some(phases) = &memory.phases {
         return Ok(Arc::clone(phases));
     }
-    let all = read(context, set, account).await?;
+    let (all, sources) = read(context, set, account).await?;
     let phases = Arc::new(Phases::of(&all));
     memory.phases = Some(Arc::clone(&phases));
     memory.content = Some(Arc::new(all));
+    memory.sources = sources;
     Ok(phases)
 }
 
-/// The bodies.
+/// Drops what was read once a Secret that it came from is gone or was made anew: what it holds now decides.
+pub(in crate::object_set) async fn doubt(
+    context: &Context,
+    memory: &mut Memory,
+    account: &Client,
+) -> Result<(), Conclusion> {
+    let system_namespace = &context.options.system_namespace;
+    let same = gather::are_same(&memory.sources, system_namespace, &context.own, account).await;
+    let same = same.map_err(|error| Conclusion::retrying(error.to_string(), Outcome::Failed))?;
+    if !same {
+        memory.phases = None;
+        memory.content = None;
+    }
+    Ok(())
+}
+
+/// The bodies, and where they came from.
 async fn read(
     context: &Context,
     set: &ClusterObjectSet,
     account: Option<&Client>,
-) -> Result<Content, Conclusion> {
+) -> Result<(Content, Sources), Conclusion> {
     let system_namespace = &context.options.system_namespace;
-    let secrets = match gather::secrets(set, system_namespace, &context.own, account).await {
-        Ok(secrets) => secrets,
+    let (secrets, sources) = match gather::secrets(set, system_namespace, &context.own, account).await {
+        Ok(found) => found,
         Err(error @ GatherError::TooMuch(_)) => {
-            return Err(Conclusion::retrying(error.to_string(), Outcome::After(RESYNC)));
+            return Err(Conclusion::waiting(error.to_string(), Outcome::After(RESYNC)));
         }
         Err(error) => return Err(Conclusion::retrying(error.to_string(), Outcome::Failed)),
     };
@@ -58,20 +75,22 @@ async fn read(
         }
         content
     });
-    resolved.map_err(|error| match &error {
-        ContentError::Mutable(_) => {
-            Conclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
-        }
-        ContentError::TooMuch { .. } => Conclusion::retrying(error.to_string(), Outcome::After(RESYNC)),
-        _ => Conclusion {
-            lost: matches!(error, ContentError::MissingSecret { .. }),
-            ..Conclusion::retrying(error.to_string(), Outcome::After(LATER))
-        },
-    })
+    resolved
+        .map(|content| (content, sources))
+        .map_err(|error| match &error {
+            ContentError::Mutable(_) => {
+                Conclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
+            }
+            ContentError::TooMuch { .. } => Conclusion::waiting(error.to_string(), Outcome::After(RESYNC)),
+            _ => Conclusion {
+                lost: matches!(error, ContentError::MissingSecret { .. }),
+                ..Conclusion::waiting(error.to_string(), Outcome::After(LATER))
+            },
+        })
 }
 
 /// Whether the phases that were read are those that were first seen.
-pub(super) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
+pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
     let Some(phases) = &memory.phases else {
         return Ok(());
     };
@@ -82,7 +101,7 @@ pub(super) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<
     content::check_observed(observed, &phases.observed).map_err(|error| error.to_string())
 }
 
-pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
+pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases) -> Outline {
     let owner = Owner {
         name: set.name().to_owned(),
         uid: set.metadata.uid.clone().unwrap_or_default(),
@@ -117,7 +136,7 @@ pub(super) fn outline(context: &Context, set: &ClusterObjectSet, phases: &Phases
 }
 
 /// The bodies, read again when they were dropped.
-pub(super) async fn bodies(
+pub(in crate::object_set) async fn bodies(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
@@ -126,7 +145,8 @@ pub(super) async fn bodies(
     if let Some(content) = &memory.content {
         return Ok(Arc::clone(content));
     }
-    let all = Arc::new(read(context, set, Some(client)).await?);
+    let (all, sources) = read(context, set, Some(client)).await?;
+    let all = Arc::new(all);
     let changed = memory
         .phases
         .as_ref()
@@ -137,5 +157,6 @@ pub(super) async fn bodies(
         return Err(Conclusion::silent(Outcome::After(Duration::ZERO)));
     }
     memory.content = Some(Arc::clone(&all));
+    memory.sources = sources;
     Ok(all)
 }

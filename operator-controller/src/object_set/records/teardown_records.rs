@@ -1,11 +1,9 @@
 //! What became of the objects of revisions that are gone, until the last status of their extension reports it.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap};
 
 use olm_rollout::teardown_record::TeardownRecord;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The records of revisions by the UID of their extension and their name.
 #[derive(Debug, Default)]
@@ -32,7 +30,7 @@ impl TeardownRecords {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<String, TeardownRecord>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,0 +1,139 @@
+//! `olm rbac`: the roles that users apply, computed from the objects that are installed. No text of a message becomes an
+//! object on the way.
+
+mod bundle;
+mod cluster;
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use olm_api::names;
+use olm_cluster::identity::AccountName;
+use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, needed, roles};
+use serde_json::Value;
+
+use crate::output::{Outcome, Status, note, print};
+use crate::registry::RegistryArguments;
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+#[command(
+    after_help = "On a cluster, NAME is a ClusterExtension, or clusterobjectset/NAME; the output holds what its \
+                        service account lacks for the installed bundle, or for the one to install. With \
+                        --service-account no cluster is asked: NAME is a package of --catalog, or left out with \
+                        --bundle.\n\nTo apply it: olm rbac NAME | kubectl apply -f -"
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension, clusterobjectset/NAME, or package
+    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "bundle")]
+    name: Option<String>,
+    /// All permissions that the bundle needs, not only the missing ones
+    #[arg(long)]
+    all: bool,
+    /// Bundle to use instead of the one that the catalogs offer: a directory or an image
+    #[arg(long, value_name = "SOURCE")]
+    bundle: Option<String>,
+    /// Catalog to choose the bundle from instead of those of the cluster, as SOURCE or NAME=SOURCE; may be repeated
+    #[arg(long = "catalog", value_name = "[NAME=]SOURCE", conflicts_with = "bundle")]
+    catalogs: Vec<String>,
+    /// Version or range of versions of the package
+    #[arg(long, value_name = "RANGE", requires = "account", allow_hyphen_values = true)]
+    version: Option<String>,
+    /// Channel of the package; may be repeated
+    #[arg(long = "channel", value_name = "CHANNEL", requires = "account")]
+    channels: Vec<String>,
+    /// Service account that installs, without a cluster
+    #[arg(
+        id = "account",
+        long = "service-account",
+        value_name = "NAME",
+        requires = "namespace"
+    )]
+    service_account: Option<String>,
+    /// Namespace to install into, without a cluster
+    #[arg(short, long, value_name = "NAME", requires = "account")]
+    namespace: Option<String>,
+    /// File with the configuration, as in `spec.config.inline`, without a cluster
+    #[arg(long, value_name = "FILE", requires = "account")]
+    config: Option<PathBuf>,
+    /// Name of the ClusterExtension, in the names of the roles, without a cluster [default: the package]
+    #[arg(long, value_name = "NAME", requires = "account")]
+    extension: Option<String>,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// Namespace of the managers
+    #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
+    system_namespace: String,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// For whom roles are printed.
+struct Subject {
+    /// The extension, or a set by itself.
+    extension: String,
+    account: AccountName,
+    /// Everything that is applied under the account.
+    objects: Vec<Value>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    match (&arguments.service_account, &arguments.namespace) {
+        (Some(account), Some(namespace)) => {
+            let account = AccountName {
+                namespace: namespace.clone(),
+                name: account.clone(),
+            };
+            let Some(subject) = bundle::subject(arguments, account)? else {
+                return Ok(Status::Failure);
+            };
+            let missing = needed_anywhere(&subject.objects);
+            print_roles(&subject, &missing)
+        }
+        _ => cluster::run(arguments),
+    }
+}
+
+/// What the objects need, as far as their own kinds say it: no cluster is asked how it serves them.
+fn needed_anywhere(objects: &[Value]) -> Missing {
+    let planned = olm_cluster::rights::absent(objects);
+    let discovery = bundle::usual_resources(objects);
+    let facts = Environment {
+        discovery: &discovery,
+        watched: &std::collections::BTreeSet::new(),
+        roles: &[],
+        namespace: "",
+    };
+    needed(&planned, &facts).missing(&AccountRights::new())
+}
+
+fn print_roles(subject: &Subject, missing: &Missing) -> Outcome {
+    let Subject {
+        extension, account, ..
+    } = subject;
+    if missing.is_empty() {
+        note(&format!(
+            "service account {account} lacks nothing that {extension} needs"
+        ));
+        return Ok(Status::Success);
+    }
+    let account = Account {
+        namespace: &account.namespace,
+        name: &account.name,
+    };
+    print(&roles(missing, extension, account))?;
+    Ok(Status::Success)
+}
+
+/// The name of what roles are printed for.
+fn name(arguments: &Arguments) -> anyhow::Result<&str> {
+    match &arguments.name {
+        Some(name) => Ok(name),
+        None => bail!(
+            "name the ClusterExtension, or set --service-account and --namespace to do without a cluster"
+        ),
+    }
+}

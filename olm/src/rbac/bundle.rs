@@ -1,0 +1,198 @@
+//! The objects of a bundle, and of what kind they are where no cluster says so.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, config, prepare};
+use olm_cluster::identity::AccountName;
+use olm_preflight::permissions::{Discovery, Resource, Scope};
+use olm_resolve::{Installed, Request};
+use olm_rollout::certificates::layout;
+use olm_rollout::object::ObjectId;
+use serde_json::Value;
+
+use super::{Arguments, Subject, name};
+use crate::input::read;
+use crate::output::note;
+use crate::registry::RegistryArguments;
+use crate::resolve::{Source, package};
+use crate::source::{BundleSource, named_source, open_bundle, open_catalog};
+
+/// The largest configuration that is read, in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+/// Kinds of bundles that have no namespace.
+const CLUSTER_SCOPED: &[(&str, &str)] = &[
+    ("", "Namespace"),
+    ("", "PersistentVolume"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("console.openshift.io", "ConsoleCLIDownload"),
+    ("console.openshift.io", "ConsoleLink"),
+    ("console.openshift.io", "ConsolePlugin"),
+    ("console.openshift.io", "ConsoleQuickStart"),
+    ("console.openshift.io", "ConsoleYAMLSample"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "StorageClass"),
+];
+
+/// What is installed under the account; nothing where no bundle fits, which is reported.
+pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
+    let source = if let Some(source) = &arguments.bundle {
+        source.clone()
+    } else {
+        let sources = sources(arguments, name(arguments)?)?;
+        let request = Request {
+            package: name(arguments)?,
+            version: arguments.version.as_deref(),
+            channels: &arguments.channels,
+            ..Request::default()
+        };
+        let Some(image) = choose(&sources, &request, None) else {
+            return Ok(None);
+        };
+        image
+    };
+    let bundle = open_bundle(&source, &arguments.registry)?;
+    let given = match &arguments.config {
+        Some(path) => {
+            let text = read(path, MAX_CONFIG)?;
+            let given = config::from_text(&String::from_utf8_lossy(&text));
+            Some(given.with_context(|| format!("cannot use {}", path.display()))?)
+        }
+        None => None,
+    };
+    let certificates = CertificateProvider::SelfSigned;
+    let (package, objects) = objects(&bundle, &source, &account.namespace, given.as_ref(), certificates)?;
+    let extension = arguments.extension.clone().or_else(|| arguments.name.clone());
+    Ok(Some(Subject {
+        extension: extension.unwrap_or(package),
+        account,
+        objects,
+    }))
+}
+
+/// The catalogs that the command line names.
+pub(super) fn sources(arguments: &Arguments, of: &str) -> anyhow::Result<Vec<Source>> {
+    let named = arguments.catalogs.iter().map(|argument| {
+        let (name, source) = named_source(argument)?;
+        catalog(&arguments.registry, name, 0, &source, of)
+    });
+    named.collect()
+}
+
+/// What a catalog says of a package.
+pub(super) fn catalog(
+    registry: &RegistryArguments,
+    name: String,
+    priority: i32,
+    source: &str,
+    of: &str,
+) -> anyhow::Result<Source> {
+    let files = open_catalog(source, registry)?;
+    let read = package(&files, source, of).with_context(|| format!("cannot read the catalog {source:?}"));
+    let (package, names) = read?;
+    Ok(Source {
+        labels: BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]),
+        name,
+        priority,
+        package,
+        names,
+    })
+}
+
+/// The image of the bundle that the catalogs offer; nothing when none fits, which is reported.
+pub(super) fn choose(
+    sources: &[Source],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+) -> Option<String> {
+    let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
+    match olm_resolve::resolve(&catalogs, request, installed) {
+        Ok(found) => Some(found.bundle.image.clone()),
+        Err(refusal) => {
+            note(&format!("refused: {}", refusal.on_command_line()));
+            None
+        }
+    }
+}
+
+/// The package of a bundle, and everything that an installation of it applies.
+pub(super) fn objects(
+    bundle: &BundleSource,
+    source: &str,
+    namespace: &str,
+    config: Option<&Value>,
+    certificates: CertificateProvider,
+) -> anyhow::Result<(String, Vec<Value>)> {
+    let request = Installation {
+        config,
+        certificates: Some(certificates),
+        dependencies: Dependencies::Evaluated,
+        ..Installation::new(namespace)
+    };
+    let prepared = prepare(&bundle.files, &bundle.labels, &request)
+        .with_context(|| format!("cannot render {source:?}"))?;
+    let package = prepared.bundle.package().to_owned();
+    let mut objects = prepared.rendered.into_objects();
+    with_secrets(&mut objects, certificates);
+    Ok((package, objects))
+}
+
+/// Adds the Secrets with certificates where they are made under the same account.
+pub(super) fn with_secrets(objects: &mut Vec<Value>, certificates: CertificateProvider) {
+    if certificates == CertificateProvider::SelfSigned {
+        let secrets = layout::secrets(objects.iter());
+        objects.extend(secrets);
+    }
+}
+
+/// The resources of the objects' kinds, named as Kubernetes names them unless somebody chose another name.
+pub(super) fn usual_resources(objects: &[Value]) -> Discovery {
+    let kinds = objects.iter().map(ObjectId::of).map(|id| (id.group, id.kind));
+    let resource = |(group, kind): (String, String)| {
+        let scope = if CLUSTER_SCOPED.contains(&(group.as_str(), kind.as_str())) {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        };
+        let resource = Resource {
+            plural: plural(&kind),
+            scope,
+        };
+        ((group, kind), resource)
+    };
+    kinds.map(resource).collect()
+}
+
+/// The plural of a kind as client-go guesses it.
+fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    match singular.strip_suffix('y') {
+        _ if singular == "endpoints" => singular,
+        Some(stem) => format!("{stem}ies"),
+        None if singular.ends_with('s') => format!("{singular}es"),
+        None => format!("{singular}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plural;
+
+    #[test]
+    fn kinds_have_the_plurals_of_their_resources() {
+        for (kind, expected) in [
+            ("ConfigMap", "configmaps"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("Ingress", "ingresses"),
+            ("Endpoints", "endpoints"),
+            ("APIService", "apiservices"),
+        ] {
+            assert_eq!(plural(kind), expected);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a cluster has of what the bundles of a package require, and the extension that installs the package.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams};
+use kube::{Client, Error};
+use olm_api::cluster_extension::{CatalogFilter, controlling_extension};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{annotation, label};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbour, requires};
+use olm_resolve::{Package, Selector};
+use olm_version::blang::parse_tolerant;
+
+use crate::output::note;
+
+/// The label with a node's architecture.
+const ARCHITECTURE: &str = "kubernetes.io/arch";
+/// How many objects a page holds.
+const PAGE: u32 = 500;
+
+/// The extensions of a cluster, and their revisions.
+pub(crate) struct Cluster {
+    client: Client,
+    extensions: Vec<ClusterExtension>,
+    sets: Vec<ClusterObjectSet>,
+}
+
+impl Cluster {
+    /// Reaches the cluster that the file names, or the one that kubectl would reach.
+    pub(crate) async fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
+        let config = olm_platform::client::config(kubeconfig, "olm").await?;
+        let server = config.cluster_url.to_string();
+        let client = Client::try_from(config)?;
+        let extensions = all(Api::all(client.clone())).await;
+        let extensions =
+            extensions.with_context(|| format!("cannot list the ClusterExtensions of {server}"))?;
+        let sets = all(Api::all(client.clone())).await;
+        let sets = sets.with_context(|| format!("cannot list the ClusterObjectSets of {server}"))?;
+        Ok(Self {
+            client,
+            extensions,
+            sets,
+        })
+    }
+
+    /// The extensions.
+    pub(super) fn extensions(&self) -> &[ClusterExtension] {
+        &self.extensions
+    }
+
+    /// The ClusterCatalogs.
+    pub(super) async fn catalogs(&self) -> anyhow::Result<Vec<ClusterCatalog>> {
+        let found = all(Api::all(self.client.clone())).await;
+        found.context("cannot list the ClusterCatalogs")
+    }
+
+    /// The extension that installs a package.
+    pub(crate) fn extension(&self, package: &str) -> Option<&ClusterExtension> {
+        let asks = |extension: &&ClusterExtension| {
+            !extension.is_deleting() && filter(extension).is_some_and(|filter| filter.package_name == package)
+        };
+        let mut asking: Vec<&ClusterExtension> = self.extensions.iter().filter(asks).collect();
+        // Of several, the one that has it.
+        asking.sort_by_key(|extension| (self.present(extension).is_none(), extension.name().to_owned()));
+        asking.first().copied()
+    }
+
+    /// The catalogs from which an extension may get its bundle: those that it selects, else the one that what is installed
+    /// came from; `None` for all.
+    pub(super) fn selector(&self, extension: &ClusterExtension) -> Option<Selector> {
+        let given = filter(extension).and_then(|filter| filter.selector.as_ref());
+        let given = given
+            .map(Selector::from)
+            .filter(|given| *given != Selector::default());
+        given.or_else(|| {
+            let home = self.present(extension)?.annotation(annotation::CATALOG)?;
+            Some(Selector {
+                match_labels: [(label::METADATA_NAME.to_owned(), home.to_owned())].into(),
+                ..Selector::default()
+            })
+        })
+    }
+
+    /// What there is as far as the bundles of packages ask about it.
+    pub(crate) async fn inventory<'a>(
+        &self,
+        own: Option<&ClusterExtension>,
+        packages: impl Iterator<Item = &'a Package>,
+    ) -> anyhow::Result<Inventory> {
+        let mut questions = Questions::of_packages(packages);
+        let mut inventory = Inventory::default();
+        if let Some(own) = own {
+            inventory.dependents = dependents(own)?;
+        }
+        if questions.requires || self.sets.iter().any(requires) {
+            let there = |extension: &ClusterExtension| {
+                self.present(extension)
+                    .map(|set| neighbour(extension.name(), set))
+            };
+            let own_name = own.map(ClusterExtension::name);
+            let others = self.extensions.iter();
+            let others = others.filter(|other| Some(other.name()) != own_name && !other.is_deleting());
+            inventory.neighbours = others.filter_map(there).collect();
+            inventory.own = own.and_then(there);
+            questions.of_neighbours(&inventory.neighbours);
+        }
+        self.ask(questions, &mut inventory).await?;
+        Ok(inventory)
+    }
+
+    /// What is there of an extension: once something was complete, the newest revision that is wanted.
+    fn present(&self, extension: &ClusterExtension) -> Option<&ClusterObjectSet> {
+        extension.status.as_ref()?.install.as_ref()?;
+        let uid = extension.metadata.uid.as_deref();
+        let wanted = |set: &&ClusterObjectSet| {
+            uid.is_some()
+                && controlling_extension(&set.metadata) == uid
+                && set.spec.lifecycle_state == LifecycleState::Active
+                && !set.is_deleting()
+        };
+        self.sets
+            .iter()
+            .filter(wanted)
+            .max_by_key(|set| set.spec.revision)
+    }
+
+    async fn ask(&self, questions: Questions, inventory: &mut Inventory) -> anyhow::Result<()> {
+        let versions: BTreeSet<(&str, &str)> = questions
+            .apis
+            .iter()
+            .map(|api| (api.group.as_str(), api.version.as_str()))
+            .collect();
+        for (group, version) in versions {
+            let found = match group {
+                "" => self.client.list_core_api_resources(version).await,
+                _ => {
+                    self.client
+                        .list_api_group_resources(&format!("{group}/{version}"))
+                        .await
+                }
+            };
+            let kinds = match found {
+                Ok(list) => list.resources,
+                Err(Error::Api(status)) if status.code == 404 => continue,
+                Err(error) => return Err(error).context("cannot find out which kinds the cluster serves"),
+            };
+            let served = questions.apis.iter().filter(|api| {
+                (api.group.as_str(), api.version.as_str()) == (group, version)
+                    && kinds.iter().any(|resource| resource.kind == api.kind)
+            });
+            inventory.served.extend(served.cloned());
+        }
+        if questions.version {
+            let info = self.client.apiserver_version().await;
+            let info = info.context("cannot find out the version of the cluster")?;
+            inventory.kubernetes = parse_tolerant(&info.git_version).ok();
+        }
+        if questions.architectures {
+            inventory.architectures = self.architectures().await;
+        }
+        Ok(())
+    }
+
+    /// The architectures of the nodes; none when they are not known.
+    async fn architectures(&self) -> Vec<String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        match nodes.list_metadata(&ListParams::default()).await {
+            Ok(list) => {
+                let labels = list.items.iter().filter_map(|node| node.metadata.labels.as_ref());
+                let found: BTreeSet<String> = labels
+                    .filter_map(|labels| labels.get(ARCHITECTURE).cloned())
+                    .collect();
+                found.into_iter().collect()
+            }
+            Err(error) => {
+                note(&format!(
+                    "cannot read the nodes: their architectures are not checked: {error}"
+                ));
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// What an extension asks catalogs for.
+pub(crate) fn filter(extension: &ClusterExtension) -> Option<&CatalogFilter> {
+    extension.spec.source.catalog.as_ref()
+}
+
+/// All objects of a kind.
+async fn all<K>(api: Api<K>) -> Result<Vec<K>, Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let mut page = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await?;
+        found.extend(list.items);
+        match list.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => page = page.continue_token(&next),
+            None => return Ok(found),
+        }
+    }
+}

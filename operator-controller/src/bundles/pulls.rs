@@ -1,0 +1,322 @@
+//! What registries are asked for, apart from the runs over extensions: however slow a registry is, a run waits for it a
+//! moment only, and the others go on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use olm_platform::queue::Queue;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How long a run waits for an answer; most come within that.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How long an answer is kept that its extension does not come for.
+const KEPT: Duration = Duration::from_mins(10);
+
+/// How many requests for images are under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of all registries.
+    pub total: usize,
+    /// Of each registry.
+    pub each: usize,
+}
+
+/// The places for what is under way.
+#[derive(Debug)]
+pub struct Places {
+    all: Arc<Semaphore>,
+    each: usize,
+    registries: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A place, until it is dropped.
+type Place = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Places {
+    /// At least one of each kind.
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(bounds.total.max(1))),
+            each: bounds.each.max(1),
+            registries: Mutex::default(),
+        }
+    }
+
+    /// A place once there is one. Who waits for a registry takes no place from the others.
+    async fn take(&self, registry: &str) -> Option<Place> {
+        let registry = {
+            let mut registries = self.registries.lock();
+            registries.retain(|_, places| Arc::strong_count(places) > 1);
+            let places = registries.entry(registry.to_owned());
+            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
+        };
+        let first = registry.acquire_owned().await.ok()?;
+        let second = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        Some((first, second))
+    }
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pulled<T> {
+    /// Its answer.
+    Done(T),
+    /// None yet. The extension is worked on again when there is one.
+    Pending(Pending),
+}
+
+/// Why there is no answer yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pending {
+    /// The registry is asked.
+    UnderWay,
+    /// It is not asked yet: there is no place.
+    Queued,
+}
+
+/// Questions of one kind, at most one of each extension.
+pub struct Pulls<T> {
+    places: Arc<Places>,
+    jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
+    wake: Queue<String>,
+}
+
+struct Job<T> {
+    number: u64,
+    what: String,
+    began: Instant,
+    is_queued: bool,
+    outcome: Option<T>,
+    /// Gives up what is still waiting for a place.
+    _wanted: DropGuard,
+}
+
+impl<T> Job<T> {
+    fn pending(&self) -> Pending {
+        if self.is_queued {
+            Pending::Queued
+        } else {
+            Pending::UnderWay
+        }
+    }
+}
+
+impl<T: Send + 'static> Pulls<T> {
+    /// `wake` is the queue of extensions.
+    pub fn new(places: Arc<Places>, wake: Queue<String>) -> Self {
+        Self {
+            places,
+            jobs: Arc::default(),
+            wake,
+        }
+    }
+
+    /// The answer to what an extension asks for, given once. `registry` says where a place is needed; nowhere for what is
+    /// at hand. Another question of the same extension takes the place of an earlier one.
+    pub async fn ask(
+        &self,
+        extension: &str,
+        what: &str,
+        registry: Option<&str>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Pulled<T> {
+        let (mut arrival, number) = {
+            let mut jobs = self.jobs.lock();
+            if let Some(job) = jobs.get(extension).filter(|job| job.what == what) {
+                let (pending, number) = (job.pending(), job.number);
+                return match take(&mut jobs, extension, number) {
+                    Some(outcome) => Pulled::Done(outcome),
+                    None => Pulled::Pending(pending),
+                };
+            }
+            self.begin(&mut jobs, extension, what, registry, work)
+        };
+        // It may be too late for this run, never for the next.
+        let _ = tokio::time::timeout(MOMENT, &mut arrival).await;
+        drop(arrival);
+        let mut jobs = self.jobs.lock();
+        match take(&mut jobs, extension, number) {
+            Some(outcome) => Pulled::Done(outcome),
+            None => Pulled::Pending(jobs.get(extension).map_or(Pending::UnderWay, Job::pending)),
+        }
+    }
+
+    fn begin(
+        &self,
+        jobs: &mut HashMap<String, Job<T>>,
+        extension: &str,
+        what: &str,
+        registry: Option<&str>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> (oneshot::Receiver<()>, u64) {
+        let number = jobs.get(extension).map_or(0, |job| job.number.wrapping_add(1));
+        let unwanted = CancellationToken::new();
+        let job = Job {
+            number,
+            what: what.to_owned(),
+            began: Instant::now(),
+            is_queued: registry.is_some(),
+            outcome: None,
+            _wanted: unwanted.clone().drop_guard(),
+        };
+        jobs.insert(extension.to_owned(), job);
+        let (arrived, arrival) = oneshot::channel();
+        let running = Running {
+            jobs: Arc::clone(&self.jobs),
+            extension: extension.to_owned(),
+            number,
+        };
+        let (places, wake) = (Arc::clone(&self.places), self.wake.clone());
+        let registry = registry.map(str::to_owned);
+        tokio::spawn(async move {
+            let place = match registry {
+                Some(registry) => tokio::select! {
+                    place = places.take(&registry) => place,
+                    () = unwanted.cancelled() => return,
+                },
+                None => None,
+            };
+            running.change(|job| job.is_queued = false);
+            let outcome = work.await;
+            drop(place);
+            running.change(|job| job.outcome = Some(outcome));
+            if arrived.send(()).is_err() {
+                wake.add(running.extension.clone());
+            }
+        });
+        (arrival, number)
+    }
+
+    /// Forgets what an extension asked for. What has begun goes on to its end, in its place.
+    pub fn forget(&self, extension: &str) {
+        self.jobs.lock().remove(extension);
+    }
+
+    /// Forgets answers that nobody came for.
+    pub fn tidy(&self) {
+        self.jobs
+            .lock()
+            .retain(|_, job| job.outcome.is_none() || job.began.elapsed() < KEPT);
+    }
+}
+
+/// A job that is being done. One that ends without an outcome leaves no trace: it is asked for again.
+struct Running<T> {
+    jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
+    extension: String,
+    number: u64,
+}
+
+impl<T> Running<T> {
+    /// Changes the job, unless another has taken its place.
+    fn change(&self, change: impl FnOnce(&mut Job<T>)) {
+        let mut jobs = self.jobs.lock();
+        if let Some(job) = jobs
+            .get_mut(&self.extension)
+            .filter(|job| job.number == self.number)
+        {
+            change(job);
+        }
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        let mut jobs = self.jobs.lock();
+        let is_lost = |job: &Job<T>| job.number == self.number && job.outcome.is_none();
+        if jobs.get(&self.extension).is_some_and(is_lost) {
+            jobs.remove(&self.extension);
+        }
+    }
+}
+
+/// The outcome of a job that is done, which is forgotten with that.
+fn take<T>(jobs: &mut HashMap<String, Job<T>>, extension: &str, number: u64) -> Option<T> {
+    let job = jobs.get(extension).filter(|job| job.number == number)?;
+    job.outcome.as_ref()?;
+    jobs.remove(extension)?.outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    fn pulls(total: usize, each: usize) -> Pulls<u8> {
+        Pulls::new(Arc::new(Places::new(Bounds { total, each })), Queue::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_given_once_and_late_ones_to_the_next_run() {
+        let pulls = pulls(1, 1);
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 1 }).await, Pulled::Done(1));
+        let late = async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            2
+        };
+        let under_way = Pulled::Pending(Pending::UnderWay);
+        assert_eq!(pulls.ask("a", "x", Some("r"), late).await, under_way);
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 3 }).await, under_way);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 4 }).await, Pulled::Done(2));
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 5 }).await, Pulled::Done(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_registry_delays_neither_others_nor_what_is_at_hand() {
+        let pulls = pulls(3, 2);
+        for (number, expected) in [
+            (0, Pending::UnderWay),
+            (1, Pending::UnderWay),
+            (2, Pending::Queued),
+        ] {
+            let name = format!("slow-{number}");
+            let asked = pulls.ask(&name, "x", Some("slow"), pending()).await;
+            assert_eq!(asked, Pulled::Pending(expected), "{number}");
+        }
+        let good = pulls.ask("good", "x", Some("good"), async { 1 });
+        assert_eq!(good.await, Pulled::Done(1));
+        assert_eq!(pulls.ask("here", "x", None, async { 2 }).await, Pulled::Done(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_something_else_or_is_gone_gives_up_its_turn() {
+        let pulls = pulls(1, 1);
+        let _ = pulls.ask("first", "x", Some("r"), pending()).await;
+        let queued = Pulled::Pending(Pending::Queued);
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 1 }).await, queued);
+        assert_eq!(pulls.ask("a", "y", None, async { 2 }).await, Pulled::Done(2));
+        assert_eq!(pulls.ask("b", "x", Some("r"), async { 3 }).await, queued);
+        pulls.forget("b");
+        assert!(pulls.jobs.lock().keys().eq(["first"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_panics_is_asked_for_again() {
+        let pulls = pulls(1, 1);
+        let lost = pulls.ask("a", "x", Some("r"), async { panic!("on purpose") });
+        assert_eq!(lost.await, Pulled::Pending(Pending::UnderWay));
+        assert_eq!(pulls.ask("a", "x", Some("r"), async { 1 }).await, Pulled::Done(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_nobody_comes_for_are_forgotten() {
+        let pulls = pulls(1, 1);
+        let late = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            1
+        };
+        let _ = pulls.ask("a", "x", Some("r"), late).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        pulls.tidy();
+        assert_eq!(pulls.jobs.lock().len(), 1);
+        tokio::time::sleep(KEPT).await;
+        pulls.tidy();
+        assert_eq!(pulls.jobs.lock().len(), 0);
+    }
+}

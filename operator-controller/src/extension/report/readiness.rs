@@ -1,0 +1,234 @@
+//! What tools read from a ClusterExtension: whether what its spec asks for is there and works, and if not, whether that
+//! needs somebody. Pure.
+
+use jiff::Timestamp;
+use olm_api::cluster_extension::ClusterExtensionStatus;
+use olm_api::conditions::{self, DEPRECATED, PROGRESSING, READY, is_true, reason};
+use olm_api::readiness::{Readiness, Verdict, set_readiness, verdict};
+use olm_api::{ClusterObjectSet, Condition};
+use olm_rollout::status::rolling_out;
+
+use super::inputs::{Progress, StatusInputs};
+use crate::extension::failure::{Failure, Severity};
+use crate::extension::revisions::vanishing;
+
+/// The state with its reason and message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conclusion {
+    /// The state.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+    /// The same in words.
+    pub message: String,
+}
+
+impl Conclusion {
+    /// A conclusion in whole.
+    pub fn new(verdict: Verdict, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// What a failure means.
+    pub fn of_failure(failure: &Failure, is_paused: bool) -> Self {
+        let (verdict, reason) = match failure.severity {
+            Severity::Terminal if is_paused => (Verdict::Stalled, reason::PAUSED),
+            // What waits for somebody is blocked, also where `Progressing` says `Retrying` as the reference does.
+            Severity::Terminal | Severity::Waiting if failure.reason == reason::RETRYING => {
+                (Verdict::Stalled, reason::BLOCKED)
+            }
+            Severity::Terminal | Severity::Waiting => (Verdict::Stalled, failure.reason),
+            Severity::Transient | Severity::Unfinished | Severity::Pulling => {
+                (Verdict::Reconciling, reason::RETRYING)
+            }
+        };
+        Self::new(verdict, reason, conditions::steady(&failure.explained()))
+    }
+
+    /// Writes it into a status that was made from that generation.
+    pub fn report(&self, status: &mut ClusterExtensionStatus, generation: i64, now: Timestamp) {
+        status.observed_generation = Some(generation);
+        let readiness = Readiness {
+            verdict: self.verdict,
+            reason: &self.reason,
+            message: &self.message,
+            observed_generation: generation,
+        };
+        set_readiness(&mut status.conditions, readiness, now);
+    }
+}
+
+/// What a run means, given the conditions that it leads to.
+pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
+    let progressing = || {
+        let progressing = conditions::find(list, PROGRESSING);
+        progressing.map_or_else(String::new, |found| found.message.clone())
+    };
+    let revisions = inputs.revisions;
+    match inputs.progress {
+        Progress::Failed(failure) => Conclusion::of_failure(failure, inputs.is_paused),
+        Progress::Applied {
+            started: Some(started),
+        } => {
+            let changes = started
+                .difference
+                .iter()
+                .map(|text| format!("\nChanges: {text}."));
+            let warnings = started.warnings.iter().map(|text| format!("\nWarnings: {text}"));
+            let message = [rolling_out(&started.version)]
+                .into_iter()
+                .chain(changes)
+                .chain(warnings);
+            Conclusion::new(
+                Verdict::Reconciling,
+                reason::ROLLING_OUT,
+                message.collect::<String>(),
+            )
+        }
+        Progress::Applied { started: None } => {
+            let rolling = revisions.rolling().last();
+            match rolling.or_else(|| revisions.installed()) {
+                Some(set) => of_revision(set, is_true(list, DEPRECATED)),
+                None if vanishing(revisions).is_some() => {
+                    Conclusion::new(Verdict::Reconciling, reason::REMOVING, "")
+                }
+                None => Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, progressing()),
+            }
+        }
+    }
+}
+
+/// What the revision says that the extension is at or on its way to.
+fn of_revision(set: &ClusterObjectSet, is_deprecated: bool) -> Conclusion {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    let ready = conditions::find(set.conditions(), READY).filter(|_| observed == Some(set.generation()));
+    let (Some(ready), Some(state)) = (ready, verdict(set.conditions())) else {
+        let message = rolling_out(set.name());
+        return Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, message);
+    };
+    let reason = if state == Verdict::Ready && is_deprecated {
+        reason::DEPRECATED
+    } else {
+        &ready.reason
+    };
+    Conclusion::new(state, reason, &*ready.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use olm_api::conditions::{SUCCEEDED, Status};
+
+    use super::*;
+    use crate::extension::revisions::{Revisions, tests::revision};
+
+    const APPLIED: Progress = Progress::Applied { started: None };
+
+    fn with(number: i64, succeeded: bool, verdict: Verdict, reason: &str) -> Arc<ClusterObjectSet> {
+        let reports: &[_] = if succeeded {
+            &[(SUCCEEDED, Status::True, "")]
+        } else {
+            &[]
+        };
+        let mut set = (*revision(number, reports)).clone();
+        set.metadata.generation = Some(1);
+        let status = set.status.get_or_insert_default();
+        status.observed_generation = Some(1);
+        let readiness = Readiness {
+            verdict,
+            reason,
+            message: "of the revision",
+            observed_generation: 1,
+        };
+        set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
+        Arc::new(set)
+    }
+
+    fn line(revisions: Vec<Arc<ClusterObjectSet>>, progress: &Progress, is_paused: bool) -> String {
+        let inputs = StatusInputs {
+            generation: 1,
+            revisions: &Revisions::new(revisions),
+            deprecations: None,
+            progress,
+            is_paused,
+        };
+        let found = conclude(inputs, &[]);
+        format!("{:?} {}", found.verdict, found.reason)
+    }
+
+    #[test]
+    fn the_newest_revision_decides_as_soon_as_it_reports() {
+        use Verdict::{Ready, Reconciling, Stalled};
+        let installed = || with(1, true, Ready, reason::HEALTHY);
+        let silent = revision(2, &[]);
+        for (revisions, expected) in [
+            (vec![installed()], "Ready Healthy"),
+            (vec![installed(), silent], "Reconciling RollingOut"),
+            (
+                vec![installed(), with(2, false, Stalled, reason::BLOCKED)],
+                "Stalled Blocked",
+            ),
+            (
+                vec![with(1, true, Reconciling, reason::PROBE_FAILURE)],
+                "Reconciling ProbeFailure",
+            ),
+            (vec![], "Reconciling RollingOut"),
+        ] {
+            assert_eq!(line(revisions, &APPLIED, false), expected);
+        }
+        let mut stale = (*installed()).clone();
+        stale.metadata.generation = Some(2);
+        assert_eq!(
+            line(vec![Arc::new(stale)], &APPLIED, false),
+            "Reconciling RollingOut"
+        );
+    }
+
+    #[test]
+    fn a_failure_that_needs_somebody_stalls_whatever_progressing_calls_it() {
+        let check = |severity, reason, is_paused, expected: &str| {
+            let failure = Failure {
+                severity,
+                reason,
+                message: "no".to_owned(),
+                help: None,
+            };
+            let installed = vec![with(1, true, Verdict::Ready, reason::HEALTHY)];
+            assert_eq!(line(installed, &Progress::Failed(failure), is_paused), expected);
+        };
+        check(Severity::Waiting, reason::RETRYING, false, "Stalled Blocked");
+        check(Severity::Terminal, reason::BLOCKED, false, "Stalled Blocked");
+        check(Severity::Terminal, reason::BLOCKED, true, "Stalled Paused");
+        check(
+            Severity::Terminal,
+            reason::INVALID_CONFIGURATION,
+            false,
+            "Stalled InvalidConfiguration",
+        );
+        check(
+            Severity::Transient,
+            reason::RETRYING,
+            false,
+            "Reconciling Retrying",
+        );
+        check(
+            Severity::Unfinished,
+            reason::RETRYING,
+            false,
+            "Reconciling Retrying",
+        );
+    }
+
+    #[test]
+    fn a_deprecated_bundle_is_ready_and_says_so() {
+        let set = with(1, true, Verdict::Ready, reason::HEALTHY);
+        assert_eq!(of_revision(&set, true).reason, reason::DEPRECATED);
+        let set = with(1, true, Verdict::Stalled, reason::BLOCKED);
+        assert_eq!(of_revision(&set, true).reason, reason::BLOCKED);
+    }
+}

@@ -1,0 +1,359 @@
+//! From which catalogs an extension may get its bundle.
+//!
+//! Whoever publishes a catalog decides what an account installs. So an extension that is installed stays with the catalog
+//! that it came from, unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
+
+use std::collections::BTreeSet;
+
+use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_extension::CatalogFilter;
+use olm_api::conditions::{SERVING, is_true};
+use olm_api::names::{annotation, label};
+use olm_api::{ClusterCatalog, ClusterObjectSet};
+use olm_resolve::{Request, Selector, SelectorRequirement};
+
+use super::catalogs::{Answer, Asked, ask};
+use crate::extension::context::Context;
+use crate::extension::revisions::BundleIdentity;
+
+/// How many catalogs are named.
+const NAMED: usize = 5;
+
+/// From which catalogs an extension may get its bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// From those that its own selector admits.
+    Selected(Selector),
+    /// From all: nothing is installed, and no default names any.
+    All,
+    /// From these only.
+    Only {
+        /// The catalog that what is installed came from.
+        home: Option<String>,
+        /// All that are admitted.
+        names: BTreeSet<String>,
+    },
+    /// From the one that what is installed came from, which is not recorded: [`Admission::settled`] finds it out.
+    Unrecorded {
+        /// Those that are admitted besides.
+        defaults: BTreeSet<String>,
+    },
+}
+
+impl Admission {
+    /// Of an extension. A selector that selects everything admits nothing by name and counts as none.
+    pub(crate) fn of(
+        filter: &CatalogFilter,
+        installed: Option<&ClusterObjectSet>,
+        defaults: &[String],
+    ) -> Self {
+        let given = filter.selector.as_ref().map(Selector::from);
+        if let Some(given) = given.filter(|given| *given != Selector::default()) {
+            return Self::Selected(given);
+        }
+        let mut names: BTreeSet<String> = defaults.iter().cloned().collect();
+        match installed.map(|set| set.annotation(annotation::CATALOG)) {
+            None if names.is_empty() => Self::All,
+            None => Self::Only { home: None, names },
+            Some(Some(home)) => {
+                names.insert(home.to_owned());
+                let home = Some(home.to_owned());
+                Self::Only { home, names }
+            }
+            Some(None) => Self::Unrecorded { defaults: names },
+        }
+    }
+
+    /// What selects these catalogs.
+    pub(crate) fn selector(&self) -> Option<Selector> {
+        match self {
+            Self::Selected(selector) => Some(selector.clone()),
+            Self::Only { names, .. } => Some(Selector {
+                match_expressions: vec![SelectorRequirement {
+                    key: label::METADATA_NAME.to_owned(),
+                    operator: "In".to_owned(),
+                    values: names.iter().cloned().collect(),
+                }],
+                ..Selector::default()
+            }),
+            Self::All | Self::Unrecorded { .. } => None,
+        }
+    }
+
+    /// The same with the catalog found out that an earlier version did not record: the one that lists the installed bundle
+    /// with its image, else that lists it, else that has its package; of several the oldest, since a catalog that is made
+    /// for a takeover is a later one. As long as an older one does not answer, it is open.
+    pub(crate) fn settled(self, installed: &BundleIdentity, asked: &[Asked]) -> Self {
+        let Self::Unrecorded { mut defaults } = self else {
+            return self;
+        };
+        let age = |asked: &Asked| {
+            let created = asked.catalog.metadata.creation_timestamp.as_ref();
+            (created.map(|time| time.0), asked.catalog.name().to_owned())
+        };
+        let found = asked
+            .iter()
+            .filter_map(|asked| Some((closeness(asked, installed)?, age(asked))))
+            .min();
+        let is_open = |(closeness, found): &(Closeness, _)| {
+            let silent = asked
+                .iter()
+                .filter(|asked| matches!(asked.answer, Answer::Failed(_)));
+            silent
+                .map(age)
+                .any(|age| *closeness != Closeness::Image || age < *found)
+        };
+        match found.filter(|found| !is_open(found)) {
+            Some((_, (_, home))) => {
+                defaults.insert(home.clone());
+                Self::Only {
+                    home: Some(home),
+                    names: defaults,
+                }
+            }
+            None => Self::Unrecorded { defaults },
+        }
+    }
+
+    /// The catalog that what is installed came from, where nothing but that decides.
+    fn home(&self) -> Option<&str> {
+        match self {
+            Self::Only { home, .. } => home.as_deref(),
+            Self::Selected(_) | Self::All | Self::Unrecorded { .. } => None,
+        }
+    }
+
+    /// The catalog to record for what stays as it is.
+    pub(crate) fn recorded(&self, newest: Option<&ClusterObjectSet>) -> String {
+        let recorded = newest.and_then(|set| set.annotation(annotation::CATALOG));
+        recorded.or_else(|| self.home()).unwrap_or_default().to_owned()
+    }
+
+    /// What the status says of it where there is something to know: the catalog is gone, or others that do not answer are
+    /// left out.
+    pub(crate) fn note<'c>(&self, catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
+        let home = self.home()?;
+        let Self::Only { names, .. } = self else {
+            return None;
+        };
+        let (mut is_there, mut silent) = (false, BTreeSet::new());
+        for catalog in catalogs {
+            is_there |= catalog.name() == home;
+            if !names.contains(catalog.name())
+                && catalog.spec.availability_mode == AvailabilityMode::Available
+                && !is_true(catalog.conditions(), SERVING)
+            {
+                silent.insert(catalog.name());
+            }
+        }
+        if !is_there && names.len() == 1 {
+            return Some(format!(
+                "no upgrades: catalog {home:?}, which the extension was installed from, does not exist; to upgrade from \
+                 another catalog, select it by spec.source.catalog.selector"
+            ));
+        }
+        let shown: Vec<String> = silent
+            .iter()
+            .take(NAMED)
+            .map(|name| format!("{name:?}"))
+            .collect();
+        let more = match silent.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!shown.is_empty()).then(|| {
+            format!(
+                "upgrades come from catalog {home:?} only, which the extension was installed from; catalogs that are not served: {}{more}",
+                shown.join(", ")
+            )
+        })
+    }
+
+    /// Why other catalogs are not chosen from, and what to do.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Only { home: Some(home), .. } => Some(format!(
+                "upgrades come from catalog {home:?} only, which the extension was installed from; to upgrade from others, \
+                 select them by spec.source.catalog.selector"
+            )),
+            Self::Only { home: None, names } => Some(format!(
+                "without spec.source.catalog.selector, only the catalogs of --default-catalogs are searched: {}",
+                names.iter().cloned().collect::<Vec<_>>().join(", ")
+            )),
+            Self::Selected(_) | Self::All | Self::Unrecorded { .. } => None,
+        }
+    }
+}
+
+/// The catalogs that an extension may choose from, and what they answer; others are not asked.
+pub(crate) async fn admitted(
+    context: &Context,
+    filter: &CatalogFilter,
+    installed: Option<&ClusterObjectSet>,
+) -> (Admission, Vec<Asked>) {
+    let admission = Admission::of(filter, installed, &context.default_catalogs);
+    let selector = admission.selector();
+    let asked = ask(context, &Request::of(filter, selector.as_ref())).await;
+    match installed.map(BundleIdentity::of) {
+        Some(bundle) => (admission.settled(&bundle, &asked), asked),
+        None => (admission, asked),
+    }
+}
+
+/// How well a catalog fits what is installed, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Closeness {
+    Image,
+    Bundle,
+    Package,
+}
+
+fn closeness(asked: &Asked, installed: &BundleIdentity) -> Option<Closeness> {
+    let mut bundles = asked.package()?.candidates().iter();
+    let listed = bundles.find(|bundle| bundle.name == installed.metadata.name);
+    Some(match listed {
+        Some(bundle) if bundle.image == installed.image => Closeness::Image,
+        Some(_) => Closeness::Bundle,
+        None => Closeness::Package,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use olm_api::LabelSelector;
+    use olm_api::cluster_catalog::ClusterCatalogSpec;
+    use olm_fbc::Blob;
+    use olm_resolve::{Package, ReleaseField};
+    use serde_json::json;
+
+    use super::*;
+    use crate::extension::revisions::tests::revision;
+
+    fn installed(catalog: Option<&str>) -> ClusterObjectSet {
+        let mut set = (*revision(1, &[])).clone();
+        if let Some(catalog) = catalog {
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::CATALOG.to_owned(), catalog.to_owned());
+        }
+        set
+    }
+
+    fn only(home: Option<&str>, names: &[&str]) -> Admission {
+        Admission::Only {
+            home: home.map(str::to_owned),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_catalog_is_admitted_by_the_selector_the_default_or_the_installation() {
+        let check = |selector: Option<LabelSelector>, catalog: Option<Option<&str>>, defaults: &[&str]| {
+            let filter = CatalogFilter {
+                selector,
+                ..CatalogFilter::default()
+            };
+            let defaults: Vec<String> = defaults.iter().map(|name| (*name).to_owned()).collect();
+            Admission::of(&filter, catalog.map(installed).as_ref(), &defaults)
+        };
+        let named = LabelSelector {
+            match_labels: Some([("a".to_owned(), "b".to_owned())].into()),
+            ..LabelSelector::default()
+        };
+        let empty = Some(LabelSelector::default());
+        let chosen = check(Some(named), Some(Some("home")), &["default"]);
+        assert!(matches!(chosen, Admission::Selected(_)), "{chosen:?}");
+        assert_eq!(check(None, None, &[]), Admission::All);
+        assert_eq!(check(empty.clone(), None, &[]), Admission::All);
+        assert_eq!(check(None, None, &["default"]), only(None, &["default"]));
+        assert_eq!(
+            check(empty, Some(Some("home")), &[]),
+            only(Some("home"), &["home"])
+        );
+        let both = only(Some("home"), &["default", "home"]);
+        assert_eq!(check(None, Some(Some("home")), &["default"]), both);
+        let selects = |name: &str| {
+            let labels = [(label::METADATA_NAME.to_owned(), name.to_owned())].into();
+            both.selector().is_some_and(|selector| selector.matches(&labels))
+        };
+        assert!(selects("home") && selects("default") && !selects("other"));
+        let unrecorded = check(None, Some(None), &[]);
+        assert!(
+            matches!(unrecorded, Admission::Unrecorded { .. }),
+            "{unrecorded:?}"
+        );
+    }
+
+    /// A catalog that was made at a second, with a bundle of this name and image.
+    fn with_bundle(name: &str, second: i64, bundle: &str, image: &str) -> Asked {
+        let blobs = [
+            json!({ "schema": "olm.package", "name": "pkg", "defaultChannel": "stable" }),
+            json!({
+                "schema": "olm.bundle", "package": "pkg", "name": bundle, "image": image,
+                "properties": [{ "type": "olm.package", "value": { "packageName": "pkg", "version": "1.0.0" } }],
+            }),
+        ];
+        let blobs = blobs.map(|blob| {
+            let schema = blob["schema"].as_str().unwrap_or_default();
+            Blob::from_json(schema, &blob.to_string()).unwrap()
+        });
+        let package = Package::new(blobs, ReleaseField::Counts).unwrap();
+        answered(name, second, Answer::Package(Arc::new(package)))
+    }
+
+    fn answered(name: &str, second: i64, answer: Answer) -> Asked {
+        let mut catalog = ClusterCatalog::new(name, ClusterCatalogSpec::default());
+        catalog.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
+        Asked::of(catalog, answer)
+    }
+
+    #[test]
+    fn the_catalog_of_an_earlier_version_is_the_oldest_that_fits_best() {
+        let set = revision(1, &[]);
+        let bundle = BundleIdentity::of(&set);
+        let (name, image) = (bundle.metadata.name.as_str(), bundle.image.as_str());
+        let check = |asked: &[Asked], expected: Option<&str>| {
+            let unrecorded = Admission::Unrecorded {
+                defaults: BTreeSet::new(),
+            };
+            let settled = unrecorded.settled(&bundle, asked);
+            assert_eq!(settled.home(), expected, "{settled:?}");
+        };
+        let same = |catalog: &str, second| with_bundle(catalog, second, name, image);
+        let fake = |catalog: &str, second| with_bundle(catalog, second, name, "evil.example/image");
+        let other = |catalog: &str, second| with_bundle(catalog, second, "pkg.v9", "evil.example/image");
+        let failed = |catalog: &str, second| answered(catalog, second, Answer::Failed("gone".to_owned()));
+        check(&[same("a-newer", 9), same("older", 1)], Some("older"));
+        check(&[fake("older", 1), same("newer", 9)], Some("newer"));
+        check(&[other("older", 1), fake("newer", 9)], Some("newer"));
+        check(&[other("newer", 9), other("older", 1)], Some("older"));
+        check(
+            &[answered("older", 1, Answer::Absent), other("newer", 9)],
+            Some("newer"),
+        );
+        // What does not answer may be it, if it is older or would fit better.
+        check(&[failed("newer", 9), same("older", 1)], Some("older"));
+        check(&[failed("older", 1), same("newer", 9)], None);
+        check(&[failed("newer", 9), other("older", 1)], None);
+        check(&[], None);
+    }
+
+    #[test]
+    fn what_keeps_an_extension_from_other_catalogs_is_said_where_it_matters() {
+        let unserved = ClusterCatalog::new("broken", ClusterCatalogSpec::default());
+        let home = ClusterCatalog::new("home", ClusterCatalogSpec::default());
+        let note = |names: &[&str], catalogs: &[&ClusterCatalog]| {
+            only(Some("home"), names).note(catalogs.iter().copied())
+        };
+        assert_eq!(note(&["home"], &[&home]), None);
+        let stays = "upgrades come from catalog \"home\" only, which the extension was installed from; catalogs that are not served: \"broken\"";
+        assert_eq!(note(&["home"], &[&home, &unserved]).as_deref(), Some(stays));
+        assert_eq!(note(&["broken", "home"], &[&home, &unserved]), None);
+        let gone = note(&["home"], &[&unserved]).unwrap();
+        assert!(gone.starts_with("no upgrades: catalog \"home\""), "{gone}");
+        assert_eq!(Admission::All.note([&unserved].into_iter()), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! A deletion whose account is gone with its namespace: when the controller stops waiting for it. Whoever deletes namespace,
+//! account and extension at once wants the objects gone, too, and no other account has the right to remove them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, core::PartialObjectMeta};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_rollout::policy::{Policy, Uninstall};
+
+use crate::object_set::{
+    acting::account,
+    context::{Context, extension_uid},
+};
+
+/// How long after its deletion a revision waits for an account that is gone with its namespace: so long the account can
+/// be made again, and the user can still say what stays.
+const GRACE: Duration = Duration::from_mins(1);
+
+/// What becomes of objects that the account can no longer remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Abandoned {
+    /// They wait for the account.
+    No,
+    /// They are let go after this time, unless the account is back.
+    After(Duration, Uninstall),
+    /// They are let go.
+    Now(Uninstall),
+}
+
+impl Abandoned {
+    /// What the condition says of it.
+    pub(super) fn text(self) -> Option<String> {
+        let Self::After(_, uninstall) = self else {
+            return None;
+        };
+        let fate = match uninstall {
+            Uninstall::Delete => "garbage collection removes the rest",
+            Uninstall::KeepCrds | Uninstall::Orphan => "the rest stays on the cluster",
+        };
+        Some(format!(
+            "the account goes with its namespace: {} s after the deletion began, {fate}",
+            GRACE.as_secs()
+        ))
+    }
+}
+
+/// What becomes of the objects of a set that is being deleted and whose account does not exist. What cannot be found out
+/// leaves everything as it is.
+pub(super) async fn abandoned(context: &Context, set: &ClusterObjectSet) -> Abandoned {
+    let Some(uninstall) = uninstall(context, set).await else {
+        return Abandoned::No;
+    };
+    let Ok(account) = account(context, set) else {
+        return Abandoned::No;
+    };
+    let namespaces: Api<Namespace> = Api::all(context.own.clone());
+    let is_going = match namespaces.get_metadata_opt(&account.namespace).await {
+        Ok(None) => true,
+        Ok(Some(namespace)) => namespace.metadata.deletion_timestamp.is_some(),
+        Err(_) => false,
+    };
+    let since = set.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    match since.filter(|_| is_going) {
+        Some(since) => {
+            let waited = (context.options.clock)().duration_since(since);
+            due(Duration::try_from(waited).unwrap_or_default(), uninstall)
+        }
+        None => Abandoned::No,
+    }
+}
+
+fn due(waited: Duration, uninstall: Uninstall) -> Abandoned {
+    match GRACE.checked_sub(waited).filter(|left| !left.is_zero()) {
+        Some(left) => Abandoned::After(left, uninstall),
+        None => Abandoned::Now(uninstall),
+    }
+}
+
+/// What stays, as the user says now; `None` while the extension is there and is not being deleted, or says nothing that
+/// has a meaning.
+async fn uninstall(context: &Context, set: &ClusterObjectSet) -> Option<Uninstall> {
+    let of_set = || Policy::of(set).ok().map(|policy| policy.uninstall);
+    let owners = set.metadata.owner_references.iter().flatten();
+    let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
+    else {
+        return of_set();
+    };
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
+    let found: Option<PartialObjectMeta<ClusterExtension>> =
+        extensions.get_metadata_opt(&owner.name).await.ok()?;
+    let Some(found) = found.filter(|found| found.metadata.uid.as_deref() == Some(&owner.uid)) else {
+        return of_set();
+    };
+    found.metadata.deletion_timestamp.as_ref()?;
+    let annotations = found.metadata.annotations.unwrap_or_default();
+    let policy = Policy::read(|key| annotations.get(key).map(String::as_str)).ok()?;
+    Some(policy.uninstall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_passes_before_objects_are_let_go() {
+        let (delete, keep) = (Uninstall::Delete, Uninstall::KeepCrds);
+        let after = |seconds| due(Duration::from_secs(seconds), delete);
+        assert_eq!(after(0), Abandoned::After(GRACE, delete));
+        assert_eq!(after(59), Abandoned::After(Duration::from_secs(1), delete));
+        assert_eq!(after(60), Abandoned::Now(delete));
+        assert_eq!(due(GRACE * 2, keep), Abandoned::Now(keep));
+    }
+
+    #[test]
+    fn the_condition_says_what_will_be_left_to_whom() {
+        let text = |uninstall| Abandoned::After(GRACE, uninstall).text().unwrap_or_default();
+        assert!(text(Uninstall::Delete).ends_with("garbage collection removes the rest"));
+        assert!(text(Uninstall::KeepCrds).ends_with("the rest stays on the cluster"));
+        assert_eq!(Abandoned::No.text(), None);
+    }
+}
