@@ -18,6 +18,7 @@ mod process;
 mod requests;
 mod serving;
 mod unpack;
+pub mod worst;
 
 /// The catalogs to measure with.
 #[derive(Debug, Clone)]
@@ -88,6 +89,10 @@ pub async fn run(plan: &Plan) -> Result<()> {
     process::confine(pid, std::thread::available_parallelism()?.get())?;
     extensions::measure(&world, plan, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
+    print(&figures)
+}
+
+fn print(figures: &Figures) -> Result<()> {
     writeln!(std::io::stdout(), "{}", figures.text)?;
     Ok(())
 }

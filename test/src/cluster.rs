@@ -32,6 +32,7 @@ mod control_plane;
 mod definitions;
 pub(crate) mod instance;
 mod node;
+pub mod objects;
 pub mod oci;
 pub(crate) mod pki;
 mod ports;

@@ -15,25 +15,11 @@ use olm_version::VersionRelease;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub mod blang_ranges;
-pub mod bundle_config;
-pub mod bundle_to_fbc;
-pub mod bundle_validators;
-pub mod clustercatalog_admission;
-pub mod crd_upgrade_safety;
-pub mod fbc_load;
-pub mod fbc_templates;
-pub mod fbc_validate;
-pub mod fbc_write;
-pub mod indexignore;
-pub mod max_openshift_version;
-pub mod metas_query;
+pub mod bundle;
+pub mod catalog;
 pub mod network_error_sanitize;
-pub mod olm_constraints_cel;
-pub mod registryv1_render;
-pub mod release_versions;
-pub mod semver_constraints;
-pub mod successors_resolution;
+pub mod resolution;
+pub mod versions;
 
 /// What one case came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,95 +103,95 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         file: "semver-constraints.json",
-        run: semver_constraints::run,
+        run: versions::semver_constraints::run,
     },
     Suite {
         file: "blang-ranges.json",
-        run: blang_ranges::run,
+        run: versions::blang_ranges::run,
     },
     Suite {
         file: "release-versions.json",
-        run: release_versions::run,
+        run: versions::release_versions::run,
     },
     Suite {
         file: "fbc-load.json",
-        run: fbc_load::run,
+        run: catalog::fbc_load::run,
     },
     Suite {
         file: "fbc-validate/channel-graph.json",
-        run: fbc_validate::run,
+        run: catalog::fbc_validate::run,
     },
     Suite {
         file: "fbc-validate/convert-to-model.json",
-        run: fbc_validate::run,
+        run: catalog::fbc_validate::run,
     },
     Suite {
         file: "fbc-validate/rules.json",
-        run: fbc_validate::run,
+        run: catalog::fbc_validate::run,
     },
     Suite {
         file: "fbc-write.json",
-        run: fbc_write::run,
+        run: catalog::fbc_write::run,
     },
     Suite {
         file: "indexignore.json",
-        run: indexignore::run,
+        run: catalog::indexignore::run,
     },
     Suite {
         file: "metas-query.json",
-        run: metas_query::run,
+        run: catalog::metas_query::run,
     },
     Suite {
         file: "fbc-templates.json",
-        run: fbc_templates::run,
+        run: catalog::fbc_templates::run,
     },
     Suite {
         file: "bundle-to-fbc.json",
-        run: bundle_to_fbc::run,
+        run: bundle::bundle_to_fbc::run,
     },
     Suite {
         file: "bundle-validators.json",
-        run: bundle_validators::run,
+        run: bundle::bundle_validators::run,
     },
     Suite {
         file: "successors-resolution.json",
-        run: successors_resolution::run,
+        run: resolution::successors_resolution::run,
     },
     Suite {
         file: "bundle-config.json",
-        run: bundle_config::run,
+        run: bundle::bundle_config::run,
     },
     Suite {
         file: "registryv1-render/convert.json",
-        run: registryv1_render::run,
+        run: bundle::registryv1_render::run,
     },
     Suite {
         file: "registryv1-render/generators.json",
-        run: registryv1_render::run,
+        run: bundle::registryv1_render::run,
     },
     Suite {
         file: "registryv1-render/install-modes.json",
-        run: registryv1_render::run,
+        run: bundle::registryv1_render::run,
     },
     Suite {
         file: "registryv1-render/validators.json",
-        run: registryv1_render::run,
+        run: bundle::registryv1_render::run,
     },
     Suite {
         file: "crd-upgrade-safety.json",
-        run: crd_upgrade_safety::run,
+        run: bundle::crd_upgrade_safety::run,
     },
     Suite {
         file: "olm-constraints-cel.json",
-        run: olm_constraints_cel::run,
+        run: resolution::olm_constraints_cel::run,
     },
     Suite {
         file: "max-openshift-version.json",
-        run: max_openshift_version::run,
+        run: bundle::max_openshift_version::run,
     },
     Suite {
         file: "clustercatalog-admission.json",
-        run: clustercatalog_admission::run,
+        run: catalog::clustercatalog_admission::run,
     },
     Suite {
         file: "network-error-sanitize.json",

@@ -322,7 +322,7 @@ impl Story {
             .await?;
         eventually("the reason is told", SOON, async || {
             let extension = self.extensions().get("greeter").await?;
-            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING);
+            let progressing = conditions::find(extension.conditions(), conditions::READY);
             let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
             let told =
                 message.contains("held back by the operator") && message.contains("still greeting grace");

@@ -1,16 +1,14 @@
 //! What tests do with ClusterExtensions and wait for.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use serde_json::{Value, json};
 
-use crate::docs;
 use crate::world::{World, binary};
 
 /// How long tests wait for what takes a moment, on a machine with much else to do.
@@ -90,7 +88,7 @@ pub async fn await_version(world: &World, name: &str, version: &str) -> Result<C
         .await
 }
 
-/// Waits until `Progressing` has this reason and its message this part, and returns the message.
+/// Waits until `Progressing` has this reason and the message of `Ready`, which explains it, this part; returns that message.
 ///
 /// # Errors
 /// When it is not so soon.
@@ -98,10 +96,10 @@ pub async fn await_progressing(world: &World, name: &str, reason: &str, part: &s
     world
         .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
             let extension = extensions(world).get(name).await?;
-            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING).cloned();
-            match progressing {
-                Some(found) if found.reason == reason && found.message.contains(part) => {
-                    Ok(Some(found.message))
+            let of = |condition_type| conditions::find(extension.conditions(), condition_type);
+            match (of(conditions::PROGRESSING), of(conditions::READY)) {
+                (Some(found), Some(ready)) if found.reason == reason && ready.message.contains(part) => {
+                    Ok(Some(ready.message.clone()))
                 }
                 _ => anyhow::bail!("status is {}", serde_json::to_string(&extension.status)?),
             }
@@ -165,20 +163,37 @@ pub async fn await_gone(world: &World, name: &str) -> Result<()> {
         .await
 }
 
-/// The roles in a message, taken out of it by the command that the docs name; `folder` is for its input.
+/// The roles that `olm rbac` prints.
 ///
 /// # Errors
-/// When the message holds none.
-pub fn proposed_roles(folder: &Path, message: &str) -> Result<Vec<u8>> {
-    let page = docs::page("how-to/least-privilege.md")?;
-    let (_, rest) = page.text.split_once("sed -n '").context("the command")?;
-    let (filter, _) = rest.split_once("' | kubectl apply").context("its end")?;
-    let path = folder.join("message.txt");
-    std::fs::write(&path, message)?;
-    let taken = Command::new("sed").args(["-n", filter]).arg(&path).output()?;
+/// When it prints none.
+pub fn rbac(world: &World, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(binary("olm")?)
+        .arg("rbac")
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(world.cluster.kubeconfig())
+        .arg("--ca-dir")
+        .arg(world.authorities())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments:?}: {said}");
+    let roles = String::from_utf8(output.stdout)?;
     ensure!(
-        taken.stdout.starts_with(b"apiVersion: rbac"),
-        "{filter}: {message}"
+        roles.starts_with("apiVersion: rbac"),
+        "{arguments:?}: {roles}{said}"
     );
-    Ok(taken.stdout)
+    Ok(roles)
+}
+
+/// Gives the account of an extension what it lacks.
+///
+/// # Errors
+/// When nothing is printed, or it cannot be applied.
+pub fn grant(world: &World, extension: &str) -> Result<()> {
+    let path = world.folder().join("roles.yaml");
+    std::fs::write(&path, rbac(world, &[extension])?)?;
+    world
+        .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])
+        .map(drop)
 }

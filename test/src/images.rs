@@ -39,7 +39,8 @@ const AUTHORITIES_HERE: [&str; 4] = [
 
 /// What the managers' environment says to the C library's allocator: threads share two heaps instead of having up to eight for
 /// each core, between which what is free cannot be lent (docs/design/performance.md).
-pub const HEAPS: (&str, &str) = ("MALLOC_ARENA_MAX", "2");
+/// What is large is taken from the kernel and given back, instead of from a heap that grows with the first large answer.
+pub const HEAPS: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "262144")];
 
 /// The sub-commands of `images`.
 #[derive(Debug, Subcommand)]
@@ -212,7 +213,12 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
     let mut own = LayerBuilder::new();
     own.bytes(&format!("/{name}"), stripped(&program)?, 0o755)?;
 
-    Ok(ImageBuilder::new(Platform::host())
+    let image = HEAPS
+        .iter()
+        .fold(ImageBuilder::new(Platform::host()), |image, (key, value)| {
+            image.environment(*key, *value)
+        });
+    Ok(image
         .label("org.opencontainers.image.title", name)
         .label(
             "org.opencontainers.image.version",
@@ -220,7 +226,6 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
         )
         .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"))
         .environment("SSL_CERT_FILE", AUTHORITIES)
-        .environment(HEAPS.0, HEAPS.1)
         .entrypoint([format!("/{name}")])
         .user(USER)
         .working_directory("/")

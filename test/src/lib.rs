@@ -7,11 +7,13 @@ pub mod docs;
 pub mod e2e;
 pub mod extensions;
 pub mod fuzz;
+pub mod gitops;
 pub mod images;
-pub mod objects;
 pub mod realdata;
 pub mod registry;
 pub mod run;
 pub mod samples;
-pub mod shared;
 pub mod world;
+
+pub use cluster::objects;
+pub use world::shared;

@@ -14,6 +14,7 @@ pub mod catalogs;
 pub mod cluster;
 pub mod definitions;
 pub mod operatorhub;
+pub mod plans;
 pub mod templates;
 
 /// A case, and what it came to: the name of an outcome worth counting (`rendered`, `webhooks`), or what is wrong.
@@ -56,6 +57,11 @@ pub fn run(dir: &Path, out: &mut impl Write) -> std::io::Result<bool> {
         Kind {
             name: "bundles",
             cases: bundles::run(dir),
+            ..Kind::default()
+        },
+        Kind {
+            name: "plans",
+            cases: plans::run(dir),
             ..Kind::default()
         },
         definitions::run(dir),

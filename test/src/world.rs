@@ -4,6 +4,7 @@
 mod lab;
 mod manager;
 mod passage;
+pub mod shared;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};

@@ -12,7 +12,7 @@ use olm_test::extensions::{
 };
 use olm_test::samples;
 use olm_test::shared::Shared;
-use olm_test::world::{Options, World};
+use olm_test::world::{Options, World, binary};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "dependencies";
@@ -317,6 +317,110 @@ fn no_extension_of_a_circle_moves_while_one_may_not() -> Result<()> {
         world.apply(&[binding])?;
         for package in circle {
             await_version(world, package, "2.0.0").await?;
+        }
+        Ok(())
+    })
+}
+
+/// Publishes one version of a package under the name of a catalog; gives the catalog's file.
+async fn publish_alone(world: &World, name: &str, version: &str, required: &[Value]) -> Result<String> {
+    let package = "two-places";
+    let image = world
+        .push_bundle(
+            &format!("{package}-bundle:v{version}"),
+            &bundle(package, "TwoPlaces", version),
+        )
+        .await?;
+    let bundle = format!("{package}.v{version}");
+    let mut properties =
+        vec![json!({ "type": "olm.package", "value": { "packageName": package, "version": version } })];
+    properties.extend_from_slice(required);
+    let before = format!("{package}.v1.0.0");
+    let entry = json!({ "name": bundle, "replaces": (bundle != before).then_some(before) });
+    let blobs = [
+        json!({ "schema": "olm.package", "name": package, "defaultChannel": "stable" }),
+        json!({ "schema": "olm.channel", "package": package, "name": "stable", "entries": [entry] }),
+        json!({ "schema": "olm.bundle", "package": package, "name": bundle, "image": image, "properties": properties }),
+    ];
+    let text: String = blobs.iter().map(|blob| format!("{blob}\n")).collect();
+    let reference = world.push_catalog(&format!("{name}:latest"), &text).await?;
+    world.apply(&[catalog(name, &reference)])?;
+    let path = world.folder().join(format!("{name}.json"));
+    std::fs::write(&path, text)?;
+    Ok(format!("{name}={}", path.display()))
+}
+
+#[test]
+fn a_newer_bundle_of_another_catalog_whose_requirement_is_unmet_is_named_as_olm_resolve_does() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let requires = json!({
+            "type": "olm.package.required",
+            "value": { "packageName": "nobody-has-this", "versionRange": ">=1.0.0" },
+        });
+        let older = publish_alone(world, "place-of-the-older", "1.0.0", &[]).await?;
+        let newer = publish_alone(world, "place-of-the-newer", "2.0.0", &[requires]).await?;
+        for name in ["place-of-the-older", "place-of-the-newer"] {
+            let serving = ["wait", "--for=condition=Serving", "--timeout=120s"];
+            world.kubectl(&[&serving[..], &[&format!("clustercatalog/{name}")]].concat())?;
+        }
+        let mut two_places = extension("two-places", None);
+        // What is installed stays with the catalog that it came from, unless others are selected.
+        two_places["spec"]["source"]["catalog"]["selector"] = json!({ "matchExpressions": [{
+            "key": names::label::METADATA_NAME, "operator": "In",
+            "values": ["place-of-the-older", "place-of-the-newer"],
+        }] });
+        world.apply(&[two_places])?;
+        await_version(world, "two-places", "1.0.0").await?;
+        let held =
+            "two-places.v2.0.0 of catalog place-of-the-newer is held back: a requirement does not hold: ";
+        let succeeded = conditions::reason::SUCCEEDED;
+        let message = await_progressing(world, "two-places", succeeded, held).await?;
+        assert!(message.contains("nobody-has-this"), "{message}");
+        let selector = "involvedObject.name=two-places,reason=HeldBack";
+        let events = || {
+            let arguments = [
+                "get",
+                "events",
+                "-n",
+                "default",
+                "--field-selector",
+                selector,
+                "-o",
+            ];
+            world.kubectl(&[&arguments[..], &["jsonpath={.items[*].message}"]].concat())
+        };
+        world
+            .eventually("an event reports it", SOON, async || {
+                let found = events()?;
+                anyhow::ensure!(found.contains(held), "{found}");
+                Ok(Some(()))
+            })
+            .await?;
+
+        let run = std::process::Command::new(binary("olm")?)
+            .args(["resolve", "two-places", "--cluster", "--kubeconfig"])
+            .arg(world.cluster.kubeconfig())
+            .args(["--catalog", &older, "--catalog", &newer])
+            .output()?;
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "{run:?}");
+        for part in [
+            "bundle    two-places.v1.0.0\n",
+            "catalog   place-of-the-older\n",
+            held,
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        let run = std::process::Command::new(binary("olm")?)
+            .args(["updates", "two-places", "--kubeconfig"])
+            .arg(world.cluster.kubeconfig())
+            .args(["--catalog", &older, "--catalog", &newer])
+            .output()?;
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "{run:?}");
+        let why = "two-places: two-places.v2.0.0 of catalog place-of-the-newer is not chosen: a requirement does not hold: ";
+        for part in ["two-places  1.0.0      -       2.0.0\n", why] {
+            assert!(text.contains(part), "{part:?} in {text}");
         }
         Ok(())
     })

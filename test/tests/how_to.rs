@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::reason;
 use olm_test::docs::{self, page};
-use olm_test::extensions::{await_gone, await_progressing, await_version, catalog, proposed_roles};
+use olm_test::extensions::{await_gone, await_progressing, await_version, catalog, grant};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World, binary, repository};
@@ -15,6 +15,7 @@ static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 /// The pages of a cluster's administrator, in an order in which each finds what it begins with.
 const ADMINISTRATION: &[&str] = &[
     "how-to/install.md",
+    "how-to/gitops.md",
     "how-to/monitor.md",
     "how-to/add-a-catalog.md",
     "troubleshooting.md",
@@ -40,6 +41,8 @@ async fn start() -> Result<World> {
         .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
     world.apply(&[catalog("samples", &reference)])?;
+    // Where Argo CD would be.
+    world.kubectl(&["create", "namespace", "argocd"])?;
     Ok(world)
 }
 
@@ -107,13 +110,6 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         let follow = |blocks: &[String]| -> Result<String> {
             blocks.iter().map(|block| run(world, &folder, block)).collect()
         };
-        let give = |message: &str| -> Result<()> {
-            let path = folder.join("roles.yaml");
-            std::fs::write(&path, proposed_roles(&folder, message)?)?;
-            world
-                .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])
-                .map(drop)
-        };
         let bundle = blocks(PUBLISHING[0])?;
         let (next_bundle, bundle) = bundle.split_last().context("the next version")?;
         let catalog = blocks(PUBLISHING[1])?;
@@ -126,7 +122,8 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         follow(catalog)?;
         follow(std::slice::from_ref(empty))?;
         let lacking = "lacks permissions";
-        give(&await_progressing(world, "my-extension", reason::RETRYING, lacking).await?)?;
+        await_progressing(world, "my-extension", reason::RETRYING, lacking).await?;
+        grant(world, "my-extension")?;
         await_version(world, "my-extension", "0.1.0").await?;
         follow(rest)?;
 
@@ -137,7 +134,8 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         tokio::select! {
             installed = await_version(world, "my-extension", "0.2.0") => installed.map(drop)?,
             message = await_progressing(world, "my-extension", reason::RETRYING, lacking) => {
-                give(&message?)?;
+                message?;
+                grant(world, "my-extension")?;
                 await_version(world, "my-extension", "0.2.0").await?;
             }
         }

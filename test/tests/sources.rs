@@ -183,7 +183,14 @@ fn deprecations_of_package_channel_and_bundle_show_in_conditions_and_are_unknown
                 entry("olm.bundle", Some("deprecated.v1.0.0"), "use another version"),
             ],
         });
-        apply(world, name, &format!("{blobs}\n{deprecations}\n"), |text| {
+        let other = json!({
+            "schema": "olm.channel", "package": name, "name": "other",
+            "entries": [
+                { "name": "deprecated.v1.0.0" },
+                { "name": "deprecated.v1.0.1", "replaces": "deprecated.v1.0.0" },
+            ],
+        });
+        apply(world, name, &format!("{blobs}\n{other}\n{deprecations}\n"), |text| {
             text.replace("1.0.x", "1.0.0")
         })
         .await?;
@@ -198,6 +205,12 @@ fn deprecations_of_package_channel_and_bundle_show_in_conditions_and_are_unknown
         let all = "use another package\nuse another channel";
         let bundle = ("False", "bundle not deprecated");
         await_deprecations(world, name, [("True", all), package, channel, bundle]).await?;
+
+        // The bundle stands in a channel that is not deprecated, and nobody named the other one.
+        patch_source(world, name, json!({ "channels": null })).await?;
+        let only_package = ("True", "use another package");
+        let channel = ("False", "channel not deprecated");
+        await_deprecations(world, name, [only_package, package, channel, bundle]).await?;
 
         world.kubectl(&["delete", "clustercatalog", name])?;
         let unknown = ("Unknown", "deprecation status unknown: catalog data unavailable");
@@ -299,12 +312,12 @@ async fn start(world: &mut World) -> Result<()> {
     world.operator_controller.ready().await
 }
 
-/// Waits until `Progressing` says so, whatever its reason.
+/// Waits until `Ready` says so, whatever its reason.
 async fn await_blocked(world: &World, name: &str, part: &str) -> Result<String> {
     world
         .eventually(&format!("{name} says {part:?}"), SOON, async || {
             let extension = extensions(world).get(name).await?;
-            let progressing = conditions::find(extension.conditions(), conditions::PROGRESSING);
+            let progressing = conditions::find(extension.conditions(), conditions::READY);
             let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
             ensure!(
                 message.contains(part),

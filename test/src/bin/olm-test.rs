@@ -47,6 +47,8 @@ enum Verb {
         /// Only these packages.
         packages: Vec<String>,
     },
+    /// The memory of both managers under catalogs made to take as much as they can, as Markdown.
+    Worst,
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
+        Verb::Worst => wait_for(async { olm_test::bench::worst::run().await.map(|()| ExitCode::SUCCESS) }),
         Verb::Bench {
             catalog,
             megabytes,

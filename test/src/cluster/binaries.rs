@@ -54,6 +54,13 @@ const TOKEN_SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What GitOps tools say of objects, by their own libraries. In a folder of its own for the same reason.
+const HEALTH_SOURCES: &[(&str, &str)] = &[
+    ("health/go.mod", include_str!("../../cluster/health/go.mod")),
+    ("health/go.sum", include_str!("../../cluster/health/go.sum")),
+    ("health/main.go", include_str!("../../cluster/health/main.go")),
+];
+
 /// KWOK's rules for nodes and pods, in its module.
 const STAGES: &[&str] = &[
     "node/fast/node-initialize",
@@ -85,6 +92,7 @@ struct Program {
 enum Needed {
     Always,
     Registry,
+    Health,
     Simulated,
     Node,
 }
@@ -104,6 +112,15 @@ const REGISTRY: Module = Module {
     stamp: |_| String::new(),
     tags: "",
     programs: &[program("registry", "olm-test/registry", Needed::Registry)],
+};
+
+/// The module of GitOps tools.
+const HEALTH: Module = Module {
+    folder: "health",
+    version_of: "",
+    stamp: |_| String::new(),
+    tags: "",
+    programs: &[program("health", "olm-test/health", Needed::Health)],
 };
 
 const MODULES: &[Module] = &[
@@ -205,13 +222,27 @@ impl Binaries {
 
     /// Makes sure that the registry that lets in who brings a token is there.
     pub(crate) fn ensure_token_registry() -> Result<Self> {
-        let binaries = Self {
-            assets: None,
-            cache: cache_home()?.join(fingerprint(TOKEN_SOURCES)),
-            sources: TOKEN_SOURCES,
-            modules: &[REGISTRY],
-        };
+        let binaries = Self::separate(TOKEN_SOURCES, &[REGISTRY])?;
         binaries.ensure_where(|needed| needed == Needed::Registry)
+    }
+
+    /// Makes sure that the program is there that says what GitOps tools make of objects.
+    pub(crate) fn ensure_health() -> Result<Self> {
+        let binaries = Self::separate(HEALTH_SOURCES, &[HEALTH])?;
+        binaries.ensure_where(|needed| needed == Needed::Health)
+    }
+
+    /// Programs that have a folder of the cache to themselves.
+    fn separate(
+        sources: &'static [(&'static str, &'static str)],
+        modules: &'static [Module],
+    ) -> Result<Self> {
+        Ok(Self {
+            assets: None,
+            cache: cache_home()?.join(fingerprint(sources)),
+            sources,
+            modules,
+        })
     }
 
     fn all() -> Result<Self> {

@@ -189,7 +189,8 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
             let mode = kind.mode();
             tokio::task::spawn_blocking(move || {
                 Binaries::ensure(mode)?;
-                Binaries::ensure_token_registry()
+                Binaries::ensure_token_registry()?;
+                Binaries::ensure_health()
             })
             .await??;
             Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ use olm_bundle::{
 use serde_json::{Value, json};
 
 /// The namespace that bundles are rendered for.
-const NAMESPACE: &str = "operators";
+pub(super) const NAMESPACE: &str = "operators";
 /// The namespace that operators watch when they watch one that is not their own.
 const WATCHED: &str = "watched";
 
@@ -131,7 +131,7 @@ fn examine(path: &Path, certificates: Option<CertificateProvider>) -> Result<Str
 }
 
 /// The modes an installation can use; all namespaces when there are none, so that the refusal shows.
-fn supported_modes(bundle: &Bundle) -> Vec<InstallMode> {
+pub(super) fn supported_modes(bundle: &Bundle) -> Vec<InstallMode> {
     let supported = bundle.csv().install_modes();
     let usable = [
         InstallMode::AllNamespaces,
@@ -149,7 +149,7 @@ fn supported_modes(bundle: &Bundle) -> Vec<InstallMode> {
     }
 }
 
-fn attempt(
+pub(super) fn attempt(
     files: &BundleFiles,
     mode: InstallMode,
     certificates: Option<CertificateProvider>,

@@ -25,14 +25,16 @@ pub fn key() -> Result<(String, EcdsaKeyPair)> {
     ))
 }
 
-/// Puts a signature beside an image as cosign does: an image at the tag `sha256-HEX.sig` of the same repository.
+/// Puts a signature beside an image as cosign does: an image at the tag `sha256-HEX.sig` of the same repository. `about` is
+/// the name that is signed, `REPOSITORY[:TAG]`.
 ///
 /// # Errors
 /// When the registry does not take it.
-pub async fn sign(registry: &Registry, repository: &str, digest: &Digest, pair: &EcdsaKeyPair) -> Result<()> {
+pub async fn sign(registry: &Registry, about: &str, digest: &Digest, pair: &EcdsaKeyPair) -> Result<()> {
+    let repository = about.split(':').next().unwrap_or(about);
     let payload = json!({
         "critical": {
-            "identity": { "docker-reference": format!("{}/{repository}", registry.tls) },
+            "identity": { "docker-reference": format!("{}/{about}", registry.tls) },
             "image": { "docker-manifest-digest": digest.to_string() },
             "type": "cosign container image signature",
         },

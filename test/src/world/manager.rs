@@ -131,7 +131,7 @@ impl Manager {
             command
                 .args(arguments)
                 // As in the images.
-                .env(HEAPS.0, HEAPS.1)
+                .envs(HEAPS)
                 .stdout(log)
                 .stderr(errors)
                 .stdin(Stdio::null());

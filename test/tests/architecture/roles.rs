@@ -204,7 +204,7 @@ const WRITES: &[(&str, &str, &str, &str, &str)] = &[
         "operator-controller-manager-role",
         "",
         "secrets",
-        "create,delete,deletecollection,patch,update",
+        "create,delete,patch,update",
         "content of revisions, in its namespace",
     ),
     (

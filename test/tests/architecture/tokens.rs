@@ -191,7 +191,7 @@ pub(crate) fn paths(all: &[Token]) -> Vec<String> {
 }
 
 /// Reads one tree of imports and gives the place behind it.
-fn imports(all: &[Token], mut index: usize, before: &str, found: &mut Vec<String>) -> usize {
+pub(crate) fn imports(all: &[Token], mut index: usize, before: &str, found: &mut Vec<String>) -> usize {
     let mut path = before.to_owned();
     while let Some(token) = all.get(index) {
         match token {

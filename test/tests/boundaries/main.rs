@@ -3,11 +3,15 @@
 
 mod actor;
 mod catalogs;
+mod content;
 mod controller;
 mod finalizers;
 mod overlays;
+mod rbac;
 mod running;
 mod shipped;
+mod slow;
+mod takeover;
 
 use std::time::Duration;
 

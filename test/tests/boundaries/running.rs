@@ -14,6 +14,7 @@ use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
 use crate::SOON;
+use crate::slow::TRICKLE;
 
 fn openshift(world: &World, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
@@ -35,10 +36,15 @@ async fn upgradeable(world: &World) -> Result<Value> {
 }
 
 /// Both managers and one installed extension, whose bundle works on OpenShift 4.18 at the latest.
-static WORLD: Shared<World> = Shared::new(|| Box::pin(start()));
+pub(crate) static WORLD: Shared<World> = Shared::new(|| Box::pin(start()));
 
 async fn start() -> Result<World> {
-    let world = World::start(Options::default()).await?;
+    TRICKLE.serve()?;
+    let options = Options {
+        operator_controller: vec![format!("--plain-http-registries={}", TRICKLE.address)],
+        ..Options::default()
+    };
+    let world = World::start(options).await?;
     let mut files = samples::bundle("1.0.0", samples::OPERATOR_IMAGE);
     let properties = json!({ "properties": [{ "type": "olm.maxOpenShiftVersion", "value": "4.18" }] });
     files.insert(
@@ -204,7 +210,7 @@ async fn explode(world: &World) -> Result<()> {
 }
 
 /// A ClusterExtension of a package, in a namespace of that name.
-fn extension(name: &str, package: &str, account: Option<&str>) -> Value {
+pub(crate) fn extension(name: &str, package: &str, account: Option<&str>) -> Value {
     let mut extension = json!({
         "apiVersion": names::API_VERSION, "kind": "ClusterExtension", "metadata": { "name": name },
         "spec": {
@@ -219,7 +225,7 @@ fn extension(name: &str, package: &str, account: Option<&str>) -> Value {
 }
 
 /// Publishes version 1.0.0 of the sample operator under another name, as a catalog of its own.
-async fn publish(world: &World, package: &str) -> Result<()> {
+pub(crate) async fn publish(world: &World, package: &str) -> Result<()> {
     let reference = world
         .publish(package, &["1.0.0"], samples::OPERATOR_IMAGE)
         .await?;

@@ -397,8 +397,7 @@ fn the_image_follows_the_version_of_the_cluster() -> Result<()> {
         annotate(&format!("{}/versioned:v{{openshift_version}}", lab.registry()?)).await?;
         eventually("the image of the spec is served", SOON, async || {
             let catalog = catalogs(lab).get("templated").await?;
-            let said =
-                message(&catalog, conditions::PROGRESSING).ends_with("unknown variable {openshift_version}");
+            let said = message(&catalog, conditions::READY).ends_with("unknown variable {openshift_version}");
             Ok((said && replica.names(lab, "templated").await? == ["greeter.v1.0.3"]).then_some(()))
         })
         .await

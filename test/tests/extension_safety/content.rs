@@ -8,8 +8,7 @@ use kube::api::{DeleteParams, ListParams};
 use olm_api::conditions::reason;
 use olm_api::names::{self, label, user};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, extensions, installed_version, patch_source, proposed_roles,
-    revisions,
+    SOON, await_progressing, await_version, extensions, grant, installed_version, patch_source, revisions,
 };
 use olm_test::world::World;
 use serde_json::json;
@@ -105,9 +104,7 @@ async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) ->
     let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
     patch_source(world, "lost-content", back).await?;
     let told = "service account lost-content/lost-content-installer lacks permissions: create deployments.apps in namespace lost-content";
-    let message = await_progressing(world, "lost-content", reason::RETRYING, told).await?;
-    let path = world.folder().join("lost-content-roles.yaml");
-    std::fs::write(&path, proposed_roles(world.folder(), &message)?)?;
-    world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+    await_progressing(world, "lost-content", reason::RETRYING, told).await?;
+    grant(world, "lost-content")?;
     await_version(world, "lost-content", "1.0.0").await.map(drop)
 }

@@ -98,12 +98,14 @@ async fn a_warning_is_told_while_the_revision_rolls_out(world: &World) -> Result
     world
         .eventually("the warning is told, and both revisions", SOON, async || {
             let extension = extensions(world).get("breaking-crd").await?;
-            let told = conditions::find(extension.conditions(), conditions::PROGRESSING);
-            let is_told = told.is_some_and(|found| {
-                found.reason == reason::ROLLING_OUT
-                    && found.message.contains("Warnings: ")
-                    && found.message.contains(warning)
+            let of = |condition_type| conditions::find(extension.conditions(), condition_type);
+            let is_rolling = of(conditions::PROGRESSING).is_some_and(|found| {
+                found.reason == reason::ROLLING_OUT && found.message == "Revision 1.1.0 is rolling out."
             });
+            let is_told = is_rolling
+                && of(conditions::READY).is_some_and(|ready| {
+                    ready.message.contains("Warnings: ") && ready.message.contains(warning)
+                });
             let both = [("breaking-crd-1", 0), ("breaking-crd-2", 2)];
             ensure!(is_told && active(&extension) == both, "{:?}", extension.status);
             ensure!(conditions::is_true(extension.conditions(), conditions::INSTALLED));
@@ -286,7 +288,7 @@ const DEPLOYMENTS: Frozen = Frozen {
         "a=b",
     ],
 };
-const PODS: Frozen = Frozen {
+pub(crate) const PODS: Frozen = Frozen {
     group: "",
     resource: "pods",
     operations: &["CREATE"],

@@ -3,11 +3,14 @@
 
 mod accounts;
 mod by_hand;
+mod causes;
 mod content;
 mod definitions;
 mod events;
 mod many;
 mod migration;
+mod order;
+mod pause;
 mod rights;
 mod rollback;
 mod stuck;
@@ -165,16 +168,20 @@ async fn start() -> Result<World> {
     let same = |_: &str, text: String| text;
     let mut blobs = String::new();
     for name in [
+        "all-at-once",
+        "all-but-crds",
         "deleted-revision",
         "handmade",
         "held-deletion",
         "lost-account",
+        "resumed",
         "restored-account",
+        "reversed",
         "traceless",
     ] {
         blobs.push_str(&publish(&world, name, &["1.0.0"], same).await?);
     }
-    for name in ["lost-content", "uneventful"] {
+    for name in ["lost-content", "one-grant", "uneventful"] {
         blobs.push_str(&publish(&world, name, &["1.0.0", "1.0.1"], same).await?);
     }
     let three = ["1.0.0", "1.0.1", "1.1.0"];
@@ -182,6 +189,10 @@ async fn start() -> Result<World> {
     blobs.push_str(&publish(&world, "breaking-crd", &three, change).await?);
     let change = definitions::with_another_selector_or_type;
     blobs.push_str(&publish(&world, "refused-objects", &three, change).await?);
+    blobs.push_str(&publish(&world, "pod-causes", &["1.0.0"], causes::that_no_node_takes).await?);
+    let change = definitions::without_v1_or_with_a_required_field;
+    blobs.push_str(&publish(&world, "ordered", &three, change).await?);
+    blobs.push_str(&publish(&world, "same-kind", &["1.0.0"], order::with_the_kind_of_another).await?);
     for name in ["stored-versions", "interrupted-migration"] {
         blobs.push_str(&publish(&world, name, &three, definitions::with_v2).await?);
     }

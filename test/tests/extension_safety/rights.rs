@@ -5,8 +5,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::DeleteParams;
 use olm_api::conditions::{self, reason};
-use olm_api::names::user;
-use olm_test::extensions::{SOON, await_progressing, await_version, extensions, is_settled};
+use olm_api::names::{annotation, user};
+use olm_test::extensions::{
+    SOON, await_progressing, await_version, extensions, grant, is_settled, patch_source, revisions,
+};
 use olm_test::objects::silent_webhook;
 use olm_test::world::World;
 use serde_json::{Value, json};
@@ -141,4 +143,54 @@ async fn given_until(
         ensure!(tokio::time::Instant::now() < deadline, "still {message:?}");
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
+}
+
+/// The names of the ClusterRoles that an extension has installed.
+fn cluster_roles(world: &World, name: &str) -> Result<String> {
+    let selector = format!("olm.operatorframework.io/owner-name={name}");
+    world.kubectl(&[
+        "get",
+        "clusterroles",
+        "-l",
+        &selector,
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    ])
+}
+
+/// The names that a bundle's roles have by themselves carry its version, and rights are granted by name.
+#[test]
+fn one_grant_carries_through_an_upgrade_that_needs_nothing_new() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "one-grant";
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": "one-grant-installer", "namespace": name },
+        });
+        world.apply(&[
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+            account,
+        ])?;
+        let text = std::fs::read_to_string(file(world, name, "1.0.0")?)?;
+        let path = world.folder().join("one-grant-extension.yaml");
+        std::fs::write(&path, text.rsplit("---").next().unwrap_or_default())?;
+        world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
+        await_progressing(world, name, reason::RETRYING, "lacks permissions: ").await?;
+        grant(world, name)?;
+        await_version(world, name, "1.0.0").await?;
+        let roles = cluster_roles(world, name)?;
+        ensure!(roles.contains("one-grant.v1.0.0-"), "{roles}");
+
+        patch_source(world, name, json!({ "version": "1.0.1" })).await?;
+        await_version(world, name, "1.0.1").await?;
+        ensure!(cluster_roles(world, name)? == roles, "the roles keep their names");
+        let set = revisions(world).get("one-grant-2").await?;
+        ensure!(set.annotation(annotation::ROLES_NAMED_AFTER) == Some("one-grant.v1.0.0"));
+        // And back, under the same grant.
+        let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
+        patch_source(world, name, back).await?;
+        await_version(world, name, "1.0.0").await?;
+        ensure!(cluster_roles(world, name)? == roles, "the roles keep their names");
+        Ok(())
+    })
 }

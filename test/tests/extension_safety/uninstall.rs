@@ -1,5 +1,7 @@
 //! Deletions that cannot go on, and what they leave.
 
+mod all_at_once;
+
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
@@ -292,7 +294,11 @@ fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
     std::fs::write(&path, format!("{namespace}\n---\n{account}\n---\n{roles}"))?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     await_gone(world, "restored-account").await?;
-    ensure!(definition(world, "restored-account")?.is_none(), "nothing is left");
+    world
+        .eventually("nothing is left", SOON, async || {
+            Ok(definition(world, "restored-account")?.is_none().then_some(()))
+        })
+        .await?;
     ensure!(revisions(world).get_opt("not-of-restored-account").await?.is_some());
     Ok(())
     })

@@ -79,3 +79,46 @@ fn a_secret_of_somebody_else_is_not_read_for_a_set() {
         place.until(&name, "Succeeded=True/Succeeded", "").await;
     });
 }
+
+#[test]
+fn content_that_was_exchanged_under_a_complete_set_is_seen_and_comes_back() {
+    in_place(everything(), async |place| {
+        let changed = "resolved content of 1 phase(s) has changed: phase \"deploy\" (expected digest ";
+        // One that was made for the set, and one that is read as the account.
+        for (revision, label) in [(1, "revision-name"), (2, "unrelated")] {
+            let name = format!("{}-content-{revision}", place.name);
+            let secret = |data: &Value| {
+                let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "immutable": true,
+                    "type": "olm.operatorframework.io/object-data", "stringData": {"object": data.to_string()}});
+                secret["metadata"] = json!({"name": name, "namespace": SYSTEM,
+                    "labels": {format!("olm.operatorframework.io/{label}"): format!("{}-{revision}", place.name)}});
+                secret
+            };
+            let wanted = place.config_map(&format!("wanted-{revision}"));
+            let mut other = wanted.clone();
+            other["data"] = json!({"key": "of somebody else"});
+            place.apply(secret(&wanted)).await;
+            let mut set = place.set(revision, &[("deploy", vec![])]);
+            set["metadata"]["name"] = format!("{}-{revision}", place.name).into();
+            set["metadata"]["labels"]["olm.operatorframework.io/owner-name"] =
+                format!("{}-{revision}", place.name).into();
+            set["spec"]["phases"][0]["objects"] = json!([{"ref": {"name": name, "key": "object"}}]);
+            let set = place.create(&set).await;
+            place.until(&set, "Succeeded=True/Succeeded", "").await;
+
+            place.delete(&secret(&wanted)).await;
+            place.apply(secret(&other)).await;
+            place.annotate(&set, "example.com/look", "again").await;
+            place.until(&set, "Progressing=False/Blocked", changed).await;
+            let live = place.live(&wanted).await.unwrap();
+            assert_eq!(live["data"], wanted["data"], "what was exchanged is not applied");
+
+            // Nobody needs to touch the set for it to see that the content is back.
+            place.delete(&secret(&other)).await;
+            place.apply(secret(&wanted)).await;
+            place
+                .until(&set, "Progressing=True/Succeeded", "has rolled out")
+                .await;
+        }
+    });
+}

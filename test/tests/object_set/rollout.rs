@@ -199,7 +199,7 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
             "since the cluster lacks their kinds: Foo.{}.example.com/v1 ",
             place.name
         );
-        place.until(&name, "Progressing=True/Succeeded", &left_out).await;
+        place.until(&name, "Ready=True/Healthy", &left_out).await;
         place.apply(definition).await;
         eventually("the object comes with its kind", async || {
             place.live(&custom).await.is_some()

@@ -47,7 +47,21 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
         let took = begin.elapsed();
         assert!(took <= WATCHED, "the object was back after {took:?}");
 
-        // The labels by which we know it, and our owner reference, are fields like others.
+        let strip = json!({"metadata": {"ownerReferences": null}});
+        let begin = Instant::now();
+        api.patch("one", &PatchParams::default(), &Patch::Merge(&strip))
+            .await
+            .unwrap();
+        let owned = async || {
+            let live = place.live(&map).await.unwrap();
+            live["metadata"]["ownerReferences"][0]["name"] == name.as_str()
+        };
+        eventually("the owner reference is back", owned).await;
+        let took = begin.elapsed();
+        assert!(took <= WATCHED, "the owner reference was back after {took:?}");
+        place.until(&name, "Progressing=True/Succeeded", "").await;
+
+        // The labels by which we know it are fields like others.
         let strip = json!({"metadata": {"labels": null, "ownerReferences": null}});
         place
             .api(&deployment)
@@ -62,6 +76,32 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
                 "revision object collisions in phase 0",
             )
             .await;
+    });
+}
+
+#[test]
+fn drift_of_a_secret_that_is_written_as_string_data_is_repaired() {
+    in_place(everything(), async |place| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "plain", "namespace": place.name},
+            "data": {"kept": "a2VwdA=="}, "stringData": {"password": "wanted"}});
+        let name = place
+            .create(&place.set(1, &[("deploy", vec![secret.clone()])]))
+            .await;
+        place.until(&name, "Succeeded=True/Succeeded", "").await;
+        let data = json!({"kept": "a2VwdA==", "password": "d2FudGVk"});
+        assert_eq!(place.live(&secret).await.unwrap()["data"], data);
+        let begin = Instant::now();
+        let drift = json!({"stringData": {"password": "of somebody else"}});
+        place
+            .api(&secret)
+            .patch("plain", &PatchParams::default(), &Patch::Merge(&drift))
+            .await
+            .unwrap();
+        let restored = async || place.live(&secret).await.unwrap()["data"] == data;
+        eventually("the Secret is restored", restored).await;
+        let took = begin.elapsed();
+        assert!(took <= WATCHED, "drift was repaired after {took:?}");
     });
 }
 
@@ -102,6 +142,86 @@ fn drift_of_objects_that_nobody_may_watch_is_repaired_within_two_minutes() {
         eventually("the field is restored", restored).await;
         let took = begin.elapsed();
         assert!(took <= UNWATCHED + WATCHED, "drift was repaired after {took:?}");
+    });
+}
+
+/// How often an account lists a kind in two minutes, as `docs/reference/conditions.md` says.
+const LISTS: usize = 3;
+
+#[test]
+fn what_an_account_may_list_and_not_watch_is_listed_a_few_times_for_all_its_sets() {
+    in_place(json!([]), async |place| {
+        let (definition, custom) = place.custom();
+        place.apply(definition).await;
+        let group = format!("{}.example.com", place.name);
+        let verbs = json!(["get", "list", "create", "patch", "delete"]);
+        place
+            .grant(json!([{"apiGroups": [group], "resources": ["foos"], "verbs": verbs}]))
+            .await;
+        let mut objects = Vec::new();
+        let mut sets = Vec::new();
+        for number in 1..=4 {
+            let mut object = custom.clone();
+            object["metadata"]["name"] = format!("foo-{number}").into();
+            let mut set = place.set(number, &[("deploy", vec![object.clone()])]);
+            set["metadata"]["labels"]["olm.operatorframework.io/owner-name"] =
+                format!("{}-{number}", place.name).into();
+            sets.push(place.create(&set).await);
+            objects.push(object);
+        }
+        for set in &sets {
+            place.until(set, "Succeeded=True/Succeeded", "").await;
+            place.annotate(set, "example.com/look", "again").await;
+        }
+        let asked = |from: usize, verb: &str| {
+            let requests = place.world.requests(from).into_iter();
+            let of_kind = |request: &String| request.starts_with(verb) && request.contains(&group);
+            requests.filter(of_kind).count()
+        };
+        eventually("the objects are listed", async || asked(0, "list") > 0).await;
+        let at_rest = async || {
+            let from = place.world.audit().len();
+            tokio::time::sleep(QUIET).await;
+            asked(from, "") == 0
+        };
+        eventually("nothing is asked for", at_rest).await;
+
+        let (begin, from) = (Instant::now(), place.world.audit().len());
+        for object in &objects {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let drift = json!({"spec": {"size": 4}});
+            let api = place.api(object);
+            api.patch(name, &PatchParams::default(), &Patch::Merge(&drift))
+                .await
+                .unwrap();
+        }
+        let restored = async || {
+            for object in &objects {
+                if place
+                    .live(object)
+                    .await
+                    .is_none_or(|live| live["spec"]["size"] != 3)
+                {
+                    return false;
+                }
+            }
+            true
+        };
+        eventually("all are restored", restored).await;
+        let took = begin.elapsed();
+        assert!(took <= UNWATCHED, "drift was repaired after {took:?}");
+        tokio::time::sleep(UNWATCHED.saturating_sub(took)).await;
+        let (lists, reads) = (asked(from, "list"), asked(from, "get"));
+        println!(
+            "{took:?}: {lists} lists and {reads} reads for {} sets in two minutes",
+            sets.len()
+        );
+        assert!((1..=LISTS).contains(&lists), "{lists} lists");
+        assert!(
+            reads <= 2 * objects.len(),
+            "{reads} reads of {} objects",
+            objects.len()
+        );
     });
 }
 

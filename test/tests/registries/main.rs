@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
@@ -73,6 +73,21 @@ async fn push_to(registry: &Registry, name: &str) -> Result<String> {
     };
     images(None).push(&reference, &image, &access).await?;
     Ok(name.to_owned())
+}
+
+/// Gives an image another tag, and returns its digest.
+async fn copy_tag(registry: &Registry, repository: &str, from: &str, to: &str) -> Result<String> {
+    let client = reqwest::Client::new();
+    let place = |tag: &str| format!("http://{}/v2/{repository}/manifests/{tag}", registry.address);
+    let accepted = "application/vnd.oci.image.manifest.v1+json";
+    let found = client.get(place(from)).header("accept", accepted).send().await?;
+    let kind = found.headers().get("content-type").cloned();
+    let manifest = found.error_for_status()?.bytes().await?;
+    let kind = kind.context("a manifest has a type")?;
+    let digest = Digest::of(&manifest).to_string();
+    let put = client.put(place(to)).header("content-type", kind).body(manifest);
+    put.send().await?.error_for_status()?;
+    Ok(digest)
 }
 
 fn images(authorities: Option<PathBuf>) -> Images {
@@ -401,7 +416,7 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
     let (public, pair) = key()?;
     let (_, stranger) = key()?;
     let signed = place.push("team/signed:v1").await?;
-    sign(registry, "team/signed", signed.digest(), &pair).await?;
+    sign(registry, "team/signed:v1", signed.digest(), &pair).await?;
     let forged = place.push("team/forged:v1").await?;
     sign(registry, "team/forged", forged.digest(), &stranger).await?;
     let bare = place.push("team/bare:v1").await?;
@@ -475,6 +490,26 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
             Some(expected) => fails(result, expected)?,
         }
     }
+    // What is signed as an older version is none of a newer one, and not the latest.
+    let old = copy_tag(registry, "team/signed", "v1", "v2").await?;
+    ensure!(old == signed.digest().to_string(), "{old}");
+    for tag in ["v2", "latest"] {
+        copy_tag(registry, "team/signed", "v1", tag).await?;
+        let said = format!("{}/team/signed:v1\", which does not match", registry.tls);
+        fails(
+            pull(&images, &scope(&format!("team/signed:{tag}")), &team).await,
+            &said,
+        )?;
+    }
+    fails(
+        pull(&images, &scope("team/signed"), &team).await,
+        "which does not match",
+    )?;
+    let whatever = json!({ "signedIdentity": { "type": "matchRepository" } });
+    let lenient = access(json!({ "default": requirement(whatever) }))?;
+    pull(&images, &scope("team/signed:v2"), &lenient)
+        .await
+        .map_err(anyhow::Error::msg)?;
     // A signature about another name does not count.
     let elsewhere =
         json!({ "signedIdentity": { "type": "exactRepository", "dockerRepository": "other.example/app" } });

@@ -152,7 +152,7 @@ fn candidate(files: BundleFiles) -> Result<(String, Bundle), String> {
     .find(|mode| bundle.csv().install_modes().contains(*mode))
     .unwrap_or(InstallMode::AllNamespaces);
     let namespace = namespace(&package);
-    let prepared = render(&files, mode, &namespace)?;
+    let prepared = render(&files, mode, &namespace, None)?;
     Ok((
         package,
         Bundle {
@@ -166,10 +166,28 @@ fn candidate(files: BundleFiles) -> Result<(String, Bundle), String> {
     ))
 }
 
-fn render(files: &BundleFiles, mode: InstallMode, namespace: &str) -> Result<Prepared, String> {
+/// Renders the upgrades as they are installed: with the role names of the first version, so that grants go on holding.
+fn keep_role_names(bundles: &mut [Bundle], namespace: &str) {
+    let Some((first, upgrades)) = bundles.split_first_mut() else {
+        return;
+    };
+    for bundle in upgrades {
+        if let Ok(prepared) = render(&bundle.files, bundle.mode, namespace, Some(&first.name)) {
+            bundle.objects = prepared.rendered.into_objects();
+        }
+    }
+}
+
+fn render(
+    files: &BundleFiles,
+    mode: InstallMode,
+    namespace: &str,
+    roles_named_after: Option<&str>,
+) -> Result<Prepared, String> {
     let config = watched(mode, namespace).map(|watched| json!({ "watchNamespace": watched }));
     let request = Request {
         config: config.as_ref(),
+        roles_named_after,
         ..Request::new(namespace)
     };
     prepare(files, &BTreeMap::new(), &request).map_err(|refusal| format!("refused: {}", refusal.kind()))
@@ -238,7 +256,8 @@ pub(super) async fn choose(
                 .entry("there are enough newer ones".to_owned())
                 .or_default() += older;
         }
-        let bundles: Vec<Bundle> = fit.into_iter().skip(older).collect();
+        let mut bundles: Vec<Bundle> = fit.into_iter().skip(older).collect();
+        keep_role_names(&mut bundles, &scratch);
         if !bundles.is_empty() {
             taken.extend(bundles.iter().flat_map(|bundle| bundle.objects.iter().map(key)));
             chosen.packages.push(Package { name, bundles });

@@ -7,7 +7,7 @@ use operator_controller::openshift::verdict::{Revision, Rollout, verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {
@@ -119,6 +119,7 @@ fn controller(case: &Value) -> Outcome {
         },
         rollout: Rollout::UnderWay,
         properties: text(&set["olm_properties_annotation"]),
+        further: None,
     });
     let releases = list("helm_releases").iter().map(|release| Revision {
         extension: text(&release["release"]).unwrap_or_default(),
@@ -127,6 +128,7 @@ fn controller(case: &Value) -> Outcome {
         state: LifecycleState::Active,
         rollout: Rollout::Complete,
         properties: text(&release["olm_properties_annotation"]),
+        further: None,
     });
     let revisions: Vec<Revision> = if case["runtime"] == "helm" {
         releases.collect()

@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use olm_serve::{App, Commit, Endpoints, Findings, Origin, Store, StoreLimits, ingest};
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

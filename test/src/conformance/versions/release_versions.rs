@@ -4,7 +4,7 @@ use olm_fbc::{Bundle, Property};
 use olm_version::Release;
 use serde_json::{Value, json};
 
-use super::{Outcome, compare_version, expect};
+use crate::conformance::{Outcome, compare_version, expect};
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

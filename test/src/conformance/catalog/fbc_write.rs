@@ -5,8 +5,8 @@ use olm_fbc::Catalog;
 use olm_fbc::meta::limits;
 use serde_json::Value;
 
-use super::Outcome;
 use super::fbc_load::{catalog_files, double_precision};
+use crate::conformance::Outcome;
 
 /// Loads the files of the case and compares the rendered texts.
 pub fn run(case: &Value) -> Outcome {

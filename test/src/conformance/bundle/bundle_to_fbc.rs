@@ -6,7 +6,7 @@ use olm_author::catalog_entry;
 use olm_fbc::property::TYPE_BUNDLE_OBJECT;
 use serde_json::{Value, json};
 
-use super::{Outcome, files};
+use crate::conformance::{Outcome, files};
 
 /// Reads the files of the case and compares name, package, channels and properties.
 pub fn run(case: &Value) -> Outcome {

@@ -3,7 +3,7 @@
 use olm_fbc::Ignore;
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Compares the files that remain.
 pub fn run(case: &Value) -> Outcome {

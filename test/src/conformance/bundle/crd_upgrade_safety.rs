@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use olm_preflight::crd_upgrade::{Change, Check, Policy, Unsafe, check_all, compare, compare_node};
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

@@ -14,8 +14,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use super::Outcome;
 use crate::cluster::{Cluster, Mode, apply_definitions};
+use crate::conformance::Outcome;
 
 const GROUP: &str = "olm.operatorframework.io";
 /// The group of the copy.

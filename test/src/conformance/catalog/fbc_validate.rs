@@ -8,8 +8,8 @@ use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Channel, ChannelEntry, Checker, graph};
 use serde_json::Value;
 
-use super::Outcome;
 use super::fbc_load::catalog_files::{self, contract};
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

@@ -9,7 +9,7 @@ use olm_resolve::{
 };
 use serde_json::{Value, json};
 
-use super::{Outcome, compare_version, expect};
+use crate::conformance::{Outcome, compare_version, expect};
 
 /// The label by which a selector names a catalog.
 const NAME_LABEL: &str = "olm.operatorframework.io/metadata.name";
@@ -300,7 +300,7 @@ fn resolved(case: &Value, resolution: &Resolution<'_>) -> Outcome {
             Outcome::compare(
                 "deprecation",
                 &deprecation,
-                &deprecations(resolution.deprecations),
+                &deprecations(resolution.package.deprecations()),
             )
         })
 }

@@ -1,10 +1,11 @@
 //! `semver-constraints.json`: the grammar of `spec.source.catalog.version`.
 
+use olm_version::Component;
 use olm_version::Version;
-use olm_version::masterminds::{Constraint, Operator, Part, Prereleases, Spelling, increment, parse_version};
+use olm_version::masterminds::{Constraint, Operator, Prereleases, Spelling, increment, parse_version};
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {
@@ -167,9 +168,9 @@ fn relation(case: &Value) -> Outcome {
 
 fn raise(case: &Value) -> Outcome {
     let part = match text(case, "part") {
-        "major" => Part::Major,
-        "minor" => Part::Minor,
-        _ => Part::Patch,
+        "major" => Component::Major,
+        "minor" => Component::Minor,
+        _ => Component::Patch,
     };
     outcome(
         case,

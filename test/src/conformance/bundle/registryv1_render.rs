@@ -4,17 +4,16 @@
     reason = "an absent member of a JSON value reads as null"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use olm_bundle::csv::StrategyPermissions;
 use olm_bundle::render::{CertificateProvider, DeploymentConfig, Options, RenderError};
 use olm_bundle::render::{certificates, definitions, deployments, manifests, permissions, webhooks};
 use olm_bundle::{
-    Annotations, Bundle, BundleFiles, InstallMode, InstallModes, ParseError, Rule, TargetNamespaces, names,
+    Annotations, Bundle, BundleFiles, InstallMode, InstallModes, ParseError, Rule, TargetNamespaces,
 };
 use serde_json::{Value, json};
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case of any of the four files.
 pub fn run(case: &Value) -> Outcome {
@@ -112,14 +111,16 @@ fn generator(case: &Value) -> Outcome {
         .and_then(|bundle| generate(case, &bundle));
     match actual {
         Err(error) => Outcome::compare("error", &text(expect, "error").to_owned(), &error),
-        Ok(objects) => {
+        Ok(mut objects) => {
             let mut expected = expect["objects"].as_array().cloned().unwrap_or_default();
-            if case.pointer("/options/uniqueNameGenerator").is_some() {
-                name_permissions(&mut expected);
-            }
+            let names = if case.pointer("/options/uniqueNameGenerator").is_some() {
+                take_base_names(&expected, &mut objects)
+            } else {
+                Outcome::Pass
+            };
             let namespace = case.pointer("/options/installNamespace").and_then(Value::as_str);
             deviate(expect, &mut expected, namespace.unwrap_or_default());
-            compare_objects(expected, objects)
+            names.and(|| compare_objects(expected, objects))
         }
     }
 }
@@ -132,6 +133,7 @@ fn generate(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
         targets: TargetNamespaces::unchecked(texts(&options["targetNamespaces"]).unwrap_or_default()),
         certificates: None,
         operator_condition: None,
+        roles_named_after: None,
         deployment_config: DeploymentConfig::new(deployment_config).map_err(|error| error.to_string())?,
     };
     match text(case, "generator") {
@@ -155,28 +157,37 @@ fn generate(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Expected roles that were recorded with their base names get the names that the permission gives them.
-fn name_permissions(expected: &mut [Value]) {
-    for pair in expected.chunks_mut(2) {
-        let [role, binding] = pair else { continue };
-        let permission = json!({
-            "serviceAccountName": binding.pointer("/subjects/0/name"),
-            "rules": role["rules"],
-        });
-        let Ok(permission) = serde_json::from_value::<StrategyPermissions>(permission) else {
-            continue;
+/// Roles and bindings were recorded with their base names, ours end with a hash of the permission (whole bundles have
+/// recorded ones): checks that each pair has a name of that form and of its own, and gives it the base name.
+fn take_base_names(expected: &[Value], actual: &mut [Value]) -> Outcome {
+    let is_hash = |text: &str| {
+        text.len() >= 40
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    };
+    let mut known = BTreeSet::new();
+    for (expected, actual) in expected.chunks(2).zip(actual.chunks_mut(2)) {
+        let ([recorded, _], [role, binding]) = (expected, actual) else {
+            return Outcome::Fail("a role without a binding".to_owned());
         };
-        let name: Value = names::permission_name(
-            role.pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
-            &permission,
-        )
-        .into();
-        role["metadata"]["name"] = name.clone();
-        binding["metadata"]["name"] = name.clone();
-        binding["roleRef"]["name"] = name;
+        let base = &recorded["metadata"]["name"];
+        let name = role["metadata"]["name"].clone();
+        let text = name.as_str().unwrap_or_default();
+        let is_hashed = text.rsplit_once('-').is_some_and(|(start, hash)| {
+            is_hash(hash) && base.as_str().is_some_and(|base| base.starts_with(start))
+        });
+        if !is_hashed || text.len() > 63 || !known.insert(text.to_owned()) {
+            return Outcome::Fail(format!("{text} is no name of {base}"));
+        }
+        if binding["metadata"]["name"] != name || binding["roleRef"]["name"] != name {
+            return Outcome::Fail(format!("the binding of {text} binds another role"));
+        }
+        role["metadata"]["name"] = base.clone();
+        binding["metadata"]["name"] = base.clone();
+        binding["roleRef"]["name"] = base.clone();
     }
+    Outcome::Pass
 }
 
 /// What ours does otherwise, for each object that it concerns.
@@ -295,6 +306,7 @@ fn rendered(case: &Value, bundle: &Bundle) -> Result<Vec<Value>, String> {
         text(case, "install_namespace"),
         targets.as_deref(),
         provider,
+        None,
         None,
         config,
     )

@@ -7,7 +7,7 @@ use olm_constraint::{Compound, Constraint, Present, Requirement, Subject};
 use olm_fbc::Property;
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, expect};
+use crate::conformance::{Outcome, expect};
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

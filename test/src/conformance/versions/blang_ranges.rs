@@ -3,7 +3,7 @@
 use olm_version::blang::{Range, parse_version};
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

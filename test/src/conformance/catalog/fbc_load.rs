@@ -4,7 +4,7 @@ use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Catalog, Meta};
 use serde_json::Value;
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 pub mod catalog_files;
 

@@ -9,7 +9,7 @@ use olm_fbc::{Bundle, Catalog, Channel};
 use olm_version::{Version, blang};
 use serde_json::{Value, json};
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs a case by its kind.
 pub fn run(case: &Value) -> Outcome {

@@ -4,7 +4,7 @@ use olm_bundle::config::{self, Config, ConfigError, DeploymentConfiguration};
 use olm_bundle::{InstallMode, InstallModes};
 use serde_json::{Value, json};
 
-use super::Outcome;
+use crate::conformance::Outcome;
 
 /// Runs one case.
 pub fn run(case: &Value) -> Outcome {

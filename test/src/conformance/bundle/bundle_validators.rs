@@ -3,7 +3,7 @@
 use olm_author::lint::{Manifests, Options, Problem, RuleSet, Severity, load, load_object};
 use serde_json::Value;
 
-use super::{Outcome, files};
+use crate::conformance::{Outcome, files};
 
 /// Runs every validator that the case has a result of.
 pub fn run(case: &Value) -> Outcome {

@@ -1,0 +1,4 @@
+//! Which bundle is installed.
+
+pub mod olm_constraints_cel;
+pub mod successors_resolution;

@@ -1,0 +1,462 @@
+//! Planning again writes nothing, for every real bundle that renders: its revision, its preflight, its rollout and its
+//! deletion are planned, carried out in memory, and planned again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
+use olm_api::cluster_object_set::CollisionProtection;
+use olm_api::names::{SYSTEM_NAMESPACE, field_manager};
+use olm_api::{ClusterExtension, ClusterObjectSet, Time};
+use olm_bundle::{CertificateProvider, InstallMode, Prepared};
+use olm_cluster::identity::AccountName;
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::{Policy, compare, existing};
+use olm_preflight::permissions::{
+    AccountRights, Completeness, Discovery, Environment, Planned, Presence, Resource, Scope, needed,
+};
+use olm_rollout::content::{SecretContent, SecretName, resolve};
+use olm_rollout::engine::desired::{body, wanted};
+use olm_rollout::engine::differences::differences;
+use olm_rollout::engine::request::{Answer, Observation, Request, Step};
+use olm_rollout::engine::rollout::{Report, Rollout, RolloutEnd, Settings};
+use olm_rollout::engine::teardown::{Lasting, Teardown, TeardownEnd};
+use olm_rollout::object::ObjectId;
+use olm_rollout::outline::{Outline, Owner, Place};
+use olm_rollout::ownership::Ownership;
+use olm_rollout::phases::Phases;
+use olm_rollout::policy::{Policy as UninstallPolicy, Uninstall};
+use olm_rollout::probe;
+use operator_controller::extension::bundle::phases::{Group, Marks, phases};
+use operator_controller::extension::delete::plan::{self as deletion, Left, Outlook};
+use operator_controller::extension::plan::action::Action;
+use operator_controller::extension::plan::revision::{Creation, RevisionPlan, Wanted, plan};
+use operator_controller::extension::revisions::{BundleIdentity, Others, Revisions};
+use serde_json::{Map, Value, json};
+
+use super::bundles::{NAMESPACE, attempt, directories, read, supported_modes};
+use super::{Case, guarded};
+
+const EXTENSION: &str = "extension";
+const UID: &str = "extension-uid";
+
+/// Plans every bundle below `dir/bundles/PACKAGE/VERSION` twice, in every way that it supports. One that is refused is left
+/// out: [`super::bundles`] looks at the reasons.
+pub fn run(dir: &Path) -> Vec<Case> {
+    let root = dir.join("bundles");
+    let mut cases = Vec::new();
+    for package in directories(&root) {
+        for version in directories(&root.join(&package)) {
+            let path = root.join(&package).join(&version);
+            let outcome = guarded(|| examine(&path).map_err(|error| format!("{error:#}")));
+            match outcome {
+                Ok(0) => {}
+                outcome => cases.push((
+                    format!("plans/{package}/{version}"),
+                    outcome.map(|_| "planned again without a write".to_owned()),
+                )),
+            }
+        }
+    }
+    cases
+}
+
+/// How many ways the bundle was planned in.
+fn examine(path: &Path) -> Result<usize> {
+    let files = read(path)?;
+    let Ok(bundle) = olm_bundle::parse(&files, &BTreeMap::new()) else {
+        return Ok(0);
+    };
+    let mut count = 0;
+    for mode in supported_modes(&bundle) {
+        if let Ok(prepared) = attempt(&files, mode, Some(CertificateProvider::SelfSigned)) {
+            plan_again(&prepared, mode).with_context(|| mode.to_string())?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
+    let objects = prepared.rendered.objects();
+    let (package, version) = (prepared.bundle.package(), &prepared.bundle.csv().spec.version);
+    let marks = Marks {
+        extension: EXTENSION,
+        package,
+        version,
+    };
+    let groups = phases(objects.to_vec(), marks)?;
+    let grouped = groups.iter().map(|group| group.objects.len()).sum::<usize>();
+    ensure!(grouped == objects.len(), "{grouped} of {} objects", objects.len());
+    let account: AccountName = format!("{NAMESPACE}/installer").parse()?;
+    let extension = extension();
+    let bundle = BundleIdentity {
+        package: package.to_owned(),
+        metadata: BundleMetadata {
+            name: prepared.bundle.name().to_owned(),
+            version: version.clone(),
+            release: None,
+        },
+        image: format!("registry.example/{package}:{mode}"),
+    };
+    let properties = prepared.bundle.properties_text();
+    let further_properties = prepared.bundle.further_properties(&[]);
+    let wanted = Wanted {
+        extension: &extension,
+        account: Some(&account),
+        bundle: &bundle,
+        catalog: "catalog",
+        properties,
+        further_properties: further_properties.as_deref(),
+        certificates: Some(CertificateProvider::SelfSigned),
+        operator_condition: Some(&bundle.metadata.name),
+        roles_named_after: None,
+        groups: &groups,
+        adopt: CollisionProtection::Prevent,
+        system_namespace: SYSTEM_NAMESPACE,
+    };
+    let planned = plan(&wanted, &Revisions::default(), &Others::default())?;
+    let RevisionPlan::Create(creation) = planned else {
+        bail!("the first plan makes no revision: {planned:?}");
+    };
+    let set = Arc::new(stored(&creation)?);
+    let revisions = Revisions::new(vec![Arc::clone(&set)]);
+    match plan(&wanted, &revisions, &Others::default())? {
+        RevisionPlan::Keep { secrets } => ensure!(secrets == creation.secrets, "other Secrets are planned"),
+        other => bail!("planned again, the revision is not kept: {other:?}"),
+    }
+    roll_out_again(&set, &creation, &groups).context("rollout")?;
+    preflight_again(&groups).context("preflight")?;
+    delete_again(&extension, &set).context("deletion")
+}
+
+fn extension() -> ClusterExtension {
+    let mut extension = ClusterExtension::new(
+        EXTENSION,
+        ClusterExtensionSpec {
+            namespace: NAMESPACE.to_owned(),
+            ..ClusterExtensionSpec::default()
+        },
+    );
+    extension.metadata.uid = Some(UID.to_owned());
+    extension
+}
+
+/// The revision as an API server hands it out.
+fn stored(creation: &Creation) -> Result<ClusterObjectSet> {
+    let text = serde_json::to_vec(&creation.set)?;
+    let mut set: ClusterObjectSet = serde_json::from_slice(&text)?;
+    set.metadata.uid = Some("set-uid".to_owned());
+    set.metadata.resource_version = Some("1".to_owned());
+    Ok(set)
+}
+
+/// The content is what was rendered; rolled out a second time it is not written, taken down a second time it is gone.
+fn roll_out_again(set: &ClusterObjectSet, creation: &Creation, groups: &[Group]) -> Result<()> {
+    let secret = |secret: &operator_controller::extension::plan::content::ContentSecret| {
+        let name = SecretName {
+            namespace: SYSTEM_NAMESPACE.to_owned(),
+            name: secret.name.clone(),
+        };
+        let content = SecretContent {
+            immutable: true,
+            data: secret.data.clone(),
+        };
+        (name, content)
+    };
+    let secrets = creation.secrets.iter().map(secret).collect();
+    let content = resolve(&set.spec, &secrets, SYSTEM_NAMESPACE)?;
+    let held: Vec<Vec<&Value>> = content
+        .phases
+        .iter()
+        .map(|phase| phase.objects.iter().map(|held| &held.object).collect())
+        .collect();
+    let rendered: Vec<Vec<&Value>> = groups
+        .iter()
+        .map(|group| group.objects.iter().collect())
+        .collect();
+    ensure!(
+        held == rendered,
+        "the revision holds other objects than were rendered"
+    );
+    let owner = Owner {
+        name: set.name().to_owned(),
+        uid: "set-uid".to_owned(),
+        revision: set.spec.revision,
+        owner_name: EXTENSION.to_owned(),
+        extension: UID.to_owned(),
+        migrated: false,
+    };
+    let mut cluster = Cluster {
+        outline: Phases::of(&content).outline(owner, Vec::new()),
+        bodies: held,
+        objects: BTreeMap::new(),
+        writes: 0,
+    };
+    let first = cluster.roll_out(Settings::default())?;
+    let count = rendered.iter().map(Vec::len).sum::<usize>();
+    ensure!(first.end == RolloutEnd::Complete, "{:?}", first.end);
+    ensure!(
+        first.written == count,
+        "{} of {count} objects are written",
+        first.written
+    );
+    cluster.writes = 0;
+    let again = cluster.roll_out(Settings {
+        accepted: first.accepted,
+        ..Settings::default()
+    })?;
+    ensure!(
+        (&again.end, again.written, cluster.writes) == (&RolloutEnd::Complete, 0, 0),
+        "rolled out again: {again:?}, {} writes",
+        cluster.writes
+    );
+    ensure!(
+        cluster.take_down()? == TeardownEnd::Complete,
+        "it is not taken down"
+    );
+    ensure!(cluster.objects.is_empty(), "left: {:?}", cluster.objects.keys());
+    cluster.writes = 0;
+    ensure!(
+        cluster.take_down()? == TeardownEnd::Complete,
+        "it is not taken down again"
+    );
+    ensure!(cluster.writes == 0, "taken down again: {} writes", cluster.writes);
+    Ok(())
+}
+
+/// As much of an API server as a revision alone on it needs.
+struct Cluster<'a> {
+    outline: Outline,
+    bodies: Vec<Vec<&'a Value>>,
+    objects: BTreeMap<ObjectId, Value>,
+    writes: usize,
+}
+
+impl Cluster<'_> {
+    fn roll_out(&mut self, settings: Settings) -> Result<Report> {
+        let mut step = Rollout::start(&self.outline, settings);
+        loop {
+            match step {
+                Step::End(report) => return Ok(report),
+                Step::Ask(machine, requests) => {
+                    let answers = self.answers(&requests)?;
+                    step = machine.step(&self.outline, answers);
+                }
+            }
+        }
+    }
+
+    fn take_down(&mut self) -> Result<TeardownEnd> {
+        let mut step = Teardown::start(&self.outline, Lasting::default());
+        loop {
+            match step {
+                Step::End(end) => return Ok(end),
+                Step::Ask(machine, requests) => {
+                    let answers = self.answers(&requests)?;
+                    step = machine.step(&self.outline, answers);
+                }
+            }
+        }
+    }
+
+    fn answers(&mut self, requests: &[Request]) -> Result<Vec<Answer>> {
+        requests.iter().map(|request| self.answer(request)).collect()
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Answer> {
+        self.writes += usize::from(request.writes());
+        let Place { phase, object } = request.place();
+        let rendered = self.bodies.get(phase).and_then(|objects| objects.get(object));
+        let rendered = *rendered.context("a request for an object that is not there")?;
+        let id = self.outline.id(request.place());
+        let owner = &self.outline.owner;
+        let live = match request {
+            Request::Observe(_) => match self.objects.get(&id) {
+                None => return Ok(Answer::Absent),
+                Some(live) => live.clone(),
+            },
+            Request::DryRun(_, write) => applied(body(rendered, owner, write)),
+            Request::Apply(_, write) => {
+                let live = applied(body(rendered, owner, write));
+                self.objects.insert(id, live.clone());
+                live
+            }
+            Request::Delete(..) => {
+                self.objects.remove(&id);
+                return Ok(Answer::Absent);
+            }
+            Request::Release(..) | Request::Clear(_) => bail!("nobody else is there: {request:?}"),
+        };
+        Ok(Answer::Live(Box::new(Observation {
+            ownership: Ownership::of(&live, &owner.uid),
+            differences: differences(&wanted(rendered, owner), &live).fingerprint,
+            probe: probe::ask(&[], &live),
+        })))
+    }
+}
+
+/// An object that nobody else writes, after it was applied.
+fn applied(mut object: Value) -> Value {
+    let fields = fields(&object);
+    let api_version = object.get("apiVersion").cloned().unwrap_or_default();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), json!("object-uid"));
+        metadata.insert("resourceVersion".to_owned(), json!("1"));
+        let entry = json!({
+            "manager": field_manager::OBJECTS, "operation": "Apply", "apiVersion": api_version, "fieldsV1": fields,
+        });
+        metadata.insert("managedFields".to_owned(), json!([entry]));
+    }
+    object
+}
+
+/// The fields of an object as an API server keeps account of who applied them; lists as a whole but for the owners.
+fn fields(value: &Value) -> Value {
+    let Value::Object(members) = value else {
+        return json!({});
+    };
+    let fields = members.iter().map(|(key, member)| {
+        let below = match member {
+            Value::Array(owners) if key == "ownerReferences" => {
+                let owners = owners.iter();
+                let owners =
+                    owners.map(|owner| (format!("k:{}", json!({ "uid": owner.get("uid") })), fields(owner)));
+                Value::Object(owners.collect())
+            }
+            member => fields(member),
+        };
+        (format!("f:{key}"), below)
+    });
+    Value::Object(fields.collect::<Map<_, _>>())
+}
+
+/// An account with the rights that the check reports lacks none; definitions that replace themselves are safe.
+fn preflight_again(groups: &[Group]) -> Result<()> {
+    let objects: Vec<&Value> = groups.iter().flat_map(|group| &group.objects).collect();
+    let discovery: Discovery = objects.iter().map(|object| discovered(object)).collect();
+    let environment = Environment {
+        discovery: &discovery,
+        watched: &BTreeSet::new(),
+        roles: &[],
+        namespace: NAMESPACE,
+    };
+    let planned = |presence| -> Vec<Planned<'_>> {
+        let planned = objects.iter().map(|object| Planned { object, presence });
+        planned.collect()
+    };
+    let needs = needed(&planned(Presence::Absent), &environment);
+    let missing = needs.missing(&AccountRights::new());
+    ensure!(
+        missing.is_empty() == objects.is_empty(),
+        "{} objects need no right",
+        objects.len()
+    );
+    let mut rights = AccountRights::new();
+    for (namespace, rules) in missing.rules() {
+        rights.add_rules(namespace, rules, Completeness::Complete);
+    }
+    for presence in [Presence::Absent, Presence::Exists] {
+        let lacking = needed(&planned(presence), &environment).missing(&rights);
+        ensure!(
+            lacking.is_empty(),
+            "{presence:?}: rights are still missing: {lacking:?}"
+        );
+    }
+    let definitions = objects
+        .iter()
+        .filter(|object| object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition"));
+    for definition in definitions {
+        let found = compare(definition, definition, &Policy::everything());
+        ensure!(found.is_empty(), "a definition is unsafe after itself: {found:?}");
+        let migration = migration(definition, definition);
+        ensure!(migration == Migration::Needless, "{migration:?}");
+        let versions = existing::questions(definition, definition).versions();
+        ensure!(versions.is_empty(), "objects of {versions:?} are looked at");
+    }
+    Ok(())
+}
+
+/// What discovery says of the kind of an object.
+fn discovered(object: &Value) -> ((String, String), Resource) {
+    let id = ObjectId::of(object);
+    let scope = if id.namespace.is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaced
+    };
+    let plural = format!("{}s", id.kind.to_lowercase());
+    ((id.group, id.kind), Resource { plural, scope })
+}
+
+/// The deletion takes the revision down once, waits for it without a write, and lets the extension go once.
+fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<()> {
+    let now = Time(jiff::Timestamp::UNIX_EPOCH);
+    let mut extension = extension.clone();
+    extension.metadata.deletion_timestamp = Some(now.clone());
+    let observed = |left| deletion::Observed {
+        extension: &extension,
+        policy: Ok(UninstallPolicy::default()),
+        announced: Some(Uninstall::Delete),
+        left,
+    };
+    let revisions = |set: &ClusterObjectSet| Left::Revisions {
+        revisions: Revisions::new(vec![Arc::new(set.clone())]),
+        dependents: None,
+        account: None,
+        releases: Ok(Vec::new()),
+        data_loss: None,
+        finalizers: None,
+    };
+    let first = deletion::plan(&observed(revisions(set)), Vec::new());
+    let [
+        Action::TakeDown {
+            patch: Some(patch),
+            delete: Some(_),
+            ..
+        },
+    ] = first.actions.as_slice()
+    else {
+        bail!("the revision is not taken down: {:?}", first.actions);
+    };
+    let mut going = serde_json::to_value(set)?;
+    merge(&mut going, patch);
+    let mut going: ClusterObjectSet = serde_json::from_value(going)?;
+    going.metadata.deletion_timestamp = Some(now);
+    let again = deletion::plan(&observed(revisions(&going)), Vec::new());
+    ensure!(again.actions.is_empty(), "planned again: {:?}", again.actions);
+    let last = deletion::plan(
+        &observed(Left::Nothing {
+            is_listed: false,
+            release: Ok(false),
+            records: Vec::new(),
+        }),
+        Vec::new(),
+    );
+    ensure!(
+        matches!(last.report, Outlook::Gone(_)) && !last.actions.is_empty(),
+        "the extension is not let go: {:?}",
+        last.actions
+    );
+    extension.metadata.finalizers = Some(Vec::new());
+    let finalizers = deletion::other_finalizers(&extension);
+    ensure!(finalizers.is_none(), "it is let go again");
+    Ok(())
+}
+
+/// Applies a merge patch.
+fn merge(target: &mut Value, patch: &Value) {
+    let (Value::Object(members), Value::Object(changes)) = (&mut *target, patch) else {
+        *target = patch.clone();
+        return;
+    };
+    for (key, change) in changes {
+        if change.is_null() {
+            members.remove(key);
+        } else {
+            merge(members.entry(key).or_insert_with(|| json!({})), change);
+        }
+    }
+}

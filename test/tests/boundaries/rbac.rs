@@ -1,0 +1,141 @@
+//! The roles that users apply.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Platform, Reference};
+use olm_test::extensions::{await_progressing, await_version, catalog, grant, rbac};
+use olm_test::samples;
+use olm_test::world::{World, binary};
+use serde_json::{Value, json};
+
+use crate::running::{WORLD, extension, publish};
+
+/// A namespace with an account that has no rights.
+fn powerless(namespace: &str) -> [Value; 2] {
+    [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": "installer", "namespace": namespace },
+        }),
+    ]
+}
+
+/// What `olm rbac` prints where there is no cluster.
+fn without_cluster(world: &World, package: &str) -> Result<String> {
+    let catalog = format!("{}/{package}-catalog:latest", world.registry()?);
+    let output = Command::new(binary("olm")?)
+        .args(["rbac", package, "--catalog", &catalog, "--namespace", package])
+        .args(["--service-account", "installer", "--ca-dir"])
+        .arg(world.authorities())
+        .env("KUBECONFIG", "/dev/null")
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[test]
+fn the_roles_that_olm_rbac_prints_are_all_that_an_installation_takes() -> Result<()> {
+    WORLD.with(async |world| {
+        publish(world, "ruled").await?;
+        world.apply(&powerless("ruled"))?;
+        world.apply(&[extension("ruled", "ruled", Some("installer"))])?;
+        await_progressing(world, "ruled", "Retrying", "lacks permissions").await?;
+        let proposed = rbac(world, &["ruled"])?;
+        ensure!(proposed == without_cluster(world, "ruled")?, "{proposed}");
+        grant(world, "ruled")?;
+        await_version(world, "ruled", "1.0.0").await?;
+        for arguments in [&["ruled", "--all"][..], &["clusterobjectset/ruled-1", "--all"]] {
+            let needed = rbac(world, arguments)?;
+            ensure!(needed == proposed, "{arguments:?}: {needed}\n--- not\n{proposed}");
+        }
+        let nothing = rbac(world, &["ruled"]).err().map(|error| error.to_string());
+        ensure!(
+            nothing.is_some_and(|said| said.contains("lacks nothing that ruled needs")),
+            "something is missing"
+        );
+        Ok(())
+    })
+}
+
+/// A verb that brings an object of its own, if it is taken as text.
+const INJECTION: &str = "get\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: \
+                         injected\nroleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: \
+                         cluster-admin\nsubjects:\n- kind: User\n  name: mallory\n  apiGroup: rbac.authorization.k8s.io\n";
+
+#[test]
+fn a_verb_with_line_breaks_brings_no_object_along() -> Result<()> {
+    WORLD.with(async |world| {
+        let mut files = samples::renamed_bundle("injecting", "1.0.0", samples::OPERATOR_IMAGE);
+        let path = "manifests/injecting.clusterserviceversion.yaml";
+        let mut csv = olm_yaml::to_json(&files[path])?;
+        let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": [INJECTION] });
+        let rules = csv.pointer_mut("/spec/install/spec/clusterPermissions/0/rules");
+        rules
+            .and_then(Value::as_array_mut)
+            .ok_or_else(|| anyhow::anyhow!("the bundle has no cluster permissions"))?
+            .push(rule);
+        files.insert(path.to_owned(), csv.to_string().into_bytes());
+        let image = world.push_bundle("injecting-bundle:v1.0.0", &files).await?;
+        let blobs = samples::renamed("injecting", &samples::catalog(&["1.0.0"], |_| image.clone()));
+        let reference = world.push_catalog("injecting-catalog:latest", &blobs).await?;
+        world.apply(&[catalog("injecting", &reference)])?;
+        world.apply(&powerless("injecting"))?;
+        world.apply(&[extension("injecting", "injecting", Some("installer"))])?;
+        let message = await_progressing(world, "injecting", "Retrying", "lacks permissions").await?;
+        let (text, _) = message.split_once("apply:\n").unwrap_or((&message, ""));
+        ensure!(
+            !text.contains('\n') && text.contains("get\\n---\\napiVersion"),
+            "{text}"
+        );
+        ensure!(
+            !message.lines().any(|line| line == "  name: injected"),
+            "it stands in the message as an object: {message}"
+        );
+        grant(world, "injecting")?;
+        await_version(world, "injecting", "1.0.0").await?;
+        let bindings = world.kubectl(&["get", "clusterrolebindings", "-o", "name"])?;
+        ensure!(!bindings.contains("injected"), "{bindings}");
+        // It is data: the account holds that verb, whatever it means.
+        let held = "jsonpath={.items[*].rules[*].verbs}";
+        let verbs = world.kubectl(&["get", "clusterroles", "-o", held])?;
+        ensure!(verbs.contains("get\\n---\\napiVersion"), "{verbs}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_bundle_with_a_link_that_leads_nowhere_is_refused() -> Result<()> {
+    WORLD.with(async |world| {
+        let mut layer = LayerBuilder::new();
+        for (path, content) in samples::renamed_bundle("linked", "1.0.0", samples::OPERATOR_IMAGE) {
+            layer.bytes(&path, content, 0o644)?;
+        }
+        layer.link("manifests/policy.yaml", "../hidden/policy.yaml")?;
+        let mut image = ImageBuilder::new(Platform::host()).layer(layer.build()?);
+        for (key, value) in [("mediatype", "registry+v1"), ("manifests", "manifests/"), ("metadata", "metadata/")] {
+            image = image.label(format!("operators.operatorframework.io.bundle.{key}.v1"), value);
+        }
+        let images = Images::new(olm_image::Options {
+            authorities: Some(world.authorities()),
+            ..olm_image::Options::new("olm-test")
+        });
+        let name = Reference::parse(&format!("{}/linked-bundle:v1.0.0", world.registry()?))?;
+        let pushed = images.push(&name, &image.build(), &Access::default()).await?;
+        let blobs = samples::renamed("linked", &samples::catalog(&["1.0.0"], |_| pushed.to_string()));
+        let reference = world.push_catalog("linked-catalog:latest", &blobs).await?;
+        world.apply(&[catalog("linked", &reference)])?;
+        world.apply(&powerless("linked"))?;
+        world.apply(&[extension("linked", "linked", Some("installer"))])?;
+        let told = "\"manifests/policy.yaml\" is a link to \"../hidden/policy.yaml\", which leads out of the image, or nowhere";
+        let extension = olm_test::extensions::extensions(world);
+        world
+            .eventually("the link is named", crate::SOON, async || {
+                let found = serde_json::to_string(&extension.get("linked").await?.status)?;
+                Ok(found.contains(&told.replace('"', "\\\"")).then_some(()))
+            })
+            .await
+    })
+}

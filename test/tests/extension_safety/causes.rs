@@ -1,0 +1,214 @@
+//! A rollout that is stuck names what keeps its Pods.
+
+use anyhow::{Context as _, Result, ensure};
+use olm_api::conditions::{self, AVAILABLE, reason};
+use olm_test::extensions::{SOON, await_progressing, await_version, revisions};
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+use super::definitions::{NOT_TODAY, PODS, freeze, thaw};
+use super::{CLUSTER, file};
+
+const NAME: &str = "pod-causes";
+
+/// No node has the label, and PodSecurity refuses the network of the host.
+pub(crate) fn that_no_node_takes(_: &str, text: String) -> String {
+    let place = "                serviceAccountName: ";
+    text.replace(
+        place,
+        &format!(
+            "                nodeSelector: {{pod-causes: ready}}\n                hostNetwork: true\n{place}"
+        ),
+    )
+}
+
+/// What the conditions of revision and extension say.
+async fn await_cause(world: &World, part: &str) -> Result<()> {
+    await_progressing(world, NAME, reason::ROLLING_OUT, part).await?;
+    let set = revisions(world).get("pod-causes-1").await?;
+    let available = conditions::find(set.conditions(), AVAILABLE).context("the condition")?;
+    ensure!(
+        available.reason == reason::PROBE_FAILURE && available.message.contains(part),
+        "{available:?}"
+    );
+    Ok(())
+}
+
+/// The name of the operator's Pod.
+fn pod(world: &World) -> Result<String> {
+    let name = [
+        "get",
+        "pods",
+        "-n",
+        NAME,
+        "-o",
+        "jsonpath={.items[0].metadata.name}",
+    ];
+    world.kubectl(&name)
+}
+
+/// Reports what a kubelet would report of the container.
+fn report(world: &World, state: &Value, last: &Value) -> Result<()> {
+    let container = [
+        "get",
+        "pods",
+        "-n",
+        NAME,
+        "-o",
+        "jsonpath={.items[0].spec.containers[0].name}",
+    ];
+    let status = json!({ "status": {
+        "conditions": [{ "type": "PodScheduled", "status": "True" }],
+        "containerStatuses": [{
+            "name": world.kubectl(&container)?, "image": "reg.example/operator:1", "imageID": "",
+            "ready": false, "restartCount": 1, "state": state, "lastState": last,
+        }],
+    } });
+    let patch = [
+        "patch",
+        "pod",
+        &pod(world)?,
+        "-n",
+        NAME,
+        "--subresource=status",
+        "--type=strategic",
+        "-p",
+    ];
+    world
+        .kubectl(&[&patch[..], &[&status.to_string()]].concat())
+        .map(drop)
+}
+
+/// Has the ReplicaSet tried again at once.
+fn again(world: &World) -> Result<()> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let again = format!("again={}", now.as_millis());
+    world
+        .kubectl(&[
+            "annotate",
+            "replicasets",
+            "--all",
+            "-n",
+            NAME,
+            "--overwrite",
+            &again,
+        ])
+        .map(drop)
+}
+
+/// Has Pods made anew, again and again, until they are refused in these words.
+async fn await_refusal(world: &World, part: &str) -> Result<()> {
+    world.kubectl(&[
+        "delete",
+        "pods",
+        "--all",
+        "-n",
+        NAME,
+        "--force",
+        "--grace-period=0",
+    ])?;
+    world
+        .eventually("the Deployment reports who refuses its Pods", SOON, async || {
+            again(world)?;
+            let conditions = [
+                "get",
+                "deployment",
+                "pod-causes-operator",
+                "-n",
+                NAME,
+                "-o",
+                "jsonpath={.status.conditions}",
+            ];
+            let conditions = world.kubectl(&conditions)?;
+            ensure!(conditions.contains(part), "{conditions}");
+            Ok(Some(()))
+        })
+        .await?;
+    await_cause(world, part).await?;
+    await_cause(world, "Pods cannot be created (FailedCreate): ").await
+}
+
+/// Has Pods made again.
+async fn await_pod(world: &World) -> Result<()> {
+    world
+        .eventually("there is a Pod again", SOON, async || {
+            again(world)?;
+            Ok(pod(world).ok().filter(|name| !name.is_empty()).map(drop))
+        })
+        .await
+}
+
+#[test]
+fn a_stuck_rollout_names_what_keeps_its_pods() -> Result<()> {
+    CLUSTER.with(async |world| {
+        world.kubectl(&["apply", "--server-side", "-f", &file(world, NAME, "1.0.0")?])?;
+        let count = "Deployment pod-causes/pod-causes-operator has 0 of 1 Pods available: ";
+        await_cause(world, count).await?;
+        // The account of the sample may not look at Pods.
+        await_cause(
+            world,
+            "the service account may not list its Pods, which say why: `kubectl get pods -n pod-causes -l",
+        )
+        .await?;
+        let rbac = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+            "metadata": { "name": "sees-pods", "namespace": NAME },
+            "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": "view" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "pod-causes-installer", "namespace": NAME }],
+        });
+        world.apply(&[binding])?;
+        await_cause(world, "cannot be scheduled (Unschedulable): 0/").await?;
+
+        let waiting =
+            |reason: &str, message: &str| json!({ "waiting": { "reason": reason, "message": message } });
+        report(
+            world,
+            &waiting(
+                "ImagePullBackOff",
+                "Back-off pulling image: ErrImagePull: no such image",
+            ),
+            &json!({}),
+        )?;
+        await_cause(
+            world,
+            "cannot pull its image reg.example/operator:1 (ImagePullBackOff): no such image",
+        )
+        .await?;
+        let end = json!({ "terminated": { "exitCode": 3, "reason": "Error" } });
+        report(
+            world,
+            &waiting("CrashLoopBackOff", "back-off 10s restarting failed container"),
+            &end,
+        )?;
+        await_cause(
+            world,
+            "crashes again and again (CrashLoopBackOff): it ended with exit code 3 (Error)",
+        )
+        .await?;
+        await_cause(world, &format!("of Pod {}", pod(world)?)).await?;
+
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "no-pods", "namespace": NAME },
+            "spec": { "hard": { "pods": "0" } },
+        });
+        world.apply(&[quota])?;
+        await_refusal(world, "exceeded quota: no-pods").await?;
+        world.kubectl(&["delete", "resourcequota", "no-pods", "-n", NAME])?;
+        await_pod(world).await?;
+
+        let enforce = "pod-security.kubernetes.io/enforce";
+        world.kubectl(&["label", "namespace", NAME, &format!("{enforce}=baseline")])?;
+        await_refusal(world, "violates PodSecurity").await?;
+        world.kubectl(&["label", "namespace", NAME, &format!("{enforce}-")])?;
+        await_pod(world).await?;
+
+        let frozen = freeze(world, NAME, &PODS).await?;
+        await_refusal(world, NOT_TODAY).await?;
+        thaw(world, &frozen)?;
+
+        world.kubectl(&["label", "nodes", "--all", "pod-causes=ready"])?;
+        await_pod(world).await?;
+        await_version(world, NAME, "1.0.0").await.map(drop)
+    })
+}

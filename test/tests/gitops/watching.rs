@@ -1,0 +1,172 @@
+//! Samples of an object at every write of its status, held against what lives on the cluster.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, pin_mut};
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use olm_api::names;
+use olm_test::gitops::ask;
+use serde_json::Value;
+use tokio::sync::watch::Receiver;
+
+/// How far the status may lag behind what it is about.
+const LAG: Duration = Duration::from_secs(2);
+/// The pause between two looks at what lives on the cluster.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An object at a write of its status.
+struct Sample {
+    at: Instant,
+    object: Value,
+}
+
+/// What was seen of an object: its samples, and whether all was well, at which times.
+pub(crate) struct Seen {
+    begun: Instant,
+    samples: Vec<Sample>,
+    truth: Vec<(Instant, bool)>,
+}
+
+/// The kind of ClusterExtensions or the like.
+pub(crate) fn resource(kind: &str) -> ApiResource {
+    ApiResource {
+        group: names::GROUP.to_owned(),
+        version: names::VERSION.to_owned(),
+        api_version: names::API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        plural: format!("{}s", kind.to_lowercase()),
+    }
+}
+
+/// Follows an object until `stop`. `truth` says from live objects alone whether all is well with it as it is now.
+pub(crate) async fn follow(
+    client: &Client,
+    kind: &str,
+    name: &str,
+    truth: impl AsyncFn(Option<&Value>) -> Result<bool>,
+    mut stop: Receiver<bool>,
+) -> Result<Seen> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
+    let events = watcher(
+        api,
+        watcher::Config::default().fields(&format!("metadata.name={name}")),
+    );
+    pin_mut!(events);
+    let mut seen = Seen {
+        begun: Instant::now(),
+        samples: Vec::new(),
+        truth: Vec::new(),
+    };
+    let mut object = None;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = tokio::time::sleep(LOOK) => None,
+            _ = stop.wait_for(|stop| *stop) => return Ok(seen),
+        };
+        match event.transpose()? {
+            Some(Event::Apply(now) | Event::InitApply(now)) => {
+                let now = serde_json::to_value(&now)?;
+                let status = |object: &Value| object["status"].clone();
+                if object.as_ref().map(status) != Some(status(&now)) {
+                    seen.samples.push(Sample {
+                        at: Instant::now(),
+                        object: now.clone(),
+                    });
+                }
+                object = Some(now);
+            }
+            Some(Event::Delete(_)) => object = None,
+            Some(Event::Init | Event::InitDone) | None => {}
+        }
+        let well = truth(object.as_ref()).await?;
+        seen.truth.push((Instant::now(), well));
+    }
+}
+
+impl Seen {
+    /// Prints a line for each sample and fails when a tool was wrong about one.
+    #[expect(clippy::print_stdout, reason = "the table of samples is the outcome")]
+    pub(crate) fn judge(&self, name: &str) -> Result<()> {
+        let objects: Vec<Value> = self.samples.iter().map(|sample| sample.object.clone()).collect();
+        let mut wrong = Vec::new();
+        let mut table = format!("{name}: {} samples\n", objects.len());
+        let mut healthy = 0;
+        for (sample, said) in self.samples.iter().zip(ask(&objects)?) {
+            let ready = sample.object["status"]["conditions"]
+                .as_array()
+                .and_then(|all| all.iter().find(|condition| condition["type"] == "Ready"));
+            let word = |key: &str| ready.and_then(|ready| ready[key].as_str()).unwrap_or("-");
+            let truth = self.around(sample.at);
+            let line = format!(
+                "{:7.2} s  {:5} {:24} kstatus {:11} Argo CD {:11} Flux {:11} live {}",
+                sample.at.duration_since(self.begun).as_secs_f64(),
+                word("status"),
+                word("reason"),
+                said.kstatus,
+                said.argo.status,
+                said.flux,
+                if truth.iter().all(|well| *well) {
+                    "well"
+                } else if truth.iter().any(|well| *well) {
+                    "changing"
+                } else {
+                    "not well"
+                }
+            );
+            healthy += usize::from(said.healthy()[0]);
+            table.push_str(&line);
+            table.push('\n');
+            if said.healthy().iter().any(|healthy| !truth.contains(healthy)) {
+                wrong.push(format!("{line}\n{}", sample.object["status"]));
+            }
+        }
+        println!(
+            "{table}{name}: {healthy} of {} samples are healthy, {} wrong",
+            objects.len(),
+            wrong.len()
+        );
+        ensure!(
+            wrong.is_empty(),
+            "{name}: wrong samples:\n{}\n{table}",
+            wrong.join("\n")
+        );
+        ensure!(!objects.is_empty(), "{name}: no samples");
+        Ok(())
+    }
+
+    /// Whether all was well at the looks from a little before a time to the first after it.
+    fn around(&self, at: Instant) -> Vec<bool> {
+        let after = self.truth.iter().find(|(time, _)| *time >= at);
+        let before = self
+            .truth
+            .iter()
+            .filter(|(time, _)| *time < at && *time + LAG >= at);
+        before.chain(after).map(|(_, well)| *well).collect()
+    }
+}
+
+/// What kstatus says of an object now, once it agrees with what lives on the cluster.
+pub(crate) async fn settled(
+    client: &Client,
+    kind: &str,
+    name: &str,
+    truth: impl AsyncFn(Option<&Value>) -> Result<bool>,
+    expected: &str,
+) -> Result<Value> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
+    let object = serde_json::to_value(api.get(name).await?)?;
+    let well = truth(Some(&object)).await?;
+    let said = ask(std::slice::from_ref(&object))?;
+    let said = said.first().context("an answer")?;
+    ensure!(
+        said.kstatus == expected && said.healthy() == [well; 3],
+        "{said:?} while all is {}well: {}",
+        if well { "" } else { "not " },
+        object["status"]
+    );
+    Ok(object)
+}
