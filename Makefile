@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs fuzz help run test test-long test-rest conformance schemathesis e2e bench lint fmt crds images prefix push deploy undeploy clean
+.PHONY: docs fuzz help run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ e2e: images ## a real node too (root): the managers as Pods from the manifests
 bench: ## prints time, memory and requests; needs no root
 	$(PROGRAMS)
 	$(OLM_TEST) bench
+
+worst: ## prints the memory that catalogs take which are made to take as much as they can; needs no root
+	$(PROGRAMS)
+	$(OLM_TEST) worst
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check
