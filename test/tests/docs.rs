@@ -1,10 +1,10 @@
-//! The documentation says what is: links lead somewhere, names exist, manifests fit the API, pages are generated anew.
+//! Checks of the documentation: links resolve, names exist, manifests fit the API, generated pages are current.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use olm_test::docs::{Page, generated, pages};
+use olm_test::docs::{Page, generated, page, pages};
 use olm_test::world::repository;
 use serde_json::Value;
 
@@ -239,6 +239,56 @@ fn names_of_annotations_and_labels_exist() -> Result<()> {
                 page.path.display()
             );
         }
+    }
+    Ok(())
+}
+
+/// The names of all fields below a schema, but for conditions and label selectors, which Kubernetes defines.
+fn fields(schema: &Value, found: &mut BTreeSet<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        found.insert(name.clone());
+        if !["conditions", "matchExpressions"].contains(&name.as_str()) {
+            fields(field, found);
+            fields(&field["items"], found);
+        }
+    }
+}
+
+#[test]
+fn the_glossary_names_every_field_of_the_api() -> Result<()> {
+    let page = page("concepts.md")?;
+    let words: BTreeSet<&str> = page.text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    for file in olm_api::crd::files() {
+        let definition: Value = olm_yaml::to_json(&file.yaml)?;
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let mut found = BTreeSet::new();
+        for part in ["spec", "status"] {
+            fields(&schema[part], &mut found);
+        }
+        ensure!(found.len() > 10, "{definition}");
+        for field in found {
+            ensure!(
+                words.contains(field.as_str()),
+                "{}: {field}",
+                definition["spec"]["names"]["kind"]
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_name_the_kubernetes_that_the_tests_run() -> Result<()> {
+    let modules = std::fs::read_to_string(repository().join("test/cluster/go.mod"))?;
+    let (_, version) = modules
+        .split_once("k8s.io/kubernetes v")
+        .context("the module of the control plane")?;
+    let minor: Vec<&str> = version.split('.').take(2).collect();
+    let tested = format!("tested with {}", minor.join("."));
+    for path in ["docs/how-to/install-olm.md", "README.md"] {
+        let text = std::fs::read_to_string(repository().join(path))?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(text.contains(&tested), "{path} does not say {tested:?}");
     }
     Ok(())
 }
