@@ -41,7 +41,7 @@ fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
 
 /// What helps against a connection that does not come about. TLS tells its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 6] = [
+    const HINTS: [(&str, &str); 5] = [
         (
             "InvalidContentType",
             "the server speaks plain HTTP: set --plain-http for a registry, use http:// for a catalogd",
@@ -54,10 +54,6 @@ fn of_connection(text: &str) -> Option<&'static str> {
         (
             "Connection refused",
             "check host and port, and that the server runs: nothing listens there",
-        ),
-        (
-            "failed to lookup address",
-            "check the host's name, and that this machine can resolve it",
         ),
         (
             "name of the host cannot be resolved",

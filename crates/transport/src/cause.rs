@@ -20,6 +20,12 @@ pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e 
     })
 }
 
+/// Whether the innermost cause is a certificate that is not trusted.
+pub fn is_distrust(error: &(dyn Error + 'static)) -> bool {
+    let innermost = causes(error).last().and_then(|cause| cause.downcast_ref());
+    matches!(innermost, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// What the innermost cause says: those around it only say that it was about a connection.
 pub fn reason(error: &(dyn Error + 'static)) -> String {
     let Some(cause) = causes(error).last() else {

@@ -11,6 +11,7 @@ mod authorities;
 mod cause;
 mod certificate;
 mod proxy;
+mod resolve;
 mod verifier;
 
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
 pub use authorities::{Authorities, AuthoritiesError, PemFile, read_directory};
-pub use cause::{causes, reason};
+pub use cause::{causes, is_distrust, reason};
 pub use proxy::{Proxies, ProxyError};
+pub use resolve::Unresolved;
 pub use verifier::{Distrust, unverified, verified};
 
 /// A TLS client with the suites and groups of `provider` that offers `versions` and believes the servers that `verifier`
@@ -53,4 +55,5 @@ pub fn http_client(tls: ClientConfig, proxies: &Proxies) -> reqwest::ClientBuild
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .proxy(proxies.for_client())
+        .dns_resolver(resolve::Resolver)
 }

@@ -46,7 +46,7 @@ pub enum CatalogsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It could not be reached, or the answer broke off.
-    #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), trouble(&olm_transport::reason(.error)))]
+    #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), failure(.error))]
     Unreachable {
         /// Why.
         error: reqwest::Error,
@@ -86,16 +86,14 @@ fn place(error: &reqwest::Error) -> String {
     host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
 }
 
-/// How the reason begins when the certificate is the trouble.
-const DISTRUST: &str = "the certificate is not trusted: ";
-
 fn through(proxy: Option<&str>) -> String {
     proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
 }
 
-/// What the trouble is, and where to look.
-fn trouble(cause: &str) -> String {
-    if cause.starts_with(DISTRUST) {
+/// The cause, and where to look.
+fn failure(error: &(dyn std::error::Error + 'static)) -> String {
+    let cause = olm_transport::reason(error);
+    if olm_transport::is_distrust(error) {
         format!("cannot be asked: {cause}; the controller retries")
     } else {
         format!("does not answer: {cause}; the controller retries; check that its Pods are ready")
@@ -219,7 +217,7 @@ impl Catalogs {
                         tracing::debug!(
                             catalog = place.name,
                             package,
-                            "catalog does not answer; its last answer stands"
+                            "catalog does not answer; using its last answer"
                         );
                         Ok(answer.content.clone())
                     }
@@ -410,9 +408,10 @@ mod tests {
             "{told}"
         );
         assert_eq!(told.matches(": ").count(), 1, "{told}");
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert_eq!(
-            trouble("the certificate is not trusted: it has expired; renew it"),
-            "cannot be asked: the certificate is not trusted: it has expired; renew it; the controller retries"
+            failure(&std::io::Error::other(expired)),
+            "cannot be asked: invalid peer certificate: Expired; the controller retries"
         );
     }
 

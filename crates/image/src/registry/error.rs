@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use olm_transport::{Proxies, causes};
+use olm_transport::{Proxies, Unresolved, causes, reason};
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
@@ -13,8 +13,6 @@ use crate::digest::{Digest, DigestError};
 
 /// The most characters of a registry's own message that are repeated.
 const MESSAGE_LENGTH: usize = 300;
-/// How messages of the system resolver begin.
-const LOOKUP: &str = "failed to lookup address information: ";
 
 /// Why a registry did not give what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +187,7 @@ impl Obstacle {
                 found = Self::NoTls;
             } else if system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
                 found = Self::Refused;
-            } else if cause.to_string().starts_with(LOOKUP) {
+            } else if cause.is::<Unresolved>() {
                 found = Self::Name;
             }
         }
@@ -225,7 +223,7 @@ impl Unanswered {
             .map(str::to_owned);
         let error = error.without_url();
         let obstacle = Obstacle::of(&error);
-        let mut why = innermost(&error);
+        let mut why = reason(&error);
         if error.is_body() || error.is_decode() {
             why = format!("the answer broke off: {why}");
         }
@@ -247,15 +245,6 @@ impl Unanswered {
     /// What kind of reason it is.
     pub const fn obstacle(&self) -> Obstacle {
         self.obstacle
-    }
-}
-
-/// The message of the innermost cause, with its subject where that is missing.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let reason = olm_transport::reason(error);
-    match reason.strip_prefix(LOOKUP) {
-        Some(why) => format!("the name of the host cannot be resolved: {why}"),
-        None => reason,
     }
 }
 
@@ -350,10 +339,10 @@ mod tests {
             let error = Layer(error);
             assert_eq!(Obstacle::of(&error), obstacle, "{text}");
             assert_eq!(obstacle.may_pass(), may_pass, "{text}");
-            assert_eq!(innermost(&error), text);
+            assert_eq!(reason(&error), text);
         };
         check(
-            io::Error::other("failed to lookup address information: Name or service not known"),
+            io::Error::other(Unresolved(io::Error::other("Name or service not known"))),
             Obstacle::Name,
             true,
             "the name of the host cannot be resolved: Name or service not known",
