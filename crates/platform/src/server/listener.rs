@@ -18,14 +18,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Place, Places};
-use super::progress::{Answers, Still, Told};
+use super::progress::{Answers, Still, Tracked};
 use super::stall::{Opening, StallGuard};
 
 /// What a client may take up.
@@ -133,7 +133,7 @@ pub async fn serve<F, Answer, B>(
             let _open = open;
             let from = Peer { peer, place: &place };
             tokio::select! {
-                ended = secured(stream, acceptor, respond, from, &limits, &shutdown) => if let Err(error) = ended {
+                ended = connection(stream, acceptor, respond, from, &limits, &shutdown) => if let Err(error) = ended {
                     tracing::debug!(%peer, error = %error, "connection ended");
                 },
                 () = place.evicted() => tracing::debug!(%peer, "connection closed: its place is needed"),
@@ -162,33 +162,6 @@ struct Peer<'connection> {
 /// Why a connection ended early.
 pub type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn secured<F, Answer, B>(
-    stream: TcpStream,
-    acceptor: Option<TlsAcceptor>,
-    respond: F,
-    from: Peer<'_>,
-    limits: &Limits,
-    shutdown: &CancellationToken,
-) -> Result<(), ConnectionError>
-where
-    F: Fn(Request<Incoming>, SocketAddr) -> Answer + Send + Sync + 'static,
-    Answer: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
-{
-    let stream = StallGuard::new(stream, limits.stall);
-    match acceptor {
-        Some(acceptor) => {
-            let stream = timeout(limits.handshake, acceptor.accept(stream)).await??;
-            let protocol = match stream.get_ref().1.alpn_protocol() {
-                Some(b"h2") => Protocol::Http2,
-                _ => Protocol::Http1,
-            };
-            connection(stream, protocol, respond, from, limits, shutdown).await
-        }
-        None => connection(stream, Protocol::Http1, respond, from, limits, shutdown).await,
-    }
-}
-
 /// What the client speaks. It is agreed on with TLS and never guessed: guessing would wait for the first bytes without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
@@ -203,8 +176,8 @@ const SEND_BUFFER: usize = 64 << 10;
 const PREFACE: usize = 24;
 
 async fn connection<F, Answer, B>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    protocol: Protocol,
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
     respond: F,
     from: Peer<'_>,
     limits: &Limits,
@@ -215,6 +188,18 @@ where
     Answer: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
+    let stream = StallGuard::new(stream, limits.stall);
+    let (stream, protocol) = match acceptor {
+        Some(acceptor) => {
+            let stream = timeout(limits.handshake, acceptor.accept(stream)).await??;
+            let protocol = match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => Protocol::Http2,
+                _ => Protocol::Http1,
+            };
+            (Either::Left(stream), protocol)
+        }
+        None => (Either::Right(stream), Protocol::Http1),
+    };
     let builder = Builder::new(TokioExecutor::new());
     let (mut builder, opening) = match protocol {
         Protocol::Http1 => (builder.http1_only(), 0),
@@ -242,7 +227,7 @@ where
             Ok::<_, Infallible>(
                 answer
                     .await
-                    .map(|body| Told::new(body, ticket).holding(under_way)),
+                    .map(|body| Tracked::new(body, ticket).holding(under_way)),
             )
         }
     });

@@ -147,14 +147,14 @@ impl Drop for Ticket {
 
 /// A body that tells how much of it was taken.
 #[derive(Debug)]
-pub(crate) struct Told<B, G = ()> {
+pub(crate) struct Tracked<B, G = ()> {
     body: B,
     ticket: Ticket,
     /// Kept until the body is dropped.
     _guard: G,
 }
 
-impl<B> Told<B> {
+impl<B> Tracked<B> {
     /// From now on it is the client that has to take it.
     pub(crate) fn new(body: B, ticket: Ticket) -> Self {
         ticket.waits_for(Turn::Client, 0);
@@ -166,8 +166,8 @@ impl<B> Told<B> {
     }
 
     /// The same body, which keeps `guard` until it is dropped.
-    pub(crate) fn holding<G>(self, guard: G) -> Told<B, G> {
-        Told {
+    pub(crate) fn holding<G>(self, guard: G) -> Tracked<B, G> {
+        Tracked {
             body: self.body,
             ticket: self.ticket,
             _guard: guard,
@@ -175,7 +175,7 @@ impl<B> Told<B> {
     }
 }
 
-impl<B: Body + Unpin, G: Unpin> Body for Told<B, G> {
+impl<B: Body + Unpin, G: Unpin> Body for Tracked<B, G> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -232,7 +232,7 @@ mod tests {
     /// Takes a piece each second until the connection is broken off or so many seconds are over.
     async fn taking(bytes: usize, seconds: u64) -> Option<(Still, u64)> {
         let answers = Answers::new();
-        let mut body = Told::new(Pieces(bytes), answers.begin());
+        let mut body = Tracked::new(Pieces(bytes), answers.begin());
         let began = Instant::now();
         let take = async {
             for _ in 0..seconds {
@@ -256,8 +256,8 @@ mod tests {
     async fn an_answer_that_nobody_takes_ends_although_others_move() {
         let answers = Answers::new();
         let began = Instant::now();
-        let _stalled = Told::new(Pieces(1), answers.begin());
-        let mut other = Told::new(Pieces(32 << 10), answers.begin());
+        let _stalled = Tracked::new(Pieces(1), answers.begin());
+        let mut other = Tracked::new(Pieces(32 << 10), answers.begin());
         let take = async {
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
