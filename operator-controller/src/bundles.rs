@@ -213,7 +213,7 @@ impl Registries {
         keep.extend(used.filter_map(|text| Reference::parse(text).ok()?.digest().cloned()));
         match self.images.prune_contents(&keep).await {
             Ok(0) => {}
-            Ok(removed) => tracing::debug!(removed, "forgot bundles that nothing uses"),
+            Ok(removed) => tracing::debug!(removed, "removed unused bundles"),
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget bundles"),
         }
     }

@@ -221,7 +221,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     if let Err(error) = conditions::definition::ensure(&context.client).await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "cannot bring the kind OperatorCondition; will try again when it is needed"
+            "cannot create the CRD of OperatorCondition; retrying when an operator needs it"
         );
     }
     let listening = conditions::watch::watch(
@@ -234,7 +234,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     if let Err(error) = orphaned_secrets::tidy(&context).await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "cannot look for what an interrupted run left behind"
+            "cannot look for content Secrets of interrupted runs"
         );
     }
     shutdown.spawn("revisions", object_set::controller::run(revisions, stop.clone()));

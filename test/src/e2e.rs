@@ -324,8 +324,8 @@ impl Story {
             let extension = self.extensions().get("greeter").await?;
             let progressing = conditions::find(extension.conditions(), conditions::READY);
             let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
-            let told =
-                message.contains("held back by the operator") && message.contains("still greeting grace");
+            let told = message.contains("the operator blocks the upgrade")
+                && message.contains("still greeting grace");
             if told {
                 return Ok(Some(()));
             }

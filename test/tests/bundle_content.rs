@@ -576,8 +576,7 @@ fn other_formats_are_refused_by_name() -> Result<()> {
 fn a_bundle_that_the_cluster_cannot_run_is_a_second_choice() -> Result<()> {
     CLUSTER.with(async |world| {
         let lacks = "it runs on s390x only, and the cluster's nodes are of ";
-        let api =
-            "it needs the API \"platform.example.com/v1 Native\" of the cluster, which does not serve it";
+        let api = "the cluster does not serve the API \"platform.example.com/v1 Native\" that it needs";
         world.apply(&[extension("second-choice", None)])?;
         await_version(world, "second-choice", "1.0.0").await?;
         let held = await_progressing(

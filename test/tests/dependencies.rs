@@ -240,7 +240,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             world,
             "provider",
             blocked,
-            "not uninstalled, since others depend on it",
+            "not uninstalled, because others depend on it",
         )
         .await?;
         assert!(

@@ -193,7 +193,7 @@ fn what_many_objects_have_is_counted_and_rules_that_are_not_evaluated_are_said()
     );
     assert_eq!(
         asked.unlooked(),
-        ["v1: new formats and rules were not held against existing objects: ^.spec.x"]
+        ["v1: new formats and rules were not evaluated on existing objects: ^.spec.x"]
     );
 }
 
@@ -212,7 +212,7 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
     assert_eq!(asked.findings(), []);
     assert_eq!(
         asked.unlooked(),
-        ["v1: objects that take too much were not held against the schema: n/large"]
+        ["v1: objects that exceed the limits were not validated against the schema: n/large"]
     );
 }
 

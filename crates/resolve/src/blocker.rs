@@ -27,10 +27,10 @@ pub enum Blocker {
         nodes: String,
     },
     /// An API of Kubernetes itself that the cluster does not serve.
-    #[error("it needs the API {0} of the cluster, which does not serve it")]
+    #[error("the cluster does not serve the API {0} that it needs")]
     NativeApi(String),
     /// What it requires is not sound.
-    #[error("what it requires by {property} is not sound: {fault}")]
+    #[error("its requirement {property} is invalid: {fault}")]
     Unsound {
         /// The property's type.
         property: String,

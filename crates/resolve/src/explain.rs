@@ -109,13 +109,12 @@ fn blocked_bundle(bundle: &str, catalog: &str, blockers: &[Blocker]) -> Refusal 
 fn ways_out<'h>(refusal: &mut Refusal, blockers: impl Iterator<Item = &'h Blocker> + Clone) {
     let mut missing = blockers.clone();
     if missing.any(|blocker| matches!(blocker, Blocker::Missing { .. })) {
-        refusal.hint("it is installed by itself as soon as what is missing is there");
+        refusal.hint("it is installed as soon as its requirements hold");
     }
     let mut dependents = blockers;
     if dependents.any(|blocker| matches!(blocker, Blocker::Dependent { .. })) {
         refusal.hint(format!(
-            "update or uninstall the ClusterExtensions that depend on it first, or allow that they break by the \
-             annotation {}: \"true\"",
+            "update or uninstall the ClusterExtensions that depend on it first, or let them break by the annotation {}: \"true\"",
             names::user::ALLOW_BREAK_DEPENDENTS
         ));
     }
@@ -391,8 +390,8 @@ fn hints(
         }
         let force = |how: &str| {
             format!(
-                "no catalog says that {} may follow {} (replaces, skips or skipRange): choose another version, or force \
-                 it with {how}, which is not verified by anybody and can lose data",
+                "no update edge leads to {} from {} (replaces, skips or skipRange): choose another version, or force \
+                 it with {how}, which is untested and can lose data",
                 candidate.name, current.name
             )
         };

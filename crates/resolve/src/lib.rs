@@ -160,7 +160,7 @@ fn choose_one<'a: 'j, 'j>(
             bundle: chosen.candidate.name.clone(),
             fault: fault.clone(),
         };
-        return Err(Refusal::new(reason).with_hint("the catalog has to be corrected by its author"));
+        return Err(Refusal::new(reason).with_hint("the author of the catalog must correct it"));
     }
     blocked.retain(|blocked| comes_first(blocked, &selected, &chosen));
     blocked.sort_by(|left, right| choose::rank(right.bundle, left.bundle));

@@ -218,8 +218,7 @@ impl Refusal {
             *hint = Hint {
                 on_command_line: Some(text.clone()),
                 text: format!(
-                    "{text} spec.source.catalog.packageName cannot be changed: delete this ClusterExtension, of which \
-                     nothing is installed, and make it again"
+                    "{text} spec.source.catalog.packageName cannot be changed: delete this ClusterExtension, which has nothing installed, and create it again"
                 ),
             };
         }

@@ -67,7 +67,7 @@ fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<S
     let extension = Annotated::Extension(&owner.owner_name);
     commands.push(annotate(extension, user::ADOPT, Some("unowned")));
     Some(format!(
-        "To have everything taken over that nobody controls: {}",
+        "To take over all objects without a controller: {}",
         commands.join(" && ")
     ))
 }
@@ -101,16 +101,16 @@ fn is_label(value: &str) -> bool {
 
 fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
     let delete = if id.kind == "CustomResourceDefinition" {
-        "delete it, with which go all objects of its kind, if nobody needs it"
+        "delete it, with all objects of its kind, if it is not needed"
     } else {
-        "delete it if nobody needs it"
+        "delete it if it is not needed"
     };
     let adopt = |annotation: &str, protection: &str| {
         if owner.extension.is_empty() {
-            format!("collisionProtection {protection:?} lets it be taken over")
+            format!("set collisionProtection {protection:?} to take it over")
         } else {
             format!(
-                "the annotation {}={annotation:?} on the ClusterExtension lets it be taken over",
+                "set the annotation {}={annotation:?} on the ClusterExtension to take it over",
                 user::ADOPT
             )
         }
@@ -126,10 +126,10 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
             let group = holder.api_version.split('/').next().unwrap_or_default();
             let advice = match extension {
                 Some(name) if group == GROUP && name != owner.owner_name => format!(
-                    "two cannot have it: uninstall ClusterExtension {name}, or what is left of it, {} {}, or this one",
+                    "only one of two extensions can own it: uninstall ClusterExtension {name}, or its remaining {} {}, or this one",
                     holder.kind, holder.name
                 ),
-                _ => format!("have its owner give it up, or {}", adopt("all", "None")),
+                _ => format!("remove it from its owner, or {}", adopt("all", "None")),
             };
             (whose, advice)
         }
@@ -138,21 +138,21 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
                 [] => String::new(),
                 writers => format!(" (written by {})", writers.join(", ")),
             };
-            let whose = format!("exists already and nobody controls it{writers}");
+            let whose = format!("exists already and has no controller{writers}");
             let advice = format!("{delete}, or {}", adopt("unowned", "IfNoController"));
             (whose, advice)
         }
         (None, _) => {
-            let whose = format!("was left behind by a revision{of} and nobody controls it");
+            let whose = format!("was left behind by a revision{of} and has no controller");
             let advice = format!(
-                "{delete}, or take the annotation {} off the object, and {}",
+                "{delete}, or remove the annotation {} from the object, and {}",
                 annotation::REVISION,
                 adopt("unowned", "IfNoController")
             );
             (whose, advice)
         }
     };
-    let text = format!("Object {id} {whose}; it is left alone: {advice}");
+    let text = format!("Object {id} {whose}; it is not changed: {advice}");
     escape(&text).into_owned()
 }
 
@@ -190,8 +190,8 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
     if misses_kinds {
         let _ = write!(
             text,
-            "; the rollout waits until the cluster serves what is missing: install what brings it, or set the annotation {} \
-             from \"wait\" (the default) to \"skip\" to go on without such objects",
+            "; the rollout waits until the cluster serves what is missing: install what provides it, or set the annotation {} \
+             from \"wait\" (the default) to \"skip\" to skip such objects",
             user::MISSING_KINDS
         );
     }
@@ -202,8 +202,7 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
 pub fn skipped(objects: &[ObjectId]) -> Option<String> {
     (!objects.is_empty()).then(|| {
         format!(
-            "Left out, as the annotation {}=\"skip\" says, since the cluster lacks their kinds: {}; they follow once it has \
-             them.",
+            "Skipped by the annotation {}=\"skip\", because the cluster lacks their kinds: {}; they follow once it has them.",
             user::MISSING_KINDS,
             names(objects)
         )
@@ -325,10 +324,10 @@ mod tests {
                 owner_name: Some("other".into()),
                 ..Ownership::default()
             },
-            "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1); it is left alone: \
-             two cannot have it: uninstall ClusterExtension other, or what is left of it, ClusterObjectSet other-1, or this one",
+            "belongs to ClusterObjectSet other-1 of ClusterExtension other (olm.operatorframework.io/v1); it is not changed: \
+             only one of two extensions can own it: uninstall ClusterExtension other, or its remaining ClusterObjectSet other-1, or this one",
         );
-        let adopt = "the annotation olm.operatorframework.io/adopt";
+        let adopt = "set the annotation olm.operatorframework.io/adopt";
         check(
             &ours,
             Ownership {
@@ -336,8 +335,7 @@ mod tests {
                 ..Ownership::default()
             },
             &format!(
-                "belongs to Deployment other-1 (apps/v1); it is left alone: have its owner give it up, or {adopt}=\"all\" on the \
-                 ClusterExtension lets it be taken over"
+                "belongs to Deployment other-1 (apps/v1); it is not changed: remove it from its owner, or {adopt}=\"all\" on the ClusterExtension to take it over"
             ),
         );
         let by_hand = Ownership {
@@ -348,15 +346,15 @@ mod tests {
             &ours,
             by_hand.clone(),
             &format!(
-                "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
-                 {adopt}=\"unowned\" on the ClusterExtension lets it be taken over"
+                "exists already and has no controller (written by kubectl, helm); it is not changed: delete it if it is not needed, or \
+                 {adopt}=\"unowned\" on the ClusterExtension to take it over"
             ),
         );
         check(
             &Owner::default(),
             by_hand,
-            "exists already and nobody controls it (written by kubectl, helm); it is left alone: delete it if nobody needs it, or \
-             collisionProtection \"IfNoController\" lets it be taken over",
+            "exists already and has no controller (written by kubectl, helm); it is not changed: delete it if it is not needed, or \
+             set collisionProtection \"IfNoController\" to take it over",
         );
         check(
             &ours,
@@ -366,9 +364,8 @@ mod tests {
                 ..Ownership::default()
             },
             &format!(
-                "was left behind by a revision of ClusterExtension other and nobody controls it; it is left alone: delete it if nobody needs it, \
-                 or take the annotation olm.operatorframework.io/revision off the object, and {adopt}=\"unowned\" on the \
-                 ClusterExtension lets it be taken over"
+                "was left behind by a revision of ClusterExtension other and has no controller; it is not changed: delete it if it is not needed, \
+                 or remove the annotation olm.operatorframework.io/revision from the object, and {adopt}=\"unowned\" on the ClusterExtension to take it over"
             ),
         );
     }
@@ -437,10 +434,10 @@ mod tests {
                 probe: ProbeResult::PASSES,
             };
             let text = collisions(CRDS, &outline, &[(definition.clone(), seen)]);
-            let told = text.split_once("\nTo have everything taken over that nobody controls: ");
+            let told = text.split_once("\nTo take over all objects without a controller: ");
             assert_eq!(told.map(|(_, command)| command.to_owned()), expected, "{text}");
             assert_eq!(
-                text.contains("delete it, with which go all objects of its kind, if nobody"),
+                text.contains("delete it, with all objects of its kind, if it is not needed"),
                 expected.is_some(),
                 "{text}"
             );
@@ -457,9 +454,7 @@ mod tests {
             ),
             "phase 3 (crds) error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no, rbac.authorization.k8s.io/v1, \
              Kind=ClusterRole /name: the cluster has no kind ClusterRole in version v1 of group \
-             rbac.authorization.k8s.io; the rollout waits until the cluster serves what is missing: install what brings \
-             it, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to go \
-             on without such objects"
+             rbac.authorization.k8s.io; the rollout waits until the cluster serves what is missing: install what provides it, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to skip such objects"
         );
         assert_eq!(
             failures(CRDS, &[failure(FailureKind::Invalid)]),

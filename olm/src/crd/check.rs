@@ -139,8 +139,7 @@ fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looke
         Migration::Possible(rewrite) => {
             findings.retain(|finding| finding.check != Check::StoredVersionRemoval);
             notes.push(format!(
-                "objects may still be stored as {}: operator-controller writes them again as {} and cleans \
-                 status.storedVersions, for which the account needs list and patch on {}.{} and patch on \
+                "objects may still be stored as {}: operator-controller migrates them to {} and updates status.storedVersions, for which the account needs list and patch on {}.{} and patch on \
                  customresourcedefinitions/status",
                 rewrite.gone.join(", "),
                 rewrite.storage,

@@ -36,16 +36,16 @@ pub enum TrustError {
     #[error(transparent)]
     Proxy(#[from] ProxyError),
     /// The work was cut off.
-    #[error("reading the certificate authorities was cut off")]
+    #[error("reading the certificate authorities was interrupted")]
     CutOff,
     /// The ConfigMap cannot be read.
     #[error("cannot read the ConfigMap with catalogd's certificate authority")]
     ConfigMap(#[source] Box<kube::Error>),
     /// The TLS profile leaves nothing to negotiate.
-    #[error("cannot set up TLS for asking catalogs")]
+    #[error("cannot set up TLS for requests to catalogs")]
     Tls(#[source] rustls::Error),
     /// The HTTP client cannot be made.
-    #[error("cannot set up a client for asking catalogs")]
+    #[error("cannot set up a client for requests to catalogs")]
     Client(#[source] reqwest::Error),
 }
 

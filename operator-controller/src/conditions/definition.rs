@@ -38,7 +38,7 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
     };
     match definitions.create(&params, &definition).await {
         Ok(_) => {
-            tracing::info!(definition = name(), "brought the kind OperatorCondition");
+            tracing::info!(definition = name(), "created the CRD of OperatorCondition");
             Ok(())
         }
         Err(Error::Api(status)) if status.code == 409 => Ok(()),
@@ -94,7 +94,7 @@ fn version(name: &str, storage: Storage) -> Value {
         "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {
             "type": "object",
-            "description": "By this object an operator tells what cannot be seen from its other objects.",
+            "description": "An OperatorCondition reports states of an operator, for example whether it can be upgraded.",
             "properties": {
                 "apiVersion": {"type": "string"},
                 "kind": {"type": "string"},
@@ -102,15 +102,15 @@ fn version(name: &str, storage: Storage) -> Value {
                 "spec": {
                     "type": "object",
                     "properties": {
-                        "conditions": list("What the operator says."),
-                        "overrides": list("What an administrator says instead."),
+                        "conditions": list("Conditions that the operator sets."),
+                        "overrides": list("Conditions that an administrator sets in place of those of the operator."),
                         "deployments": texts,
                         "serviceAccounts": texts,
                     },
                 },
                 "status": {
                     "type": "object",
-                    "properties": {"conditions": list("What the operator says, by version v1.")},
+                    "properties": {"conditions": list("Conditions that the operator sets, in version v1.")},
                 },
             },
         }},

@@ -91,7 +91,7 @@ pub async fn keep(
                 extension = extension.name(),
                 condition = name,
                 error = status.message,
-                "no OperatorCondition can be kept"
+                "cannot create or update the OperatorCondition"
             );
             Ok(if is_named { Kept::Yes } else { Kept::No })
         }
@@ -207,7 +207,7 @@ pub async fn bind(
         tracing::warn!(
             extension = extension.name(),
             binding = format!("{namespace}/{name}"),
-            "a Role or RoleBinding of somebody else has this name; the operator cannot write its OperatorCondition"
+            "a Role or RoleBinding of another owner has this name; the operator cannot write its OperatorCondition"
         );
         return Ok(());
     }

@@ -240,7 +240,7 @@ async fn adopt(context: &Context, extension: &ClusterExtension, creation: &Creat
     tracing::info!(
         extension = extension.name(),
         revision = made.name(),
-        "made a revision from a Helm release"
+        "created a revision from a Helm release"
     );
     complete(context, made).await
 }
@@ -298,10 +298,10 @@ async fn migrate(
             definition = name,
             count,
             gone,
-            "wrote the objects of a definition again, so that versions could leave status.storedVersions"
+            "migrated the stored objects of a CRD and removed versions from status.storedVersions"
         );
         cache.migrated.push(format!(
-            "{count} object(s) of CRD {name:?} were written again as {}; {gone} left status.storedVersions",
+            "migrated {count} object(s) of CRD {name:?} to {}; removed {gone} from status.storedVersions",
             rewrite.storage
         ));
     }

@@ -68,8 +68,7 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
 /// A revision is made in the place of one that somebody deletes.
 pub fn replacing(deleted: &str, made: &str) -> Notice {
     let note = format!(
-        "{deleted} is being deleted, {made} takes its place: custom resource definitions stay with all their objects, the rest \
-         is made anew"
+        "{deleted} is being deleted, {made} replaces it: custom resource definitions stay with all their objects, other objects are created again"
     );
     normal(CHANGING, note)
 }

@@ -266,7 +266,7 @@ fn ignored(fields: &[String]) -> Option<String> {
         .collect();
     (!fields.is_empty()).then(|| {
         format!(
-            "Kubernetes does not know these fields of spec.config.inline, which are left out: {}; are they misspelled?",
+            "unknown fields of spec.config.inline are ignored: {}; check their spelling",
             fields.join(", ")
         )
     })

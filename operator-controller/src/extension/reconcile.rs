@@ -294,7 +294,7 @@ fn paused(extension: &str) -> Failure {
         severity: Severity::Terminal,
         reason: reason::BLOCKED,
         message: format!(
-            "paused by the annotation {}: nothing is applied; to go on: `{}`",
+            "paused by the annotation {}: nothing is applied; to resume: `{}`",
             user::PAUSED,
             annotate(Annotated::Extension(extension), user::PAUSED, None)
         ),

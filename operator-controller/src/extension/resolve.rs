@@ -218,7 +218,7 @@ fn follows(
     let found = olm_resolve::resolve_in(catalogs, request, Some(&as_installed(&bundle)), facts).ok()?;
     (found.bundle.name != bundle.name).then(|| {
         format!(
-            "{} is on its way as {}, and {} is an update of it: that is tried once {0} is complete; to change how {0} is \
+            "{} rolls out as {}, and {} is an update of it: it follows once {0} is complete; to change how {0} is \
              installed, ask for its version meanwhile",
             bundle.name,
             set.name(),

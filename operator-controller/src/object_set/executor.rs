@@ -266,7 +266,7 @@ impl Executor<'_> {
         let object = phase.and_then(|phase| phase.objects.get(place.object));
         object.map(|object| &object.object).ok_or_else(|| {
             self.starved.store(true, Ordering::Relaxed);
-            Failure::new(FailureKind::Transient, "the object's content is not at hand")
+            Failure::new(FailureKind::Transient, "the object's content is missing")
         })
     }
 

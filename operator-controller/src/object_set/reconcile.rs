@@ -419,7 +419,7 @@ async fn conclude(
         RolloutEnd::Paused(objects) => {
             let list: Vec<String> = objects.iter().map(ToString::to_string).collect();
             let message = format!(
-                "paused by the annotation {} (to go on: `{}`); to be applied: {}",
+                "paused by the annotation {} (to resume: `{}`); to be applied: {}",
                 names::user::PAUSED,
                 annotate(Annotated::of(set), names::user::PAUSED, None),
                 list.join(", ")

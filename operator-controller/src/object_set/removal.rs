@@ -43,7 +43,7 @@ use successor::{Successor, successor};
 const LOOK: Duration = Duration::from_secs(5);
 /// What a foreground deletion means.
 const IN_FOREGROUND: &str =
-    "the deletion is in the foreground: Kubernetes deletes what is owned at the same time, in its own order";
+    "foreground deletion: Kubernetes deletes the owned objects at the same time, in its own order";
 
 /// What is taken down, and how.
 struct Work<'a> {
@@ -190,7 +190,7 @@ pub(super) async fn delete(
                 records::orphan(&context.own, set).await?;
                 if !records::has_finalizer(set, records::ORPHAN) {
                     // Without it, the objects would be collected.
-                    let message = "the API server does not let the objects be left behind";
+                    let message = "the API server refuses to orphan the objects";
                     return Ok(Conclusion::retrying(message, Outcome::Failed));
                 }
             }
@@ -250,7 +250,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         }
         Err(error) => {
             let message = format!(
-                "cannot tell whether the ClusterExtension is there: {}",
+                "cannot find out whether the ClusterExtension exists: {}",
                 chain(&error)
             );
             return Removal::NotYet(Conclusion::retrying(message, Outcome::Failed));
@@ -330,17 +330,17 @@ async fn without_account(
     if left.is_empty() {
         return Removal::Done;
     }
-    let fate = if nobody.is_gone() && !goes_on {
+    let abandoned = if nobody.is_gone() && !goes_on {
         abandoned(context, set).await
     } else {
         Abandoned::No
     };
-    if let Abandoned::Now(uninstall) = fate {
+    if let Abandoned::Now(uninstall) = abandoned {
         return abandon(context, set, memory, outline, left, uninstall);
     }
     let mut reported = explain(nobody.conclusion(), set, &left);
-    if let Abandoned::After(rest, _) = fate {
-        reported = with(reported, fate.text());
+    if let Abandoned::After(rest, _) = abandoned {
+        reported = with(reported, abandoned.text());
         reported.outcome = Outcome::After(rest.min(RIGHTS));
     }
     let needed = if nobody.is_gone() {

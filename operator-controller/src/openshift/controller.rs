@@ -94,10 +94,10 @@ pub async fn follow(client: Client, installed: Installed, changed: Arc<Notify>, 
     let stages = async {
         loop {
             until(&mut events, Presence::Present).await;
-            tracing::info!("OpenShift is here: telling it whether it may be updated");
+            tracing::info!("ClusterVersion exists: reporting whether OpenShift may be updated");
             tokio::select! {
                 () = run(&client, &installed, &changed) => {}
-                () = until(&mut events, Presence::Absent) => tracing::info!("OpenShift is gone"),
+                () = until(&mut events, Presence::Absent) => tracing::info!("ClusterVersion is gone"),
             }
         }
     };
@@ -211,7 +211,7 @@ async fn write(client: &Client, verdict: &Verdict) -> Result<(), GateError> {
     tracing::info!(
         status = verdict.status.as_str(),
         reason = verdict.reason,
-        "wrote whether the cluster may be updated"
+        "reported whether the cluster may be updated"
     );
     Ok(())
 }

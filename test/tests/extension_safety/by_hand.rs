@@ -67,7 +67,7 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
     std::fs::write(&path, samples::renamed("handmade", &String::from_utf8_lossy(content)))?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     patch_source(world, "handmade", json!({ "version": "1.0.0" })).await?;
-    let told = "compared with what the bundle brings was the definition on the cluster, which nobody controls (written by \
+    let told = "compared with the definition on the cluster, which has no controller (written by \
                 kubectl): greetings.handmade.olm.example";
     let message = await_progressing(world, "handmade", reason::RETRYING, told).await?;
     ensure!(

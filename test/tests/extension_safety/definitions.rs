@@ -445,8 +445,8 @@ fn stored_versions_of_an_unowned_crd_are_migrated_only_after_adoption() -> Resul
         "subjects": [{"kind": "ServiceAccount", "name": "unowned-crd-installer", "namespace": "unowned-crd"}],
     })])?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "unowned-crd", "1.1.0")?])?;
-    let told = "version(s) v1 would have to leave status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
-                belongs to somebody else; nothing is changed";
+    let told = "cannot remove version(s) v1 from status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
+                belongs to another owner";
     await_progressing(world, "unowned-crd", reason::RETRYING, told).await?;
     ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
     ensure!(revisions(world).get_opt("unowned-crd-1").await?.is_none());

@@ -110,10 +110,9 @@ async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()
     await_version(world, "interrupted-migration", "1.0.1").await?;
     freeze(world, "interrupted-migration", &REST).await?;
     patch_source(world, "interrupted-migration", json!({ "version": "1.1.0" })).await?;
-    let unfinished =
-        "the objects of CRD \"greetings.interrupted-migration.olm.example\" are being written again";
+    let unfinished = "migrating the stored objects of CRD \"greetings.interrupted-migration.olm.example\"";
     await_event(world, "interrupted-migration", "Migrating", unfinished).await?;
-    let refused = format!("its objects cannot be written again: interrupted-migration/{LAST}: ");
+    let refused = format!("cannot write its objects: interrupted-migration/{LAST}: ");
     let message = await_progressing(world, "interrupted-migration", reason::RETRYING, &refused).await?;
     ensure!(message.contains(NOT_TODAY), "{message}");
     world

@@ -47,7 +47,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     hinder_dry_runs(world, "lost-rights").await?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "lost-rights", "1.0.0")?])?;
     // A first installation is rehearsed, too; what cannot be is no missing right, and does not hold it.
-    let unchecked = "not checked by a dry run, which cannot be made for them yet: \
+    let unchecked = "not checked, because a dry run of them is not possible yet: \
                      Deployment lost-rights/lost-rights-operator, ServiceMonitor lost-rights/lost-rights";
     await_event(world, "lost-rights", "Warned", unchecked).await?;
     let lacks = "the cluster has no kind ServiceMonitor in version v1 of group monitoring.coreos.com;";
@@ -58,7 +58,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     );
     annotate(world, "lost-rights", user::MISSING_KINDS, Some("skip")).await?;
     await_version(world, "lost-rights", "1.0.0").await?;
-    let left_out = "since the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 lost-rights/lost-rights";
+    let left_out = "because the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 lost-rights/lost-rights";
     await_progressing(world, "lost-rights", reason::SUCCEEDED, left_out).await?;
 
     // Rights go while it is installed: drift is not repaired until they are back.

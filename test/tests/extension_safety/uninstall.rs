@@ -99,7 +99,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         world,
         "held-deletion",
         reason::BLOCKED,
-        "it is not paused: what is installed is kept",
+        "it is not paused: drift is repaired",
     )
     .await?;
     ensure!(message.contains("unknown value \"yes\""), "{message}");
@@ -127,7 +127,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         world,
         "held-deletion",
         "Changing",
-        "held-deletion-1 is being deleted, held-deletion-2 takes its place",
+        "held-deletion-1 is being deleted, held-deletion-2 replaces it",
     )
     .await?;
     await_version(world, "held-deletion", "1.0.0").await?;
@@ -218,7 +218,7 @@ async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
         "-f",
         &file(world, "held-deletion", "1.0.0")?,
     ])?;
-    let everything = "To have everything taken over that nobody controls: ";
+    let everything = "To take over all objects without a controller: ";
     let message = await_progressing(world, "held-deletion", reason::RETRYING, everything).await?;
     let (_, commands) = message.split_once(everything).context("the commands")?;
     for command in commands.lines().next().unwrap_or_default().split(" && ") {
@@ -232,37 +232,45 @@ async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
 #[test]
 fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
     CLUSTER.with(async |world| {
-    install(world, "held-deletion", "1.0.0").await?;
-    a_revision_is_deleted_by_hand(world).await.context("by hand")?;
-    what_was_left_is_taken_over(world).await.context("taken over")?;
-    let mut held = greeting("held-deletion", "v1", "held", json!({ "name": "x" }));
-    held["metadata"]["finalizers"] = json!(["held-deletion.olm.example/wait"]);
-    world.apply(&[held])?;
-    extensions(world).delete("held-deletion", &DeleteParams::default()).await?;
-    let message = await_progressing(world, "held-deletion", reason::RETRYING, "held by finalizers, which").await?;
-    let (_, command) = message
-        .split_once("To leave what remains on the cluster: kubectl ")
-        .with_context(|| format!("the way out in {message}"))?;
-    let command = command.lines().next().unwrap_or_default();
-    world.kubectl(&command.split(' ').collect::<Vec<_>>())?;
-    await_gone(world, "held-deletion").await?;
-    let going = "being deleted already and gone once nothing holds them, 1 object(s): CustomResourceDefinition \
-                 greetings.held-deletion.olm.example. Gone before that ";
-    await_event(world, "held-deletion", "Uninstalled", going).await?;
-    world.kubectl(&[
-        "patch",
-        "greetings.held-deletion.olm.example/held",
-        "-n",
-        "held-deletion",
-        "--type=merge",
-        "-p",
-        r#"{"metadata":{"finalizers":null}}"#,
-    ])?;
-    world
-        .eventually("the definition is gone", SOON, async || {
-            Ok(definition(world, "held-deletion")?.is_none().then_some(()))
-        })
-        .await
+        install(world, "held-deletion", "1.0.0").await?;
+        a_revision_is_deleted_by_hand(world).await.context("by hand")?;
+        what_was_left_is_taken_over(world).await.context("taken over")?;
+        let mut held = greeting("held-deletion", "v1", "held", json!({ "name": "x" }));
+        held["metadata"]["finalizers"] = json!(["held-deletion.olm.example/wait"]);
+        world.apply(&[held])?;
+        extensions(world)
+            .delete("held-deletion", &DeleteParams::default())
+            .await?;
+        let message = await_progressing(
+            world,
+            "held-deletion",
+            reason::RETRYING,
+            "held by finalizers of their operator",
+        )
+        .await?;
+        let (_, command) = message
+            .split_once("To leave what remains on the cluster: kubectl ")
+            .with_context(|| format!("the way out in {message}"))?;
+        let command = command.lines().next().unwrap_or_default();
+        world.kubectl(&command.split(' ').collect::<Vec<_>>())?;
+        await_gone(world, "held-deletion").await?;
+        let going = "already being deleted: 1 object(s): CustomResourceDefinition \
+                 greetings.held-deletion.olm.example. Removed before that ";
+        await_event(world, "held-deletion", "Uninstalled", going).await?;
+        world.kubectl(&[
+            "patch",
+            "greetings.held-deletion.olm.example/held",
+            "-n",
+            "held-deletion",
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"finalizers":null}}"#,
+        ])?;
+        world
+            .eventually("the definition is gone", SOON, async || {
+                Ok(definition(world, "held-deletion")?.is_none().then_some(()))
+            })
+            .await
     })
 }
 
@@ -358,7 +366,7 @@ fn uninstalling_counts_what_it_deletes_and_leaves_nothing_behind() -> Result<()>
     let counted = "uninstalling deletes 1 custom resource definition(s) with all objects of their kinds: 2 \
                    greetings.traceless.olm.example";
     await_event(world, "traceless", "Uninstalling", counted).await?;
-    let message = await_progressing(world, "traceless", reason::RETRYING, "held by finalizers, which").await?;
+    let message = await_progressing(world, "traceless", reason::RETRYING, "held by finalizers of their operator").await?;
     for part in [
         counted,
         "customresourcecleanup",

@@ -98,12 +98,11 @@ fn an_object_of_another_owner_is_neither_changed_nor_deleted() {
         };
         let theirs = format!(
             "Object ConfigMap.v1 {0}/shared belongs to ClusterObjectSet {first} of ClusterExtension {0} \
-             (olm.operatorframework.io/v1); it is left alone: ",
+             (olm.operatorframework.io/v1); it is not changed: ",
             place.name
         );
         let nobodys = format!(
-            "Object ConfigMap.v1 {}/by-hand exists already and nobody controls it (written by test); it is left alone: delete \
-             it if nobody needs it, or collisionProtection \"IfNoController\" lets it be taken over",
+            "Object ConfigMap.v1 {}/by-hand exists already and has no controller (written by test); it is not changed: delete it if it is not needed, or set collisionProtection \"IfNoController\" to take it over",
             place.name
         );
         for (name, said) in [("shared", theirs), ("by-hand", nobodys)] {
@@ -198,7 +197,7 @@ fn an_object_that_a_revision_left_behind_is_taken_over_only_when_its_mark_is_tak
         set["spec"]["collisionProtection"] = "None".into();
         let name = place.create(&set).await;
         let advice = format!(
-            "take the annotation {} off the object",
+            "remove the annotation {} from the object",
             names::annotation::REVISION
         );
         place.until(&name, "Progressing=True/Retrying", &advice).await;

@@ -238,7 +238,7 @@ fn a_deletion_in_the_foreground_takes_the_order_of_kubernetes_which_is_said() {
             .await
             .unwrap();
         for said in [
-            "the deletion is in the foreground: Kubernetes deletes what is owned at the same time, in its own order; ",
+            "foreground deletion: Kubernetes deletes the owned objects at the same time, in its own order; ",
             "/one (held by finalizers example.com/held)",
         ] {
             place.until(&name, "Progressing=True/Removing", said).await;

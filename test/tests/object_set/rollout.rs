@@ -187,7 +187,7 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
         let name = place.create(&place.set(1, &phases)).await;
         let message = format!(
             "the cluster has no kind Foo in version v1 of group {}.example.com; the rollout waits until the cluster serves what \
-             is missing: install what brings it, or set the annotation {}",
+             is missing: install what provides it, or set the annotation {}",
             place.name,
             names::user::MISSING_KINDS
         );
@@ -196,7 +196,7 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
         place.annotate(&name, names::user::MISSING_KINDS, "skip").await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
         let left_out = format!(
-            "since the cluster lacks their kinds: Foo.{}.example.com/v1 ",
+            "because the cluster lacks their kinds: Foo.{}.example.com/v1 ",
             place.name
         );
         place.until(&name, "Ready=True/Healthy", &left_out).await;

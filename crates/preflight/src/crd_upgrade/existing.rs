@@ -211,7 +211,7 @@ impl Question {
             };
             paths.truncate(NAMED);
             format!(
-                "{}: new formats and rules were not held against existing objects: {}{more}",
+                "{}: new formats and rules were not evaluated on existing objects: {}{more}",
                 self.label,
                 paths.join(", ")
             )
@@ -221,7 +221,7 @@ impl Question {
     fn beyond(&self) -> Option<String> {
         (self.beyond.count > 0).then(|| {
             format!(
-                "{}: objects that take too much were not held against the schema: {}",
+                "{}: objects that exceed the limits were not validated against the schema: {}",
                 self.label,
                 self.beyond.named()
             )

@@ -70,7 +70,7 @@ pub fn migration(old: &Value, new: &Value) -> Migration {
     let served = version::served_names(old).find(|served| *served == storage);
     let Some(served) = served.or_else(|| version::served_names(old).next()) else {
         return impossible(format!(
-            "objects may be stored as [{shown}] and cannot be written again, since no version of the definition is served"
+            "objects may be stored as [{shown}] and cannot be migrated, because no version of the definition is served"
         ));
     };
     let text = |pointer: &str| {

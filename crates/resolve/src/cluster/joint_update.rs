@@ -33,7 +33,7 @@ pub struct SearchBudget(Budget);
 
 /// The search took more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("whether it goes together with others takes too many steps to find out")]
+#[error("the search for a joint change takes too many steps")]
 pub struct BudgetExceeded;
 
 impl Default for SearchBudget {

@@ -365,11 +365,7 @@ fn what_is_not_sound_is_refused_by_name() {
         (Value::Null, "The CEL field is missing"),
     ] {
         let red = book("red").bundle("1.0.0", &[constraint(&value)]).package();
-        Cluster::default().refused(
-            &red,
-            "red",
-            &["what it requires by olm.constraint is not sound", part],
-        );
+        Cluster::default().refused(&red, "red", &["its requirement olm.constraint is invalid", part]);
     }
 }
 
@@ -518,7 +514,7 @@ fn missing_apis_and_processors_make_a_bundle_second_choice() {
         assert_eq!(found.bundle.name, "red.v1.0.0");
         assert_eq!(
             found.blocked[0].blockers[0].to_string(),
-            "it needs the API \"example.com/v1 Native\" of the cluster, which does not serve it"
+            "the cluster does not serve the API \"example.com/v1 Native\" that it needs"
         );
     });
 

@@ -78,9 +78,8 @@ fn a_missing_edge_is_named_with_the_ways_out() {
             "- catalog \"a\" (priority 0): 2 bundles (foo.v1.1.0, foo.v1.0.0) outside the version range; 1 bundle \
          (foo.v2.0.0) not an update of the installed bundle",
             "hint: from foo.v1.0.0 the catalogs lead to 1 bundle (foo.v1.1.0)",
-            "hint: no catalog says that foo.v2.0.0 may follow foo.v1.0.0 (replaces, skips or skipRange): choose another \
-         version, or force it with spec.source.catalog.upgradeConstraintPolicy: SelfCertified, which is not verified \
-         by anybody and can lose data",
+            "hint: no update edge leads to foo.v2.0.0 from foo.v1.0.0 (replaces, skips or skipRange): choose another \
+         version, or force it with spec.source.catalog.upgradeConstraintPolicy: SelfCertified, which is untested and can lose data",
         ],
     );
 }
@@ -170,7 +169,7 @@ fn a_package_that_no_catalog_has_may_be_misspelled() {
         &[("b", "Foo"), ("a", "fooo"), ("a", "Foo"), ("a", "foo")],
         &[
             "did you mean \"Foo\" of catalog \"a\"? spec.source.catalog.packageName cannot be changed: delete this \
-             ClusterExtension, of which nothing is installed, and make it again",
+             ClusterExtension, which has nothing installed, and create it again",
             "did you mean \"Foo\" of catalog \"a\"?",
         ],
     );

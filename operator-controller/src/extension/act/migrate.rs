@@ -51,7 +51,7 @@ impl Limits {
 pub enum MigrationError {
     /// There are too many objects.
     #[error(
-        "{} cannot leave status.storedVersions of CRD {definition:?}: its objects cannot all be written again, for their {limit}; migrate them by a StorageVersionMigration and take the versions off the list",
+        "cannot remove {} from status.storedVersions of CRD {definition:?}: its objects exceed the limit of their {limit}; migrate them by a StorageVersionMigration and remove the versions from the list",
         versions(.gone)
     )]
     TooMany {
@@ -64,7 +64,7 @@ pub enum MigrationError {
     },
     /// Not all objects are written again yet. The next run goes on.
     #[error(
-        "the objects of CRD {definition:?} are being written again, so that {} can leave status.storedVersions",
+        "migrating the stored objects of CRD {definition:?}, to remove {} from status.storedVersions",
         versions(.gone)
     )]
     Unfinished {
@@ -74,7 +74,7 @@ pub enum MigrationError {
         gone: Vec<String>,
     },
     /// The server did not do it.
-    #[error("{} cannot leave status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
+    #[error("cannot remove {} from status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
     Refused {
         /// The definition.
         definition: String,
@@ -145,7 +145,7 @@ pub(crate) async fn migrate(
         .filter(|known| known.of == begun.of)
         .unwrap_or(begun);
     let count = collection.count(client).await;
-    let count = count.map_err(|failure| refused("its objects cannot be counted", failure))?;
+    let count = count.map_err(|failure| refused("cannot count its objects", failure))?;
     if usize::try_from(count).is_ok_and(|count| count > limits.objects) {
         return Err(too_many("number"));
     }
@@ -173,7 +173,7 @@ pub(crate) async fn migrate(
             }
             Err(End::Failed(failure)) => {
                 *progress = in_order.then_some(done);
-                return Err(refused("its objects cannot be listed", failure));
+                return Err(refused("cannot list its objects", failure));
             }
         };
         let keys: Vec<String> = page.iter().map(key).collect();
@@ -202,7 +202,7 @@ pub(crate) async fn migrate(
             .await
         {
             *progress = in_order.then_some(done);
-            return Err(refused("its objects cannot be written again", failure));
+            return Err(refused("cannot write its objects", failure));
         }
         done.written += written;
         done.last.clone_from(&listed);
@@ -214,7 +214,7 @@ pub(crate) async fn migrate(
     let written = done.written;
     if let Err(failure) = clean(client, rewrite, live).await {
         *progress = in_order.then_some(done);
-        return Err(refused("the list cannot be cleaned", failure));
+        return Err(refused("cannot update the list", failure));
     }
     Ok(written)
 }
@@ -318,8 +318,8 @@ mod tests {
             (200, 200, Ok(2)),
             (409, 200, Ok(2)),
             (404, 200, Ok(2)),
-            (403, 200, Err("its objects cannot be written again")),
-            (200, 409, Err("the list cannot be cleaned")),
+            (403, 200, Err("cannot write its objects")),
+            (200, 409, Err("cannot update the list")),
         ] {
             let (client, asked) = fake::client(move |method, path| match (method, path) {
                 ("GET", _) => {

@@ -48,15 +48,12 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
                     tracing::warn!(
                         secret = name,
                         error = &error as &dyn std::error::Error,
-                        "cannot give a Secret to its revision"
+                        "cannot set the owner of a content Secret"
                     );
                 }
             }
             Disposal::Remove => match secrets.delete(&name, &this_one(&secret.metadata)).await {
-                Ok(_) => tracing::info!(
-                    secret = name,
-                    "removed a Secret that an interrupted run left behind"
-                ),
+                Ok(_) => tracing::info!(secret = name, "removed a content Secret of an interrupted run"),
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => return Err(error),
             },

@@ -180,7 +180,7 @@ pub(crate) async fn restore(
         tracing::warn!(
             revision = set.name(),
             secret = secret.name,
-            "created a lost Secret again"
+            "created a missing content Secret again"
         );
     }
     Ok(())

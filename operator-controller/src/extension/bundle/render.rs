@@ -23,7 +23,7 @@ pub enum RenderError {
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
     /// The work was cut off.
-    #[error("rendering was cut off")]
+    #[error("rendering was interrupted")]
     CutOff,
 }
 

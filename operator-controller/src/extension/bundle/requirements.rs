@@ -17,7 +17,7 @@ pub enum RequirementsError {
     #[error(transparent)]
     Inventory(#[from] InventoryError),
     /// The files require something that is not sound.
-    #[error("what the bundle requires by {kind} is not sound")]
+    #[error("the requirement of type {kind} is invalid")]
     Unsound {
         /// The type of the dependency.
         kind: String,

@@ -33,7 +33,7 @@ pub enum HelmError {
         source: kube::Error,
     },
     /// A Secret cannot be removed.
-    #[error("cannot remove the release in Secret {name:?}, whose objects belong to a revision by now")]
+    #[error("cannot remove the release in Secret {name:?}, which a revision has replaced")]
     Remove {
         /// The Secret.
         name: String,
@@ -43,7 +43,7 @@ pub enum HelmError {
     },
     /// A release does not hold what it should.
     #[error(
-        "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to have the bundle installed anew over the objects that are there"
+        "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to install the bundle again over the existing objects"
     )]
     Release {
         /// The Secret that it begins with.
@@ -53,7 +53,7 @@ pub enum HelmError {
         source: ReleaseError,
     },
     /// The program ends.
-    #[error("migrating storage: reading the release was cut off; it is tried again")]
+    #[error("migrating storage: reading the release was interrupted; the controller retries")]
     CutOff,
 }
 

@@ -48,13 +48,13 @@ pub enum ReleaseError {
         source: serde_json::Error,
     },
     /// It lies in too many Secrets.
-    #[error("it lies in {0} Secrets, more than {MOST_CHUNKS}")]
+    #[error("it has {0} Secrets, more than {MOST_CHUNKS}")]
     Chunks(usize),
     /// It is too large.
     #[error("it holds more than {MAX_TOTAL} bytes")]
     TooLarge,
     /// What the Secrets hold together is not a release.
-    #[error("what its Secrets hold is no compressed release")]
+    #[error("its Secrets hold no compressed release")]
     Content(#[source] serde_json::Error),
     /// It is another's.
     #[error("it is the release {0:?}")]
@@ -63,7 +63,7 @@ pub enum ReleaseError {
     #[error("its manifest cannot be read")]
     Manifest(#[source] olm_yaml::Error),
     /// Neither it nor the status says which bundle it holds.
-    #[error("it does not say which bundle it holds")]
+    #[error("it names no bundle")]
     Unnamed,
 }
 
@@ -327,26 +327,14 @@ mod tests {
             "a".repeat(usize::try_from(MAX_TOTAL).unwrap())
         );
         for (name, part, expected) in [
-            (
-                "ext",
-                b"plain".to_vec(),
-                "what its Secrets hold is no compressed release",
-            ),
-            (
-                "ext",
-                Vec::new(),
-                "what its Secrets hold is no compressed release",
-            ),
+            ("ext", b"plain".to_vec(), "its Secrets hold no compressed release"),
+            ("ext", Vec::new(), "its Secrets hold no compressed release"),
             (
                 "ext",
                 cut(&payload("{}")),
-                "what its Secrets hold is no compressed release",
+                "its Secrets hold no compressed release",
             ),
-            (
-                "ext",
-                compressed("1"),
-                "what its Secrets hold is no compressed release",
-            ),
+            ("ext", compressed("1"), "its Secrets hold no compressed release"),
             ("ext", compressed(&bomb), "it holds more than 67108864 bytes"),
             ("other", compressed(&payload("{}")), "it is the release \"ext\""),
             ("ext", compressed(&payload("a: [")), "its manifest cannot be read"),
@@ -388,7 +376,7 @@ mod tests {
         );
         assert_eq!(
             index(&both(names(11))).unwrap_err().to_string(),
-            "it lies in 12 Secrets, more than 11"
+            "it has 12 Secrets, more than 11"
         );
         let lone = secret(release::INDEX_SECRET_TYPE, &[("chunk", "x".to_owned())]);
         assert_eq!(index(&lone).unwrap().1, [""; 0]);

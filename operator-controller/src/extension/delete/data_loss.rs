@@ -224,7 +224,7 @@ fn describe(collection: Collection<'_>, found: &[String]) -> Option<String> {
     };
     (!found.is_empty()).then(|| {
         format!(
-            "{plural}.{group} are held by finalizers, which their operator would remove but it is gone: {}{more}; clean \
+            "{plural}.{group} are held by finalizers of their operator, which is gone: {}{more}; clean \
              up what they protect outside the cluster, then remove them",
             named.join(", ")
         )

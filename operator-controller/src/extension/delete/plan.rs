@@ -278,7 +278,7 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, records: &[T
 }
 
 const REMOVED: &str = "Removed all objects";
-const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes itself took what the revisions owned, whatever the annotation \
+const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes removed the objects of the revisions, whatever the annotation \
                              uninstall says; check what is left";
 const LEFT: &str = "Left all objects on the cluster";
 
@@ -287,7 +287,7 @@ fn collected(all: &TeardownRecord) -> String {
     let gone = if all.gone.is_empty() {
         String::new()
     } else {
-        format!(" Gone before that {}.", named(&all.gone))
+        format!(" Removed before that {}.", named(&all.gone))
     };
     format!(
         "The service account is gone with its namespace; left to the garbage collector of Kubernetes {}.{gone}",
@@ -305,13 +305,10 @@ fn partly(all: &TeardownRecord) -> String {
     let going = if all.going.is_empty() {
         String::new()
     } else {
-        format!(
-            " Of these, being deleted already and gone once nothing holds them, {}.",
-            named(&all.going)
-        )
+        format!(" Of these, already being deleted: {}.", named(&all.going))
     };
     format!(
-        "Left on the cluster {}.{going} Gone before that {}.",
+        "Left on the cluster {}.{going} Removed before that {}.",
         named(&all.left),
         named(&all.gone)
     )
@@ -332,8 +329,7 @@ fn entanglement(extension: &ClusterExtension) -> String {
     format!(
         "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
          it, whatever the annotation {} says: let the account in spec.serviceAccount take them over before the deletion, leave \
-         all of them behind with `kubectl delete clusterextension {} --cascade=orphan`, or take the annotation away to have all \
-         of them deleted",
+         all of them behind with `kubectl delete clusterextension {} --cascade=orphan`, or remove the annotation to delete all of them",
         user::UNINSTALL,
         extension.name()
     )
@@ -522,7 +518,7 @@ mod tests {
                 Some(delete),
                 vec![by_collector(delete)],
                 "The service account is gone with its namespace; left to the garbage collector of Kubernetes 1 object(s): \
-                 Pot b. Gone before that 1 object(s): Pot a.",
+                 Pot b. Removed before that 1 object(s): Pot a.",
             ),
             (Some("orphan"), None, vec![], LEFT),
             (
@@ -535,14 +531,13 @@ mod tests {
                 Some("orphan"),
                 Some(delete),
                 vec![record(orphan, &["a", "b"], &["c", "d"], &["d"])],
-                "Left on the cluster 2 object(s): Pot c, Pot d. Of these, being deleted already and gone once nothing holds \
-                 them, 1 object(s): Pot d. Gone before that 2 object(s): Pot a, Pot b.",
+                "Left on the cluster 2 object(s): Pot c, Pot d. Of these, already being deleted: 1 object(s): Pot d. Removed before that 2 object(s): Pot a, Pot b.",
             ),
             (
                 Some("keep-crds"),
                 Some(delete),
                 vec![record(keep, &["a"], &["b"], &[])],
-                "Left on the cluster 1 object(s): Pot b. Gone before that 1 object(s): Pot a.",
+                "Left on the cluster 1 object(s): Pot b. Removed before that 1 object(s): Pot a.",
             ),
             // What is asked for when all is done changes nothing any more.
             (None, Some(orphan), vec![record(orphan, &[], &["a"], &[])], LEFT),

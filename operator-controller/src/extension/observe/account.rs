@@ -27,7 +27,7 @@ fn without(kept_up_by: Option<&str>) -> String {
     match kept_up_by {
         None => "nothing is applied without one".to_owned(),
         Some(account) => format!(
-            "nothing new is applied without one; what is installed is kept up under {account}, the account of its revision"
+            "nothing new is applied without one; drift of what is installed is repaired under {account}, the account of its revision"
         ),
     }
 }
@@ -117,7 +117,9 @@ mod tests {
             Some([(annotation::SERVICE_ACCOUNT.to_owned(), "apps/old".to_owned())].into());
         let message = error.beside(Some(&set)).to_string();
         assert!(
-            message.ends_with("; what is installed is kept up under apps/old, the account of its revision"),
+            message.ends_with(
+                "; drift of what is installed is repaired under apps/old, the account of its revision"
+            ),
             "{message}"
         );
         extension.spec.service_account = Some(ServiceAccountReference {

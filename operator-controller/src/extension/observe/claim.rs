@@ -26,8 +26,7 @@ fn next_step(owner: &str, standing: Standing) -> String {
     match standing {
         Standing::Established => {
             format!(
-                "change that one and delete this one; `kubectl delete clusterextension {owner}` frees the package and \
-                 removes everything that it brought, custom resource definitions with all their objects included"
+                "change that one and delete this one; `kubectl delete clusterextension {owner}` frees the package and removes everything that it installed, including custom resource definitions with all their objects"
             )
         }
         Standing::New => format!(

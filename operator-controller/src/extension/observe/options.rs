@@ -46,7 +46,7 @@ pub enum OptionsError {
 /// What a value that means nothing does.
 fn consequence(error: &PolicyError) -> &'static str {
     if error.is_of(user::PAUSED) {
-        "; it is not paused: what is installed is kept up, and nothing new is applied until you correct the value"
+        "; it is not paused: drift is repaired, and nothing new is applied until you correct the value"
     } else {
         "; nothing new is applied until you correct the value"
     }
@@ -135,7 +135,7 @@ mod tests {
             (user::MISSING_KINDS, "(known are wait, skip)"),
             (
                 user::PAUSED,
-                "(known are true, false); it is not paused: what is installed is kept",
+                "(known are true, false); it is not paused: drift is repaired",
             ),
             (user::ADOPT, "(known are never, unowned, all)"),
             (user::UPGRADEABLE_OVERRIDE, "(known are true, false)"),

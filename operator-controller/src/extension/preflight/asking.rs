@@ -60,8 +60,7 @@ pub enum PreflightError {
     },
     /// Stored versions of a definition of somebody else would have to leave their list.
     #[error(
-        "version(s) {gone} would have to leave status.storedVersions of CRD {name:?}, which belongs to somebody else; \
-         nothing is changed: to have it taken over, set the annotation {key}", key = user::ADOPT
+        "cannot remove version(s) {gone} from status.storedVersions of CRD {name:?}, which belongs to another owner; to let this extension take it over, set the annotation {key}", key = user::ADOPT
     )]
     Foreign {
         /// The definition.
@@ -73,7 +72,7 @@ pub enum PreflightError {
     #[error("{0}")]
     Refused(String),
     /// Companions are not ready.
-    #[error("it goes together with {}; nobody goes before all can", .0.join(" and "))]
+    #[error("it waits for {}: they change together", .0.join(" and "))]
     NotReady(Vec<String>),
 }
 

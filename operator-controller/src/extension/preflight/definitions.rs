@@ -139,7 +139,7 @@ pub(crate) async fn safety(
             .chain(notes);
         let way_out = lenient(&errors).map(|policy| {
             format!(
-                "to go on all the same: annotation {}: {policy:?}",
+                "to upgrade anyway, set the annotation {}: {policy:?}",
                 user::CRD_POLICY
             )
         });
@@ -168,7 +168,7 @@ fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) 
     lines
         .map(|(holder, names)| {
             format!(
-                "compared with what the bundle brings was the definition on the cluster, which {holder}: {}",
+                "compared with the definition on the cluster, which {holder}: {}",
                 names.join(", ")
             )
         })
@@ -187,10 +187,10 @@ fn holder(live: &Value, ours: &[&str]) -> String {
             owner.kind, owner.name, owner.api_version
         ),
         None if seen.revision != RevisionMark::Absent => {
-            format!("a revision{of} left behind and nobody controls")
+            format!("a revision{of} left behind without a controller")
         }
-        None if seen.writers.is_empty() => "nobody controls".to_owned(),
-        None => format!("nobody controls (written by {})", seen.writers.join(", ")),
+        None if seen.writers.is_empty() => "has no controller".to_owned(),
+        None => format!("has no controller (written by {})", seen.writers.join(", ")),
     }
 }
 
@@ -259,13 +259,13 @@ mod tests {
             ),
             (
                 json!({"annotations": {annotation::REVISION: "1"}, "labels": {label::OWNER_NAME: "a"}}),
-                "a revision of ClusterExtension a left behind and nobody controls",
+                "a revision of ClusterExtension a left behind without a controller",
             ),
             (
                 json!({"managedFields": [{"manager": "kubectl"}, {"manager": "apiserver", "subresource": "status"}]}),
-                "nobody controls (written by kubectl)",
+                "has no controller (written by kubectl)",
             ),
-            (json!({}), "nobody controls"),
+            (json!({}), "has no controller"),
         ] {
             let live = json!({ "metadata": metadata });
             let error = Unsafe::Change {
@@ -276,7 +276,7 @@ mod tests {
             assert_eq!(
                 lines,
                 [format!(
-                    "compared with what the bundle brings was the definition on the cluster, which {expected}: pots.x.io"
+                    "compared with the definition on the cluster, which {expected}: pots.x.io"
                 )]
             );
         }

@@ -52,7 +52,7 @@ pub(crate) async fn look(
     let list = right("list", group, plural, "");
     if !asking.may(&list).await? {
         looked.notes.push(format!(
-            "existing {plural}.{group} were not held against the new definition: service account {} may not list them",
+            "existing {plural}.{group} were not validated against the new definition: service account {} may not list them",
             asking.account
         ));
         return Ok(looked);
@@ -78,7 +78,7 @@ pub(crate) async fn look(
             let shown = show(asked, version.clone(), page, until);
             let Ok((back, end)) = tokio::task::spawn_blocking(shown).await else {
                 looked.notes.push(format!(
-                    "existing {plural}.{group} cannot be held against the new definition"
+                    "existing {plural}.{group} cannot be validated against the new definition"
                 ));
                 return Ok(looked);
             };
@@ -90,11 +90,11 @@ pub(crate) async fn look(
         // Without a number of objects, which differs from run to run.
         let why = match end {
             End::Complete => continue,
-            End::Spent(what) => format!("their {what} is too much"),
+            End::Spent(what) => format!("they exceed the limit of their {what}"),
             End::Failed(failure) => failure.message,
         };
         looked.notes.push(format!(
-            "not all existing {plural}.{group} were held against the new definition: {why}"
+            "not all existing {plural}.{group} were validated against the new definition: {why}"
         ));
     }
     looked.findings = asked.findings();

@@ -95,9 +95,8 @@ impl Rehearsal {
         if self.refused_change {
             let _ = write!(
                 text,
-                "\nA field that never changes can be had only in a new object. To have an object made anew: set the annotation \
-                 {key} to \"true\", delete the object, with which goes what it holds, take the annotation off; or ask for the \
-                 installed version again",
+                "\nAn immutable field changes only in a new object. To replace an object: set the annotation \
+                 {key} to \"true\", delete the object with its content, remove the annotation; or go back to the installed version",
                 key = user::PAUSED
             );
         }
@@ -109,7 +108,7 @@ impl Rehearsal {
 pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     (!unchecked.is_empty()).then(|| {
         format!(
-            "not checked by a dry run, which cannot be made for them yet: {}",
+            "not checked, because a dry run of them is not possible yet: {}",
             report::short_names(unchecked)
         )
     })

@@ -54,7 +54,7 @@ pub(crate) async fn may_migrate(
         NOTHING_IS_APPLIED,
     );
     Err(PreflightError::Rights(format!(
-        "{}, which the new definition lacks: they have to be written again; {needed}",
+        "{}, which the new definition lacks: they must be migrated; {needed}",
         stored.join(", ")
     )))
 }

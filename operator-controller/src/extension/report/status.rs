@@ -100,8 +100,7 @@ pub fn status(
 /// The message about a complete revision that counts for nothing.
 fn unnamed(set: &ClusterObjectSet) -> String {
     format!(
-        "; {} is complete, but its annotations {} and {} name no bundle that a status can have: nothing counts as installed \
-         until the next revision takes its place",
+        "; {} is complete, but its annotations {} and {} name no valid bundle: nothing counts as installed until the next revision replaces it",
         set.name(),
         annotation::BUNDLE_NAME,
         annotation::BUNDLE_VERSION

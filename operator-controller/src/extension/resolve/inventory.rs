@@ -196,8 +196,7 @@ pub async fn needed_by_others(
     let broken = broken_by_removal(&inventory.facts());
     Ok((!broken.is_empty()).then(|| {
         format!(
-            "not uninstalled, since others depend on it: {}; update or uninstall them first, or allow that they break \
-             by the annotation {}: \"true\"",
+            "not uninstalled, because others depend on it: {}; update or uninstall them first, or let them break by the annotation {}: \"true\"",
             listed(&broken),
             user::ALLOW_BREAK_DEPENDENTS
         )

@@ -59,7 +59,7 @@ pub(crate) async fn propose(
         let mut proposals = providers(wanted, &offers, Some(&own_catalog), &facts, &mut budget);
         proposals.retain(|proposal| Some(proposal.package) != own_package);
         if proposals.is_empty() {
-            refusal.hint(format!("no catalog has anything that provides {wanted}"));
+            refusal.hint(format!("no catalog provides {wanted}"));
         }
         for (index, proposal) in proposals.iter().take(MOST_PROPOSALS).enumerate() {
             let there = gathered
@@ -70,7 +70,7 @@ pub(crate) async fn propose(
             let alternative = if index == 0 { "" } else { "or " };
             let how = match (there, &on_its_way) {
                 (Some(neighbour), _) => format!("update ClusterExtension {} to", neighbour.subject.name),
-                (None, Some(other)) => format!("ClusterExtension {} has to come as far as", other.name()),
+                (None, Some(other)) => format!("wait until ClusterExtension {} reaches", other.name()),
                 (None, None) => "install".to_owned(),
             };
             refusal.hint(format!(
@@ -112,7 +112,7 @@ async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {
                 tracing::debug!(
                     catalog = catalog.name(),
                     error = &error as &dyn std::error::Error,
-                    "cannot look for what is missing"
+                    "cannot search a catalog for a requirement"
                 );
                 continue;
             }

@@ -20,8 +20,8 @@ use crate::extension::revisions::{BundleIdentity, Revisions};
 pub enum UpgradeGateError {
     /// The operator says so.
     #[error(
-        "upgrade from {from} to {to} is held back by the operator: OperatorCondition {namespace}/{from} says \
-         Upgradeable=False{reason}{message}; it goes on when the operator says otherwise, or with the annotation \
+        "the operator blocks the upgrade from {from} to {to}: OperatorCondition {namespace}/{from} says \
+         Upgradeable=False{reason}{message}; the upgrade follows when the operator allows it, or with the annotation \
          {override_annotation}: \"true\"",
         override_annotation = user::UPGRADEABLE_OVERRIDE
     )]
@@ -38,9 +38,7 @@ pub enum UpgradeGateError {
         message: String,
     },
     /// It is not known what the operator says.
-    #[error(
-        "cannot read OperatorCondition {namespace}/{name}, by which the operator could hold its upgrade back"
-    )]
+    #[error("cannot read OperatorCondition {namespace}/{name}, which could block the upgrade")]
     Read {
         /// Its namespace.
         namespace: String,

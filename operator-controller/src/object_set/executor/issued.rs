@@ -51,7 +51,7 @@ impl Executor<'_> {
                 namespace = id.namespace,
                 secret = id.name,
                 reason = failure.message,
-                "the Secret that cert-manager made is left"
+                "the Secret of cert-manager stays"
             );
         }
     }

@@ -22,10 +22,12 @@ pub enum GatherError {
         source: kube::Error,
     },
     /// Only an account may read it, and there is none.
-    #[error("getting Secret {0}: it was not made for this set, and there is no account to read it as")]
+    #[error(
+        "getting Secret {0}: it does not belong to this revision, and there is no account to read it with"
+    )]
     NotOurs(SecretName),
     /// All of them together are too large.
-    #[error("the Secrets that objects lie in hold more than {MAX_TOTAL} bytes (up to Secret {0})")]
+    #[error("the content Secrets hold more than {MAX_TOTAL} bytes (up to Secret {0})")]
     TooMuch(SecretName),
     /// They do not hold what the set says.
     #[error(transparent)]

@@ -34,12 +34,12 @@ impl Abandoned {
         let Self::After(_, uninstall) = self else {
             return None;
         };
-        let fate = match uninstall {
+        let outcome = match uninstall {
             Uninstall::Delete => "garbage collection removes the rest",
             Uninstall::KeepCrds | Uninstall::Orphan => "the rest stays on the cluster",
         };
         Some(format!(
-            "the account goes with its namespace: {} s after the deletion began, {fate}",
+            "the account is deleted with its namespace: {} s after the deletion began, {outcome}",
             GRACE.as_secs()
         ))
     }
