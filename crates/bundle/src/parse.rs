@@ -92,6 +92,17 @@ pub enum ParseError {
 }
 
 impl ParseError {
+    /// The file of the metadata that is no YAML, and why.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<(&'static str, &olm_yaml::Error)> {
+        match self {
+            Self::Annotations(error) => Some((ANNOTATIONS, error)),
+            Self::Properties(error) => Some((PROPERTIES, error)),
+            Self::Dependencies(error) => Some((DEPENDENCIES, error)),
+            _ => None,
+        }
+    }
+
     /// A stable name of the reason, for counting.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -27,16 +27,8 @@ pub fn bundle(
     let mut found = layout(files);
     found.extend(rules(files, rule_sets, options));
     // A fault of the format is reported once, not again for each thing that follows from it.
-    let formats: Vec<String> = found
-        .iter()
-        .filter(|finding| finding.check == FORMAT)
-        .map(|finding| finding.message.clone())
-        .collect();
-    let is_new = |finding: &Finding| {
-        !formats
-            .iter()
-            .any(|known| finding.message.ends_with(known) || known.ends_with(&finding.message))
-    };
+    let known: BTreeSet<_> = found.iter().filter_map(|finding| finding.fault.clone()).collect();
+    let is_new = |finding: &Finding| finding.fault.as_ref().is_none_or(|fault| !known.contains(fault));
     found.extend(installation(files, labels).into_iter().filter(is_new));
     found.sort();
     found.dedup_by(|left, right| left.message == right.message && left.severity == right.severity);
@@ -49,7 +41,11 @@ fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) 
         Ok(manifests) => manifests,
         Err(faults) => {
             let unreadable = |fault: LoadFault| {
-                Finding::new(Severity::Error, FORMAT, fault.to_string()).in_file(fault.file())
+                let found = Finding::new(Severity::Error, FORMAT, fault.to_string()).in_file(fault.file());
+                match (fault.file(), fault.fault()) {
+                    (Some(file), Some(fault)) => found.of_fault(file, fault),
+                    _ => found,
+                }
             };
             return faults.into_iter().map(unreadable).collect();
         }
@@ -81,7 +77,14 @@ fn installation(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Vec<F
     match parse(files, labels) {
         // The findings name each of its faults.
         Err(ParseError::ClusterServiceVersion(_)) if found.iter().any(is_error) => {}
-        Err(error) => found.push(Finding::new(Severity::Error, INSTALL, with_causes(&error))),
+        Err(error) => {
+            let fault = error.unreadable();
+            let finding = Finding::new(Severity::Error, INSTALL, with_causes(&error));
+            found.push(match fault {
+                Some((file, fault)) => finding.of_fault(file, fault.to_string()),
+                None => finding,
+            });
+        }
         Ok(bundle) => {
             found.extend(refused(&bundle));
             found.extend(publication(&bundle));

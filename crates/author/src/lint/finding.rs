@@ -26,6 +26,8 @@ pub struct Finding {
     pub message: String,
     /// What to do about it.
     pub hint: Option<Cow<'static, str>>,
+    /// The file and the fault alone, without the words around it: two findings of the same are about one thing.
+    pub(super) fault: Option<(String, String)>,
 }
 
 impl Finding {
@@ -37,7 +39,13 @@ impl Finding {
             check,
             message: message.into(),
             hint: None,
+            fault: None,
         }
+    }
+
+    pub(super) fn of_fault(mut self, file: &str, fault: impl Into<String>) -> Self {
+        self.fault = Some((file.to_owned(), fault.into()));
+        self
     }
 
     pub(super) fn in_file(mut self, file: Option<&str>) -> Self {

@@ -55,10 +55,14 @@ struct Notes<'a> {
 
 impl Notes<'_> {
     fn add(&mut self, severity: Severity, message: String, hint: impl Into<Cow<'static, str>>) {
+        let file = &self.object.file;
+        let fault = message.clone();
         self.found.push(Finding {
             line: Some(self.object.line),
             hint: Some(hint.into()),
-            ..Finding::new(severity, INSTALL, message).in_file(Some(&self.object.file))
+            ..Finding::new(severity, INSTALL, message)
+                .in_file(Some(file))
+                .of_fault(file, fault)
         });
     }
 

@@ -32,7 +32,8 @@ pub fn layout(files: &BundleFiles) -> Vec<Finding> {
             // Others lie there for people: a README, what an editor or a file manager leaves behind.
             Err(_) if !is_data(path) => continue,
             Err(error) => {
-                faults.push(finding(Some(path), format!("cannot be read: {error}")));
+                let fault = error.to_string();
+                faults.push(finding(Some(path), format!("cannot be read: {fault}")).of_fault(path, fault));
                 continue;
             }
         };

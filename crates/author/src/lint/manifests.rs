@@ -99,6 +99,14 @@ impl LoadFault {
             Self::NoClusterServiceVersion | Self::SeveralClusterServiceVersions(_) => None,
         }
     }
+
+    /// The fault in that file, without the words around it.
+    pub(super) fn fault(&self) -> Option<&str> {
+        match self {
+            Self::Manifest { fault, .. } | Self::Field { fault, .. } => Some(fault),
+            _ => None,
+        }
+    }
 }
 
 fn directory(path: &str) -> &str {
