@@ -1,0 +1,130 @@
+//! Configurations that do not fit.
+
+use super::*;
+
+#[test]
+fn configurations_that_do_not_fit_are_explained() {
+    let check = |config: Value, deployment_configuration, message: &str| {
+        let request = Request {
+            config: Some(&config),
+            deployment_configuration,
+            ..Request::new("kitchen")
+        };
+        let message = format!("invalid ClusterExtension configuration: invalid configuration: {message}");
+        check_request(&fixture("kettle"), &request, "config", &message);
+    };
+    let allowed = DeploymentConfiguration::Allowed;
+    check(
+        json!({"colour": "red"}),
+        allowed,
+        "unknown field \"colour\". There are: watchNamespace, deploymentConfig",
+    );
+    check(json!([]), allowed, "invalid type: got array, want object");
+    check(
+        json!({"deploymentConfig": {"env": [{"value": 1}]}}),
+        allowed,
+        "multiple errors found:\n  - required field \"name\" is missing\n  - invalid type for field \
+         \"deploymentConfig.env.0.value\": got number, want string",
+    );
+    check(
+        json!({"deploymentConfig": {"volumes": [{"name": "v", "hostPath": {}}]}}),
+        allowed,
+        "required field \"path\" is missing",
+    );
+    check(
+        json!({"deploymentConfig": {"volumes": [{"name": "v", "secret": {"secretName": 5}}]}}),
+        allowed,
+        "invalid type for field \"deploymentConfig.volumes.0.secret.secretName\": got number, want string",
+    );
+    check(
+        json!({"deploymentConfig": {"selector": {}}, "watchNamespace": "UP"}),
+        allowed,
+        "multiple errors found:\n  - unknown field \"selector\"\n  - invalid value for field \"watchNamespace\"\n  - \
+         invalid type for field \"watchNamespace\": got string, want null\n  - field \"watchNamespace\" must match \
+         pattern \"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$\"\nThere are: affinity, annotations, env, envFrom, nodeSelector, \
+         resources, tolerations, volumeMounts, volumes",
+    );
+    check(
+        json!({"deploymentConfig": {}}),
+        DeploymentConfiguration::Unknown,
+        "unknown field \"deploymentConfig\". There are: watchNamespace",
+    );
+    check(
+        json!({"deploymentConfig": {"volumeMount": []}}),
+        allowed,
+        "unknown field \"volumeMount\". Did you mean \"volumeMounts\"?",
+    );
+    check(
+        json!({"watchNamespaces": "a"}),
+        allowed,
+        "unknown field \"watchNamespaces\". Did you mean \"watchNamespace\"?",
+    );
+    let everywhere = ["OwnNamespace", "SingleNamespace"]
+        .iter()
+        .fold(fixture("kettle"), |files, mode| {
+            let (from, to) = (
+                format!("{mode}, supported: true"),
+                format!("{mode}, supported: false"),
+            );
+            with(files, CSV, &from, &to)
+        });
+    let config = json!({"watchNamespace": "a"});
+    let request = Request {
+        config: Some(&config),
+        ..Request::new("kitchen")
+    };
+    check_request(
+        &everywhere,
+        &request,
+        "config",
+        "invalid ClusterExtension configuration: invalid configuration: unknown field \"watchNamespace\". The bundle \
+         supports AllNamespaces: there is no namespace to choose, remove the field",
+    );
+    let nowhere_else = with(
+        fixture("kettle"),
+        CSV,
+        "AllNamespaces, supported: true",
+        "AllNamespaces, supported: false",
+    );
+    check_request(
+        &nowhere_else,
+        &Request::new("kitchen"),
+        "config",
+        "invalid ClusterExtension configuration: invalid configuration: required field \"watchNamespace\" is missing. The \
+         bundle supports OwnNamespace SingleNamespace: name the namespace to watch as watchNamespace, for a \
+         ClusterExtension in spec.config.inline",
+    );
+}
+
+#[test]
+fn deployment_configurations_are_read_as_kubernetes_reads_them() {
+    let prepared = |config: Value| {
+        let config = json!({"deploymentConfig": config});
+        let request = Request {
+            config: Some(&config),
+            ..Request::new("kitchen")
+        };
+        prepare(&fixture("kettle"), &BTreeMap::new(), &request)
+    };
+    let refusal = prepared(json!({"resources": {"limits": {"cpu": "lots", "memory": "1Gi"}}}));
+    assert_eq!(
+        refusal
+            .err()
+            .map(|refusal| refusal.to_string())
+            .unwrap_or_default(),
+        "invalid ClusterExtension configuration: invalid deploymentConfig: failed to unmarshal deploymentConfig: \
+         resources.limits.cpu: \"lots\" is no quantity, such as 500m, 2 or 128Mi",
+    );
+    let prepared = prepared(json!({
+        "env": [{"name": "A", "valeu": "b"}],
+        "resources": {"limits": {"cpu": 1.5, "memory": " 1Gi"}},
+        "affinity": {"nodeAffinity": {"odd": 1}},
+    }));
+    let prepared = prepared.expect("it can be installed");
+    assert_eq!(prepared.ignored, ["env[0].valeu", "affinity.nodeAffinity.odd"]);
+    let rendered = serde_json::to_string(prepared.rendered.objects()).expect("they are JSON");
+    assert!(
+        !rendered.contains("valeu") && !rendered.contains("odd"),
+        "{rendered}"
+    );
+}

@@ -1,0 +1,187 @@
+//! The files, kinds and formats of bundles.
+
+use super::*;
+
+/// No ClusterServiceVersion, two of them, an owned definition that is not there, no channel.
+#[test]
+fn each_fault_of_a_bundle_has_its_own_message() {
+    let kettle = || fixture("kettle");
+    check(
+        &minus(kettle(), CSV),
+        "no-csv",
+        "no ClusterServiceVersion found in \"manifests\"",
+    );
+    let other =
+        "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: other}\n";
+    check(
+        &plus(kettle(), "manifests/z.yaml", other),
+        "several-csvs",
+        "a bundle has exactly one ClusterServiceVersion, found 2: kettle.v1.2.0, other",
+    );
+    check(
+        &minus(kettle(), "manifests/kettles.crd.yaml"),
+        "invalid",
+        "cluster service definition references owned custom resource definition 'kettles.kitchen.example.com' not \
+         found in bundle",
+    );
+    // That a bundle names no channel matters to those who put it into a catalog: the lint reports it.
+    let files = with(
+        kettle(),
+        ANNOTATIONS,
+        "operators.operatorframework.io.bundle.channels.v1: beta, stable",
+        "a: b",
+    );
+    assert!(prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+}
+
+/// A bundle of another format, whether its annotations or only its labels say so.
+#[test]
+fn another_media_type_is_refused() {
+    for (media_type, name) in [
+        ("helm+v0", "Helm charts"),
+        ("application/vnd.cncf.helm.config.v1+json", "Helm charts"),
+        ("plain+v0", "bundles of plain manifests"),
+        ("registry+v2", "bundles of media type \"registry+v2\""),
+    ] {
+        let message = format!("{name} are not supported, only bundles of media type \"registry+v1\" are");
+        check(
+            &with(fixture("kettle"), ANNOTATIONS, "registry+v1", media_type),
+            "media-type",
+            &message,
+        );
+        let label = "operators.operatorframework.io.bundle.mediatype.v1".to_owned();
+        let refusal = prepare(
+            &BundleFiles::new(),
+            &BTreeMap::from([(label, media_type.to_owned())]),
+            &Request::new("kitchen"),
+        );
+        assert_eq!(refusal.err().map(|refusal| refusal.to_string()), Some(message));
+    }
+}
+
+#[test]
+fn an_artifact_that_says_nothing_else_is_refused_by_its_type() {
+    let refusal = |files: &BundleFiles, labels: &[(&str, &str)]| {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let labels = labels_of(&labels, Some("application/vnd.cncf.helm.config.v1+json"), files);
+        let prepared = prepare(files, &labels, &Request::new("kitchen"));
+        prepared
+            .err()
+            .map(|refusal| refusal.to_string())
+            .unwrap_or_default()
+    };
+    let none = BundleFiles::new();
+    assert!(refusal(&none, &[]).starts_with("Helm charts are not supported"));
+    let label = ("operators.operatorframework.io.bundle.mediatype.v1", "plain+v0");
+    assert!(refusal(&none, &[label]).starts_with("bundles of plain manifests are not supported"));
+    // However it was pushed, a bundle is one.
+    assert_eq!(refusal(&fixture("kettle"), &[]), "");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let kettle = || fixture("kettle");
+    check(
+        &minus(kettle(), ANNOTATIONS),
+        "file-missing",
+        "open metadata/annotations.yaml: file does not exist",
+    );
+    check(
+        &kettle()
+            .into_iter()
+            .filter(|(path, _)| path == ANNOTATIONS)
+            .collect(),
+        "file-missing",
+        "open manifests: file does not exist",
+    );
+    check(
+        &plus(kettle(), ANNOTATIONS, "- a"),
+        "annotations-unreadable",
+        "metadata/annotations.yaml is not a mapping of annotations",
+    );
+    check(
+        &plus(kettle(), "manifests/more/deep.yaml", "a: b"),
+        "subdirectory",
+        "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \
+         \"manifests/more\"",
+    );
+    check(
+        &plus(kettle(), "manifests/z.yaml", "---\na: b\n"),
+        "manifest-unreadable",
+        "error parsing objects in \"manifests/z.yaml\": the object of line 2 has no kind",
+    );
+    check(
+        &plus(kettle(), "manifests/z.yaml", "kind: Role\nmetadata: {name: x}\n"),
+        "manifest-unreadable",
+        "error parsing objects in \"manifests/z.yaml\": the object of line 1 (Role \"x\") has no apiVersion",
+    );
+    check(
+        &plus(
+            kettle(),
+            "metadata/properties.yaml",
+            "properties: [{type: [a], value: 1}]",
+        ),
+        "properties-unreadable",
+        "failed to unmarshal metadata/properties.yaml: the type of property 1 is not a text",
+    );
+    check(
+        &plus(kettle(), "metadata/properties.yaml", "- {type: a, value: 1}"),
+        "properties-unreadable",
+        "failed to unmarshal metadata/properties.yaml: the properties are not a list",
+    );
+    check(
+        &plus(
+            kettle(),
+            "metadata/dependencies.yaml",
+            "- {type: olm.package, value: {packageName: a, version: 1.0.0}}",
+        ),
+        "dependencies-unreadable",
+        "metadata/dependencies.yaml cannot be read: the dependencies are not a list",
+    );
+    for (from, to, fault) in [
+        (
+            "app: kettle\n          spec",
+            "app: [kettle]\n          spec",
+            "spec.install.spec.deployments[0].label.app must be a string, not a list",
+        ),
+        (
+            "metadata:\n",
+            "metadata:\n  labels: {a: b, team: 5}\n",
+            "metadata.labels.team must be a string, not a number",
+        ),
+    ] {
+        let text = String::from_utf8(kettle().remove(CSV).expect("it is there")).expect("it is text");
+        let files = plus(kettle(), CSV, &text.replacen(from, to, 1));
+        let message = format!("the ClusterServiceVersion cannot be read: {fault}");
+        check(&files, "csv-unreadable", &message);
+    }
+}
+
+#[test]
+fn kinds_that_a_bundle_may_not_bring_are_named() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: boil}\n";
+    check(
+        &plus(fixture("kettle"), "manifests/z.yaml", job),
+        "invalid",
+        "unsupported resource \"boil\" with kind \"Job\"",
+    );
+}
+
+#[test]
+fn definitions_for_an_api_that_is_gone_are_named() {
+    let path = "manifests/kettles.crd.yaml";
+    check(
+        &with(
+            fixture("kettle"),
+            path,
+            "apiextensions.k8s.io/v1",
+            "apiextensions.k8s.io/v1beta1",
+        ),
+        "definition-version",
+        "unsupported bundle: custom resource definition \"kettles.kitchen.example.com\" is of \
+         apiextensions.k8s.io/v1beta1, which Kubernetes serves no longer: only apiextensions.k8s.io/v1 can be applied",
+    );
+}
