@@ -66,7 +66,7 @@ pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
 
 /// Whether there is an OperatorCondition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum Record {
     /// There is, or the newest revision names it already.
     Yes,
     /// There cannot be one.
@@ -82,9 +82,9 @@ pub async fn keep(
     extension: &ClusterExtension,
     is_named: bool,
     name: &str,
-) -> Result<Kept, RecordError> {
+) -> Result<Record, RecordError> {
     match ensure(client, extension, name).await {
-        Ok(()) => Ok(Kept::Yes),
+        Ok(()) => Ok(Record::Yes),
         // Never in the way of an installation.
         Err(Error::Api(status)) if is_named || is_final(status.code) => {
             tracing::warn!(
@@ -93,7 +93,7 @@ pub async fn keep(
                 error = status.message,
                 "cannot create or update the OperatorCondition"
             );
-            Ok(if is_named { Kept::Yes } else { Kept::No })
+            Ok(if is_named { Record::Yes } else { Record::No })
         }
         Err(source) => Err(RecordError {
             what: format!("OperatorCondition {}/{name}", extension.spec.namespace),
@@ -107,7 +107,7 @@ fn is_final(code: u16) -> bool {
     matches!(code, 400..=499) && !matches!(code, 401 | 408 | 429)
 }
 
-/// One that exists is somebody's word: it is left alone.
+/// An existing one was set by the operator or an administrator: it is not changed.
 async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Result<(), Error> {
     let conditions = conditions(client, &extension.spec.namespace);
     match conditions.get_metadata_opt(name).await {
@@ -213,7 +213,7 @@ pub async fn bind(
     }
     // The role of a binding is immutable: earlier versions bound a ClusterRole.
     if let Some(binding) = binding.as_ref().filter(|binding| binding.role_ref.kind != "Role") {
-        let deleted = bindings.delete(&name, &this_one(&binding.metadata)).await;
+        let deleted = bindings.delete(&name, &as_seen(&binding.metadata)).await;
         unless_gone(deleted).map_err(failed("RoleBinding"))?;
     }
     let params = PatchParams::apply(field_manager::OPERATOR_CONTROLLER).force();
@@ -285,7 +285,7 @@ pub async fn tidy(
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
         if !needed.contains(&name) {
-            unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
+            unless_gone(conditions.delete(&name, &as_seen(&object.metadata)).await)?;
         }
     }
     Ok(())
@@ -301,7 +301,7 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
     let conditions = conditions(client, namespace);
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
-        unless_gone(conditions.delete(&name, &this_one(&object.metadata)).await)?;
+        unless_gone(conditions.delete(&name, &as_seen(&object.metadata)).await)?;
     }
     let name = role_name(extension);
     remove_ours(
@@ -328,13 +328,13 @@ where
         found => found?,
     };
     match found.filter(|found| is_of(&found.metadata, extension)) {
-        Some(found) => unless_gone(api.delete(name, &this_one(&found.metadata)).await),
+        Some(found) => unless_gone(api.delete(name, &as_seen(&found.metadata)).await),
         None => Ok(()),
     }
 }
 
 /// Deletes the object as it was seen, and no other of its name.
-fn this_one(metadata: &ObjectMeta) -> DeleteParams {
+pub(crate) fn as_seen(metadata: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {
             uid: metadata.uid.clone(),
@@ -344,7 +344,7 @@ fn this_one(metadata: &ObjectMeta) -> DeleteParams {
     }
 }
 
-/// Whether the extension owns the object: its name or a label are anybody's to write.
+/// Whether the extension owns the object: any user may write its name and labels.
 fn is_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())

@@ -23,7 +23,7 @@ use super::failure::{Severity, StageError};
 use super::plan::action::{Action, StoredVersions};
 use super::plan::revision::Creation;
 use super::preflight::{Announcement, Checked, PreflightError};
-use crate::conditions::records::{self, Kept, RecordError};
+use crate::conditions::records::{self, Record, RecordError};
 use crate::extension::bundle::OperatorCondition;
 use crate::object_set::records as sets;
 use olm_cluster::identity::AccountName;
@@ -98,7 +98,7 @@ pub enum ActError {
     /// A record for the operator could not be written.
     #[error(transparent)]
     Condition(#[from] RecordError),
-    /// Nobody can act as the account.
+    /// The account cannot be used.
     #[error(transparent)]
     Account(#[from] PreflightError),
     /// Stored versions could not be removed.
@@ -323,12 +323,12 @@ async fn keep_condition(
     } = condition;
     let kept = records::keep(&context.client, extension, is_named, &name).await;
     match or_account(context, &account, kept).await? {
-        Kept::Yes => {
+        Record::Yes => {
             let bound = records::bind(&context.client, extension, &operators, &writable).await;
             or_account(context, &account, bound).await?;
             Ok(None)
         }
-        Kept::No => Ok(Some(name)),
+        Record::No => Ok(Some(name)),
     }
 }
 

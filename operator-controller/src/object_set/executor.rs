@@ -5,6 +5,8 @@ mod definition;
 mod goal;
 mod issued;
 mod kinds;
+#[cfg(test)]
+mod testing;
 
 use std::{
     collections::HashSet,
@@ -68,7 +70,7 @@ pub struct Executor<'a> {
     pub memory: &'a mut Memory,
     /// Set when a body would have been needed.
     pub starved: AtomicBool,
-    /// Set when nobody watches one of the objects.
+    /// Set when one of the objects is not watched.
     pub unwatched: AtomicBool,
 }
 
@@ -172,7 +174,7 @@ impl Executor<'_> {
         }
     }
 
-    /// An answer, and whether it is remembered, so that nobody was asked.
+    /// An answer, and whether it is remembered, without a request.
     async fn one(&self, request: &Request, doubted: bool, goal: Goal, asked: Instant) -> (Answer, bool) {
         let mut is_remembered = false;
         let answer = self.answer(request, doubted, goal, asked, &mut is_remembered);
@@ -294,7 +296,7 @@ impl Executor<'_> {
     }
 
     /// The answer that needs no request: a watch shows the object just as it was when it was seen last, or our own write
-    /// is newer than what the watch has brought. An object that nobody has ever seen counts as absent; creating it
+    /// is newer than what the watch has brought. An object that was never seen counts as absent; creating it
     /// fails should it exist, and then it is read.
     fn remembered(
         &self,
@@ -313,7 +315,7 @@ impl Executor<'_> {
         }
         let known = self.memory.known.get(&place);
         let current = match (look, known) {
-            // Of many that nobody may watch, each is read when it is its turn.
+            // Of many that cannot be watched, each is read when it is its turn.
             (Look::Unwatched, Some(known)) if goal == Goal::Keep && self.freshness == Freshness::Recent => {
                 !self.coverage.is_due(resource, known.asked)
             }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::api::{Api, ListParams};
 use olm_api::names::{CLUSTER_OBJECT_SET, annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, ObjectMeta};
 
 use super::write::own;
+use crate::conditions::records::as_seen;
 use crate::extension::context::Context;
 
 /// How old a Secret without a revision must be to count as left behind.
@@ -52,7 +53,7 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
                     );
                 }
             }
-            Disposal::Remove => match secrets.delete(&name, &this_one(&secret.metadata)).await {
+            Disposal::Remove => match secrets.delete(&name, &as_seen(&secret.metadata)).await {
                 Ok(_) => tracing::info!(secret = name, "removed a content Secret of an interrupted run"),
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => return Err(error),
@@ -60,17 +61,6 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
         }
     }
     Ok(())
-}
-
-/// Deletes the object as it was seen, and no other of its name.
-fn this_one(metadata: &ObjectMeta) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        }),
-        ..DeleteParams::default()
-    }
 }
 
 /// Removes the Secrets of an extension whose revisions are gone. Kubernetes would collect them; but who sees the extension
@@ -102,7 +92,7 @@ pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> R
             continue;
         }
         let name = secret.metadata.name.clone().unwrap_or_default();
-        match secrets.delete(&name, &this_one(&secret.metadata)).await {
+        match secrets.delete(&name, &as_seen(&secret.metadata)).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),

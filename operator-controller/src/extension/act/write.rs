@@ -6,9 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{
-    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Client, Resource as _};
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::controlling_extension;
@@ -17,6 +15,7 @@ use olm_api::names::{
 };
 use serde_json::{Value, json};
 
+use crate::conditions::records::as_seen;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::plan::content::ContentSecret;
 use crate::extension::plan::revision::{Creation, is_made};
@@ -278,11 +277,7 @@ async fn delete(
 ) -> Result<(), kube::Error> {
     let params = DeleteParams {
         propagation_policy: Some(propagation),
-        preconditions: Some(Preconditions {
-            uid: set.metadata.uid.clone(),
-            resource_version: set.metadata.resource_version.clone(),
-        }),
-        ..DeleteParams::default()
+        ..as_seen(&set.metadata)
     };
     not_found_is_fine(sets.delete(set.name(), &params).await)
 }

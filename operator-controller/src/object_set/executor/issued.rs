@@ -107,7 +107,7 @@ fn secret(namespace: String, name: String) -> ObjectId {
     }
 }
 
-/// Whether cert-manager made a Secret for the Certificate of that name, and nobody else has made it his own.
+/// Whether cert-manager made a Secret for the Certificate of that name, and no other owner has taken it over.
 fn is_made_for(secret: &Value, certificate: &str) -> bool {
     let annotations = secret.pointer("/metadata/annotations");
     let named = annotations.and_then(|annotations| annotations.get(cert_manager::CERTIFICATE_NAME));
@@ -119,24 +119,15 @@ fn is_made_for(secret: &Value, certificate: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+    use std::collections::BTreeSet;
 
-    use olm_api::cluster_object_set::CollisionProtection;
+    use olm_cluster::fake;
+    use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+    use olm_rollout::outline::Place;
     use serde_json::json;
 
+    use super::super::testing;
     use super::*;
-    use crate::object_set::memory::Memory;
-    use olm_cluster::{
-        discover::Discovery,
-        fake,
-        watch::{Coverage, Freshness},
-    };
-    use olm_rollout::{
-        content::{Content, ContentObject, ContentPhase},
-        engine::teardown::{Lasting, TeardownEnd},
-        outline::{Owner, Place},
-        phases::Phases,
-    };
 
     /// Takes a Certificate down whose kind is served no longer, and gives the paths of what was deleted.
     async fn take_down(kept: BTreeSet<Place>, annotations: Value) -> Vec<String> {
@@ -154,45 +145,16 @@ mod tests {
             ("GET", "/api/v1/namespaces/n/secrets/c") => (200, secret.clone()),
             _ => (404, json!("404 page not found")),
         });
-        let certificate = ContentObject {
-            object: json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
-                "metadata": {"name": "c", "namespace": "n"}}),
-            collision_protection: CollisionProtection::Prevent,
-        };
-        let content = Content {
-            phases: vec![ContentPhase {
-                name: "deploy".to_owned(),
-                objects: vec![certificate],
-                ..ContentPhase::default()
-            }],
-        };
-        let owner = Owner {
-            uid: "us".to_owned(),
-            ..Owner::default()
-        };
-        let mut executor = Executor {
-            client: &client,
-            discovery: &Discovery::new(client.clone()),
-            coverage: &Coverage::default(),
-            outline: &Phases::of(&content).outline(owner, Vec::new()),
-            content: None,
-            probes: &[],
-            freshness: Freshness::Live,
-            memory: &mut Memory::default(),
-            starved: AtomicBool::default(),
-            unwatched: AtomicBool::default(),
-        };
+        let certificate = json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+            "metadata": {"name": "c", "namespace": "n"}});
         let lasting = Lasting {
             kept,
             ..Lasting::default()
         };
-        let end = executor.take_down(lasting).await;
+        let outline = testing::outline(vec![("deploy", certificate)]);
+        let (end, deleted) = testing::take_down(&client, &log, &outline, lasting).await;
         assert_eq!(end, TeardownEnd::Complete);
-        let log = log.lock().unwrap();
-        log.iter()
-            .filter_map(|request| request.strip_prefix("DELETE "))
-            .map(str::to_owned)
-            .collect()
+        deleted
     }
 
     #[tokio::test]

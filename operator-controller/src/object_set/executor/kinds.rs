@@ -93,24 +93,13 @@ impl Executor<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use olm_api::cluster_object_set::CollisionProtection;
+    use olm_cluster::fake;
+    use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+    use olm_rollout::outline::Outline;
     use serde_json::{Value, json};
 
+    use super::super::testing;
     use super::*;
-    use crate::object_set::memory::Memory;
-    use olm_cluster::{
-        discover::Discovery,
-        fake,
-        watch::{Coverage, Freshness},
-    };
-    use olm_rollout::{
-        content::{Content, ContentObject, ContentPhase},
-        engine::teardown::{Lasting, TeardownEnd},
-        outline::{Outline, Owner},
-        phases::Phases,
-    };
 
     fn definition() -> Value {
         json!({
@@ -130,22 +119,7 @@ mod tests {
     }
 
     fn outline() -> Outline {
-        let phase = |name: &str, object: Value| ContentPhase {
-            name: name.to_owned(),
-            objects: vec![ContentObject {
-                object,
-                collision_protection: CollisionProtection::Prevent,
-            }],
-            ..ContentPhase::default()
-        };
-        let content = Content {
-            phases: vec![phase("crds", definition()), phase("deploy", custom())],
-        };
-        let owner = Owner {
-            uid: "us".to_owned(),
-            ..Owner::default()
-        };
-        Phases::of(&content).outline(owner, Vec::new())
+        testing::outline(vec![("crds", definition()), ("deploy", custom())])
     }
 
     /// Takes the definition and its object down and gives the end and the paths of what was deleted. What the server says
@@ -176,27 +150,7 @@ mod tests {
             },
             _ => (404, json!("404 page not found")),
         });
-        let discovery = Discovery::new(client.clone());
-        let outline = outline();
-        let mut executor = Executor {
-            client: &client,
-            discovery: &discovery,
-            coverage: &Coverage::default(),
-            outline: &outline,
-            content: None,
-            probes: &[],
-            freshness: Freshness::Live,
-            memory: &mut Memory::default(),
-            starved: AtomicBool::default(),
-            unwatched: AtomicBool::default(),
-        };
-        let end = executor.take_down(Lasting::default()).await;
-        let log = log.lock().unwrap();
-        let deleted = log
-            .iter()
-            .filter_map(|request| request.strip_prefix("DELETE "))
-            .map(str::to_owned);
-        (end, deleted.collect())
+        testing::take_down(&client, &log, &outline(), Lasting::default()).await
     }
 
     #[tokio::test]

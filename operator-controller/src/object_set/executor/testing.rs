@@ -1,0 +1,60 @@
+//! What the tests of teardowns begin with.
+
+use std::sync::atomic::AtomicBool;
+
+use kube::Client;
+use olm_api::cluster_object_set::CollisionProtection;
+use olm_cluster::discover::Discovery;
+use olm_cluster::fake::Log;
+use olm_cluster::watch::{Coverage, Freshness};
+use olm_rollout::content::{Content, ContentObject, ContentPhase};
+use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+use olm_rollout::outline::{Outline, Owner};
+use olm_rollout::phases::Phases;
+use serde_json::Value;
+
+use super::Executor;
+use crate::object_set::memory::Memory;
+
+/// The outline of a set of `us` with one object in each phase.
+pub(super) fn outline(phases: Vec<(&str, Value)>) -> Outline {
+    let phase = |(name, object): (&str, Value)| ContentPhase {
+        name: name.to_owned(),
+        objects: vec![ContentObject {
+            object,
+            collision_protection: CollisionProtection::Prevent,
+        }],
+        ..ContentPhase::default()
+    };
+    let phases = phases.into_iter().map(phase).collect();
+    let owner = Owner {
+        uid: "us".to_owned(),
+        ..Owner::default()
+    };
+    Phases::of(&Content { phases }).outline(owner, Vec::new())
+}
+
+/// Takes the objects down and gives the end and the paths of what was deleted.
+pub(super) async fn take_down(
+    client: &Client,
+    log: &Log,
+    outline: &Outline,
+    lasting: Lasting,
+) -> (TeardownEnd, Vec<String>) {
+    let mut executor = Executor {
+        client,
+        discovery: &Discovery::new(client.clone()),
+        coverage: &Coverage::default(),
+        outline,
+        content: None,
+        probes: &[],
+        freshness: Freshness::Live,
+        memory: &mut Memory::default(),
+        starved: AtomicBool::default(),
+        unwatched: AtomicBool::default(),
+    };
+    let end = executor.take_down(lasting).await;
+    let log = log.lock().unwrap();
+    let deleted = log.iter().filter_map(|request| request.strip_prefix("DELETE "));
+    (end, deleted.map(str::to_owned).collect())
+}
