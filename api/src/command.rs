@@ -1,4 +1,4 @@
-//! Commands that messages tell, to be pasted as they are.
+//! Commands in messages, to be pasted as they are.
 
 use crate::ClusterObjectSet;
 use crate::cluster_extension::controlling_extension;

@@ -8,7 +8,7 @@ use olm_text::escape_lines;
 pub const READY: &str = "Ready";
 /// It is not, and the controller works on it. All kinds.
 pub const RECONCILING: &str = "Reconciling";
-/// It is not, and somebody must change something. All kinds.
+/// It is not, and a user must change something. All kinds.
 pub const STALLED: &str = "Stalled";
 /// The bundle is applied and complete. ClusterExtension.
 pub const INSTALLED: &str = "Installed";
@@ -43,7 +43,7 @@ pub mod reason {
     pub const SUCCEEDED: &str = "Succeeded";
     /// A retry follows by itself.
     pub const RETRYING: &str = "Retrying";
-    /// Somebody must change something first.
+    /// A user must change something first.
     pub const BLOCKED: &str = "Blocked";
     /// A revision is on its way.
     pub const ROLLING_OUT: &str = "RollingOut";
@@ -101,7 +101,7 @@ pub enum Status {
     True,
     /// It does not.
     False,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 

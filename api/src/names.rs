@@ -82,7 +82,7 @@ pub mod annotation {
     pub const CATALOG: &str = "olm.operatorframework.io/catalog";
     /// The bundle's properties as its files list them, a JSON list. On the `ClusterServiceVersion` and on revisions.
     pub const PROPERTIES: &str = "olm.properties";
-    /// Properties that follow from the rest of the bundle's files, and those that its catalog tells beside, a JSON list. On
+    /// Properties that follow from the rest of the bundle's files, and those that its catalog adds, a JSON list. On
     /// revisions.
     pub const FURTHER_PROPERTIES: &str = "olm.operatorframework.io/further-properties";
     /// The revision that a managed object was applied by, in decimal.
@@ -107,7 +107,7 @@ pub mod annotation {
     /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
     /// `true` on a revision whose content was there before under its name: restored from a backup, or left behind. It takes
-    /// objects back that it applied before and that nobody controls. On revisions.
+    /// objects back that it applied before and that have no controller. On revisions.
     pub const RESTORED: &str = "olm.operatorframework.io/restored";
     /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";

@@ -18,9 +18,9 @@ const SUMMARY_BYTES: usize = 300;
 pub enum Verdict {
     /// What the spec asks for is there and works.
     Ready,
-    /// It is not, and nobody needs to do anything.
+    /// It is not, and no user needs to act.
     Reconciling,
-    /// It is not, and somebody must change something.
+    /// It is not, and a user must change something.
     Stalled,
 }
 

@@ -39,7 +39,7 @@ fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
         .then_some("another program listens there: set --addr to another address; port 0 picks a free one")
 }
 
-/// What helps against a connection that does not come about. TLS tells its faults as texts only.
+/// What helps against a connection that does not come about. TLS reports its faults as texts only.
 fn of_connection(text: &str) -> Option<&'static str> {
     const HINTS: [(&str, &str); 5] = [
         (

@@ -26,7 +26,7 @@ const MAX_IGNORE_FILE: u64 = 1 << 20;
 
 /// A file with its path relative to where the search began, `/` between the parts.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct SourceFile {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
@@ -46,7 +46,7 @@ pub(crate) const CATALOG_DIRECTORY: &str = "name the directory that holds the fi
 /// The files of a catalog, in the order in which they are read.
 #[derive(Debug)]
 pub(crate) struct CatalogFiles {
-    files: Vec<Found>,
+    files: Vec<SourceFile>,
     /// The names of those that `.indexignore` leaves out.
     ignored: Vec<String>,
     /// Holds what had to be fetched.
@@ -64,7 +64,7 @@ impl CatalogFiles {
                 .to_string_lossy()
                 .into_owned();
             let path = path.to_owned();
-            return Ok(Self::of(vec![Found { name, path }], Vec::new()));
+            return Ok(Self::of(vec![SourceFile { name, path }], Vec::new()));
         }
         Self::open_but(path, Vec::new())
     }
@@ -88,7 +88,7 @@ impl CatalogFiles {
                 "to exclude a file from the catalog, add a line to .indexignore".to_owned(),
             )));
         }
-        let (out, files): (Vec<Found>, Vec<Found>) =
+        let (out, files): (Vec<SourceFile>, Vec<SourceFile>) =
             files.into_iter().partition(|file| ignored.is_ignored(&file.name));
         let out = out.into_iter().map(|file| file.name);
         Ok(Self::of(
@@ -98,7 +98,7 @@ impl CatalogFiles {
         ))
     }
 
-    fn of(files: Vec<Found>, ignored: Vec<String>) -> Self {
+    fn of(files: Vec<SourceFile>, ignored: Vec<String>) -> Self {
         Self {
             files,
             ignored,
@@ -143,12 +143,12 @@ impl CatalogFiles {
         Ok(())
     }
 
-    /// Like [`CatalogFiles::read`], for those who tell more of what they find.
+    /// Like [`CatalogFiles::read`], for callers that report more of it.
     pub(crate) fn each(
         &self,
         mut each: impl FnMut(&str, Result<Meta, MetaError>) -> ControlFlow<anyhow::Error>,
     ) -> anyhow::Result<()> {
-        for Found { name, path } in &self.files {
+        for SourceFile { name, path } in &self.files {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             for meta in metas(BufReader::with_capacity(64 << 10, file), &limits()) {
                 if let ControlFlow::Break(error) = each(name, meta) {
@@ -192,7 +192,7 @@ impl CatalogFiles {
             ..limits()
         };
         let mut found = Vec::new();
-        for Found { name, path } in &self.files {
+        for SourceFile { name, path } in &self.files {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             let faults = documents(BufReader::with_capacity(64 << 10, file), &limits).filter_map(Result::err);
             // Reading the blobs reports other faults.
@@ -268,7 +268,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Every file below `root`, in the order in which catalogs are read. Links to files are followed.
-pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<Found>> {
+pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<SourceFile>> {
     let (found, unreadable) = survey(root)?;
     match refusal(unreadable.iter()) {
         None => Ok(found),
@@ -297,7 +297,7 @@ fn refusal<'u>(unreadable: impl Iterator<Item = &'u Unreadable>) -> Option<anyho
 }
 
 /// The files as [`walk`] finds them, and what else there is.
-fn survey(root: &Path) -> anyhow::Result<(Vec<Found>, Vec<Unreadable>)> {
+fn survey(root: &Path) -> anyhow::Result<(Vec<SourceFile>, Vec<Unreadable>)> {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     let mut directories = vec![(String::new(), root.to_owned(), 0)];
     while let Some((prefix, directory, depth)) = directories.pop() {
@@ -318,7 +318,7 @@ fn survey(root: &Path) -> anyhow::Result<(Vec<Found>, Vec<Unreadable>)> {
             if kind.is_dir() {
                 directories.push((format!("{name}/"), path, depth + 1));
             } else if kind.is_file() || (kind.is_symlink() && path.is_file()) {
-                found.push(Found { name, path });
+                found.push(SourceFile { name, path });
             } else {
                 let what = if kind.is_symlink() && !path.exists() {
                     "a link that leads nowhere"

@@ -161,7 +161,7 @@ impl Bundles {
         self.pulls.forget(extension);
     }
 
-    /// Forgets answers that nobody came for, and kept bundles but those named here, by reference, and those fetched since
+    /// Forgets answers that no caller collected, and kept bundles but those named here, by reference, and those fetched since
     /// the last time.
     pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
         self.pins.tidy();

@@ -1,4 +1,4 @@
-//! Certificates for operators that the API server calls, where nobody else provides them.
+//! Certificates for operators that the API server calls, where no other provider does.
 //!
 //! ```text
 //! annotated Service ─► Secret: authority + certificate ─► caBundle of webhook configurations, CRDs and APIServices

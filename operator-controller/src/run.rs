@@ -53,7 +53,7 @@ const CONTROLLER: &str = "controller-operator-cluster-extension-controller";
 /// How often kept answers and bundles that nothing uses are forgotten.
 const FORGET: Duration = Duration::from_mins(10);
 
-/// Runs operator-controller until it is told to stop.
+/// Runs operator-controller until it is asked to stop.
 ///
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.

@@ -99,7 +99,7 @@ impl Bundle {
         all
     }
 
-    /// What [`Bundle::properties_text`] lacks of [`Bundle::all_properties`] and of those that the catalog tells beside, as
+    /// What [`Bundle::properties_text`] lacks of [`Bundle::all_properties`] and of those that the catalog adds, as
     /// JSON text; `None` when that is nothing. Of the highest OpenShift version the bundle's own word counts.
     #[must_use]
     pub fn further_properties(&self, declared: &[(String, Value)]) -> Option<String> {

@@ -18,7 +18,7 @@ use crate::identity::is_name;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many groups and versions are remembered as asked for before those that nobody asks for are forgotten.
+/// How many groups and versions are remembered as asked for before those that are not asked for any more are forgotten.
 const MAX_DOCUMENTS: usize = 1000;
 
 /// A kind that the cluster serves.
@@ -207,7 +207,7 @@ impl Discovery {
         asked: Instant,
     ) -> Result<Option<Arc<Resource>>, kube::Error> {
         if !is_name(&key.version) || !(key.group.is_empty() || is_name(&key.group)) {
-            // Nobody serves such a group or version, and it might lead elsewhere.
+            // No server has such a group or version, and it might lead elsewhere.
             return Ok(None);
         }
         let document = self.document(&key);
@@ -249,7 +249,7 @@ impl Discovery {
         };
         let mut table = write(&self.table);
         if kinds.is_empty() && table.filled {
-            // Catalogs name groups that nobody serves; no trace of them is kept.
+            // Catalogs name groups that the cluster does not serve; no trace of them is kept.
             table.served.remove(key);
         } else {
             table.served.insert(key.clone(), kinds);

@@ -1,8 +1,8 @@
 //! Watches of managed objects' metadata, so that drift is seen at once and nothing needs to be read meanwhile.
 //!
 //! One watch serves every extension where the controller may watch a kind; never Secrets. Otherwise the extension's
-//! account watches, in the namespaces where its objects are, or lists now and then where it may not watch. Where nobody may
-//! do either, [`Look::Unwatched`] says so and the object is read when it is its turn.
+//! account watches, in the namespaces where its objects are, or lists now and then where it may not watch. Where neither is
+//! possible, [`Look::Unwatched`] says so and the object is read when it is its turn.
 
 pub mod poll;
 
@@ -54,7 +54,7 @@ pub enum Freshness {
 /// What a watch knows of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// Nobody watches it, or its watch has just begun.
+    /// It is not watched, or its watch has just begun.
     Unwatched,
     /// It is not there.
     Absent {
@@ -165,13 +165,13 @@ impl Coverage {
         seen.unwrap_or(Look::Unwatched)
     }
 
-    /// Whether it is the turn of an object that nobody watches, which was read `last`.
+    /// Whether it is the turn of an object that is not watched, which was read `last`.
     pub fn is_due(&self, resource: &Arc<Resource>, last: Instant) -> bool {
         let reader = self.reader.as_ref();
         reader.is_none_or(|(account, turns)| turns.take(account, resource, last, Instant::now()))
     }
 
-    /// Whether one of the kind that owns managed objects is among the owners of an object; `None` when nobody watches it.
+    /// Whether one of the kind that owns managed objects is among the owners of an object; `None` when it is not watched.
     pub fn owns(&self, owner: &str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Option<bool> {
         self.view(resource, namespace, name, |seen, _, _| {
             seen.is_some_and(|seen| seen.owners.iter().any(|known| known == owner))

@@ -79,7 +79,7 @@ pub enum RequirementError {
 
 /// What was read before, by its text: the versions of a package ask by the same rules and ranges.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct ParseCache {
     programs: Shared<Program>,
     ranges: Shared<Arc<Range>>,
 }
@@ -182,10 +182,10 @@ impl fmt::Display for Wanted {
 impl Requirement {
     /// What a property of a bundle requires; `None` when its type requires nothing.
     pub fn of_property(property: &Property) -> Option<Result<Self, RequirementError>> {
-        Self::of_value(&property.kind, &property.value, &Known::default())
+        Self::of_value(&property.kind, &property.value, &ParseCache::default())
     }
 
-    fn of_value(kind: &str, value: &str, known: &Known) -> Option<Result<Self, RequirementError>> {
+    fn of_value(kind: &str, value: &str, known: &ParseCache) -> Option<Result<Self, RequirementError>> {
         let property = || Property::new(kind, value);
         let rule = match kind {
             TYPE_PACKAGE_REQUIRED => property()
@@ -221,14 +221,18 @@ impl Requirement {
     /// # Errors
     /// When the type is not known or the value is not sound.
     pub fn of_dependency(kind: &str, value: &str) -> Result<Self, RequirementError> {
-        Self::of_dependency_knowing(kind, value, &Known::default())
+        Self::of_dependency_knowing(kind, value, &ParseCache::default())
     }
 
     /// The same with what was read before, to which it adds its own.
     ///
     /// # Errors
     /// As [`Self::of_dependency`].
-    pub fn of_dependency_knowing(kind: &str, value: &str, known: &Known) -> Result<Self, RequirementError> {
+    pub fn of_dependency_knowing(
+        kind: &str,
+        value: &str,
+        known: &ParseCache,
+    ) -> Result<Self, RequirementError> {
         let found = DEPENDENCY_TYPES
             .iter()
             .find(|(dependency, property)| *dependency == kind || *property == kind);
@@ -295,7 +299,7 @@ impl Clause {
     }
 }
 
-fn package(constraint: PackageConstraint, known: &Known) -> Result<Wanted, RequirementError> {
+fn package(constraint: PackageConstraint, known: &ParseCache) -> Result<Wanted, RequirementError> {
     let (name, text) = (constraint.package_name, constraint.version_range);
     if name.is_empty() {
         return Err(RequirementError::NoPackage);
@@ -333,7 +337,7 @@ fn label(value: &str) -> Result<Wanted, RequirementError> {
 }
 
 /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
-fn rule(constraint: Constraint, known: &Known) -> Result<Clause, RequirementError> {
+fn rule(constraint: Constraint, known: &ParseCache) -> Result<Clause, RequirementError> {
     let given = [
         ("all", constraint.all.is_some()),
         ("any", constraint.any.is_some()),
@@ -375,7 +379,7 @@ fn rule(constraint: Constraint, known: &Known) -> Result<Clause, RequirementErro
     })
 }
 
-fn rules(key: &'static str, list: Compound, known: &Known) -> Result<Vec<Clause>, RequirementError> {
+fn rules(key: &'static str, list: Compound, known: &ParseCache) -> Result<Vec<Clause>, RequirementError> {
     let list = list.constraints.unwrap_or_default();
     if list.is_empty() {
         return Err(RequirementError::Empty(key));

@@ -80,7 +80,7 @@ pub enum MetaErrorKind {
         /// The key as it is spelled.
         key: String,
         /// The value.
-        found: Found,
+        found: NotText,
         /// What to do about it.
         advice: Advice,
     },
@@ -88,12 +88,12 @@ pub enum MetaErrorKind {
 
 /// A value that should have been a string.
 #[derive(Debug)]
-pub struct Found {
+pub struct NotText {
     kind: &'static str,
     text: String,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for NotText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.kind, self.text)
     }
@@ -181,7 +181,7 @@ fn meta(text: &str, advice: Advice) -> Result<Meta, MetaErrorKind> {
             .or_else(|| string(value))
             .ok_or_else(|| MetaErrorKind::NotAString {
                 key: key.clone(),
-                found: Found {
+                found: NotText {
                     kind: kind(value),
                     text: value.chars().take(80).collect(),
                 },

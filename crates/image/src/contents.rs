@@ -29,7 +29,7 @@ pub struct Contents {
     pub directories: BTreeSet<String>,
 }
 
-/// A link that leads nowhere within the image. What its author meant to be there is not, and nobody would be told.
+/// A link that leads nowhere within the image. What its author meant to be there would silently be missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is a link to {target:?}, which leads out of the image, or nowhere")]
 pub struct LostLink {

@@ -217,7 +217,7 @@ impl Unpacker {
             return Ok(());
         }
         if !self.is_wanted(&key) {
-            // A file in the place of a directory hides what lies below it, also when nobody wants the file.
+            // A file in the place of a directory hides what lies below it, also when the file is not wanted.
             if !kind.is_dir() {
                 self.hide(&key);
             }

@@ -252,7 +252,7 @@ fn served_pairs(definition: &Value, policy: &Policy) -> Vec<Finding> {
     findings
 }
 
-/// A definition cannot be replaced, or nobody knows.
+/// A definition cannot be replaced, or that is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
     /// The change breaks something.

@@ -71,7 +71,7 @@ pub struct Planned<'a> {
 pub enum Presence {
     /// It has.
     Exists,
-    /// It has not, or nobody knows.
+    /// It has not, or that is unknown.
     Absent,
 }
 

@@ -15,7 +15,7 @@ pub enum Blocker {
         /// The cluster's version.
         has: String,
     },
-    /// Nobody knows which version it needs.
+    /// The version that it needs is unknown.
     #[error("its minKubeVersion {} is no version", quoted(.0))]
     UnreadableKubernetes(String),
     /// No node is of an architecture that it names.

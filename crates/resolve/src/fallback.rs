@@ -8,7 +8,7 @@ use crate::request::{Installed, Request};
 /// What becomes of the installed bundle while nothing can be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// It is what the request asks for as far as anybody can tell: keep it and repair it.
+    /// It is what the request asks for as far as is known: keep it and repair it.
     KeepInstalled,
     /// A catalog answers, and what it says does not lead to a bundle: the refusal stands.
     CatalogsAnswer,

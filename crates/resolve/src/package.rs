@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use olm_constraint::{Gvk, Known, Requirement, RequirementError, Subject};
+use olm_constraint::{Gvk, ParseCache, Requirement, RequirementError, Subject};
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{
     TYPE_BUNDLE_OBJECT, TYPE_CONSTRAINT, TYPE_CSV_METADATA, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE,
@@ -72,12 +72,12 @@ pub struct DeclaredRequirement {
     pub kind: String,
     /// The JSON text of its value.
     pub text: String,
-    known: Arc<Known>,
+    known: Arc<ParseCache>,
     read: OnceLock<Result<Requirement, RequirementError>>,
 }
 
 impl DeclaredRequirement {
-    fn new(property: &Property, known: &Arc<Known>) -> Self {
+    fn new(property: &Property, known: &Arc<ParseCache>) -> Self {
         Self {
             kind: property.kind.clone(),
             text: property.value.to_string(),
@@ -334,7 +334,7 @@ impl Candidate {
 #[derive(Debug, Default)]
 struct AllDeclared {
     by_text: HashMap<(String, Box<str>), Arc<DeclaredRequirement>>,
-    known: Arc<Known>,
+    known: Arc<ParseCache>,
 }
 
 fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> Candidate {

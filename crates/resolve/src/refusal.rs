@@ -230,7 +230,7 @@ impl Refusal {
         self
     }
 
-    /// The same refusal for somebody who asks without a cluster, in the words of the command line `olm resolve`.
+    /// The same refusal for a user without a cluster, in the words of the command line `olm resolve`.
     #[must_use]
     pub fn on_command_line(mut self) -> Self {
         for hint in &mut self.hints {

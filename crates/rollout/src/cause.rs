@@ -40,7 +40,7 @@ pub fn is_workload(group: &str, kind: &str) -> bool {
     group == APPS && matches!(kind, "Deployment" | "StatefulSet" | "DaemonSet")
 }
 
-/// The label selector of a workload as lists take it; `None` for one that selects in a way nobody knows.
+/// The label selector of a workload as lists take it; `None` for one that selects in an unknown way.
 pub fn selector(workload: &Value) -> Option<String> {
     let selector = workload.pointer("/spec/selector")?;
     let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -24,7 +24,7 @@ pub struct ProbeResult {
 /// A verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeStatus {
-    /// Ready, or nobody asks.
+    /// Ready, or no probe selects it.
     Passes,
     /// Not ready.
     Fails,
@@ -262,7 +262,7 @@ fn look_up<'a>(live: &'a Value, path: &str) -> Lookup<'a> {
 }
 
 /// The value at a path. A counter of replicas that the status leaves out is zero: the API server drops zeros, and an
-/// observed generation shows that somebody counted.
+/// observed generation shows that a controller counted.
 fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
     const ZERO: &Value = &Value::Null;
     match look_up(live, path) {

@@ -23,7 +23,7 @@ pub fn not_ready(object: &NotReady) -> String {
     escape(&text).into_owned()
 }
 
-/// The objects of a phase that belong to somebody else than the owner: whose each is, and what the user can do.
+/// The objects of a phase that belong to another owner: which owner each has, and what the user can do.
 pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
     let owner = &outline.owner;
     let reports: Vec<String> = objects
@@ -34,7 +34,7 @@ pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId,
     format!("revision object collisions in {phase}\n{}", reports.join("\n"))
 }
 
-/// The commands that let an extension take over all that nobody controls, in later phases, too.
+/// The commands that let an extension take over all objects without a controller, in later phases, too.
 fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<String> {
     let owner = &outline.owner;
     if owner.extension.is_empty() || owner.owner_name.is_empty() {

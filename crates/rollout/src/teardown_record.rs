@@ -19,7 +19,7 @@ pub struct TeardownRecord {
     pub left: BTreeSet<ObjectId>,
     /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
     pub going: BTreeSet<ObjectId>,
-    /// Objects that nobody could remove, and that Kubernetes collects since nobody owns them any longer.
+    /// Objects that no account could remove, and that Kubernetes collects since they have no owner any longer.
     pub collected: BTreeSet<ObjectId>,
     /// Whether Kubernetes itself deleted what the revision owned, whatever the policy says.
     pub in_foreground: bool,

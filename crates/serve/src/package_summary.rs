@@ -91,11 +91,11 @@ impl CsvMetadata {
 /// Collects the facts of packages blob by blob.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    packages: BTreeMap<String, Known>,
+    packages: BTreeMap<String, Collected>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Collected {
     facts: PackageSummary,
     latest: Option<olm_version::VersionRelease>,
 }
@@ -125,12 +125,12 @@ impl Collector {
     }
 
     /// What is known of a package; nothing of one with a name that nobody types.
-    fn known(&mut self, package: &str) -> Option<&mut Known> {
+    fn known(&mut self, package: &str) -> Option<&mut Collected> {
         is_short(package).then(|| self.packages.entry(package.to_owned()).or_default())
     }
 
     fn package(&mut self, package: &Package) {
-        let Some(Known { facts, .. }) = self.known(&package.name) else {
+        let Some(Collected { facts, .. }) = self.known(&package.name) else {
             return;
         };
         facts.name.clone_from(&package.name);
@@ -141,7 +141,7 @@ impl Collector {
     }
 
     fn channel(&mut self, channel: Channel) {
-        let Some(Known { facts, .. }) = self.known(&channel.package) else {
+        let Some(Collected { facts, .. }) = self.known(&channel.package) else {
             return;
         };
         if facts.channels.len() < MOST && is_short(&channel.name) {

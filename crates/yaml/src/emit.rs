@@ -20,7 +20,7 @@ const SIMPLE_KEY: usize = 128;
 pub fn to_yaml(value: &Value) -> String {
     let mut writer = Writer::default();
     let mut frames = Vec::new();
-    writer.node(value, Place::Root, &mut frames);
+    writer.node(value, Lead::Root, &mut frames);
     while let Some(frame) = frames.last_mut() {
         let indent = frame.indent;
         let first = std::mem::take(&mut frame.inline);
@@ -36,7 +36,7 @@ pub fn to_yaml(value: &Value) -> String {
                 Some(value) => {
                     writer.begin_line(indent, first);
                     writer.put("-");
-                    writer.node(value, Place::AfterIndicator(indent), &mut frames);
+                    writer.node(value, Lead::AfterIndicator(indent), &mut frames);
                 }
                 None => drop(frames.pop()),
             },
@@ -61,7 +61,7 @@ struct Frame<'a> {
 
 /// What stands before a value.
 #[derive(Clone, Copy)]
-enum Place {
+enum Lead {
     Root,
     /// `key:`, in a mapping at the column.
     AfterKey(usize),
@@ -69,7 +69,7 @@ enum Place {
     AfterIndicator(usize),
 }
 
-impl Place {
+impl Lead {
     /// The column of continuation lines of a scalar.
     fn text_indent(self) -> usize {
         match self {
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    fn node<'a>(&mut self, value: &'a Value, place: Place, frames: &mut Vec<Frame<'a>>) {
+    fn node<'a>(&mut self, value: &'a Value, place: Lead, frames: &mut Vec<Frame<'a>>) {
         match value {
             Value::Null => self.word("null"),
             Value::Bool(true) => self.word("true"),
@@ -172,13 +172,13 @@ impl Writer {
         let place = if key.len() <= SIMPLE_KEY && !key.chars().any(is_break) {
             self.text(key, indent, Context::Key);
             self.put(":");
-            Place::AfterKey(indent)
+            Lead::AfterKey(indent)
         } else {
             self.put("?");
             self.text(key, indent + INDENT, Context::Value);
             self.begin_line(indent, false);
             self.put(":");
-            Place::AfterIndicator(indent)
+            Lead::AfterIndicator(indent)
         };
         self.node(value, place, frames);
     }

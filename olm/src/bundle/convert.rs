@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Tells when the default channel that the bundle names is no channel of its package.
+/// Warns when the default channel that the bundle names is no channel of its package.
 fn other_default_channel(entry: &Entry, catalog: &Catalog) {
     let Some(named) = &entry.default_channel else {
         return;

@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Why there are no objects, in the words of somebody without a cluster.
+/// Why there are no objects, in words for a user without a cluster.
 fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
     match refusal {
         Refusal::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}")).context(Hint(

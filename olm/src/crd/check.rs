@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 /// What was found about one definition.
-struct Found {
+struct CheckedDefinition {
     name: String,
     standing: Standing,
     errors: Vec<Finding>,
@@ -107,7 +107,12 @@ async fn ask(
     Ok((old, looked))
 }
 
-fn report(old: &Definitions, new: &Definitions, policy: &Policy, looked: Vec<Looked>) -> Vec<Found> {
+fn report(
+    old: &Definitions,
+    new: &Definitions,
+    policy: &Policy,
+    looked: Vec<Looked>,
+) -> Vec<CheckedDefinition> {
     let mut found = Vec::new();
     for ((name, before), looked) in old.iter().zip(looked) {
         found.push(match new.get(name) {
@@ -121,8 +126,8 @@ fn report(old: &Definitions, new: &Definitions, policy: &Policy, looked: Vec<Loo
     found
 }
 
-fn alone(name: &str, standing: Standing) -> Found {
-    Found {
+fn alone(name: &str, standing: Standing) -> CheckedDefinition {
+    CheckedDefinition {
         name: name.to_owned(),
         standing,
         errors: Vec::new(),
@@ -131,7 +136,7 @@ fn alone(name: &str, standing: Standing) -> Found {
     }
 }
 
-fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looked) -> Found {
+fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looked) -> CheckedDefinition {
     let mut findings = compare(old, new, policy);
     let mut notes = looked.notes;
     match migration(old, new) {
@@ -153,7 +158,7 @@ fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looke
     let (warnings, errors) = findings
         .into_iter()
         .partition(|finding| policy.warn.contains(&finding.check));
-    Found {
+    CheckedDefinition {
         name: name.to_owned(),
         standing: Standing::Replaced,
         errors,
@@ -162,7 +167,7 @@ fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looke
     }
 }
 
-fn text(found: &[Found]) -> String {
+fn text(found: &[CheckedDefinition]) -> String {
     let mut text = String::new();
     for one in found {
         let is_safe = one.errors.is_empty() && one.warnings.is_empty();
@@ -186,7 +191,7 @@ fn text(found: &[Found]) -> String {
     text
 }
 
-fn json(found: &[Found]) -> Value {
+fn json(found: &[CheckedDefinition]) -> Value {
     let finding = |level: &str, finding: &Finding| {
         let (version, path) = match &finding.place {
             Place::Definition => (Value::Null, Value::Null),

@@ -196,7 +196,7 @@ impl<T: Send + 'static> Pulls<T> {
         self.jobs.lock().remove(extension);
     }
 
-    /// Forgets answers that nobody came for.
+    /// Forgets answers that no caller collected.
     pub fn tidy(&self) {
         self.jobs
             .lock()

@@ -1,4 +1,4 @@
-//! The kind OperatorCondition, brought where nobody else has.
+//! The kind OperatorCondition, created where it is missing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
@@ -46,7 +46,7 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Whether the definition that is there, which may be somebody else's, is to serve the version that we write.
+/// Whether the definition that is there, which may be another owner's, serves the version that we write.
 ///
 /// # Errors
 /// The cluster could not be asked.

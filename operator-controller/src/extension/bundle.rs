@@ -46,7 +46,7 @@ pub struct Rendered<'a> {
     pub roles_named_after: Option<String>,
     /// Its properties as its files list them, a JSON list.
     pub properties: Option<String>,
-    /// Those that follow from the rest of its files, and those that its catalog tells beside.
+    /// Those that follow from the rest of its files, and those that its catalog adds.
     pub further_properties: Option<String>,
     /// Its objects.
     pub groups: Vec<Group>,
@@ -92,7 +92,7 @@ pub(crate) async fn render<'a>(
         return Ok(None);
     }
     if target.origin == Origin::Catalog {
-        // Nothing is pulled for an account that nobody can act as.
+        // Nothing is pulled for an account that cannot be used.
         context.accounts.client(&resolved.settings.account).await?;
     }
     let fetched = context.bundles.fetch(extension.name(), &pinned).await;

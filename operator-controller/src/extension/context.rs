@@ -100,7 +100,7 @@ pub struct Context {
     pub cluster: ClusterInfo,
     /// What became of the objects of revisions that are gone.
     pub teardown_records: Arc<TeardownRecords>,
-    /// OperatorConditions that somebody deleted.
+    /// OperatorConditions that were deleted.
     pub deletions: Arc<Deletions>,
     /// Which of the extensions that need each other go.
     pub moves: Moves,

@@ -65,7 +65,7 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
     normal(reason, note)
 }
 
-/// A revision is made in the place of one that somebody deletes.
+/// A revision replaces one that is being deleted.
 pub fn replacing(deleted: &str, made: &str) -> Notice {
     let note = format!(
         "{deleted} is being deleted, {made} replaces it: custom resource definitions stay with all their objects, other objects are created again"

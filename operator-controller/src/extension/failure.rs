@@ -6,7 +6,7 @@ use olm_api::conditions::reason;
 use olm_platform::log::chain;
 pub use olm_platform::queue::Severity;
 
-/// The reason of the condition `Progressing` where the reference goes on retrying what waits for somebody.
+/// The reason of the condition `Progressing` where the reference goes on retrying what waits for a user.
 pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str {
     match severity {
         Severity::Terminal => reason::BLOCKED,

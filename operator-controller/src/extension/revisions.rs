@@ -92,7 +92,7 @@ impl Revisions {
 pub struct Others {
     /// Names that begin like the extension's.
     pub names: BTreeSet<String>,
-    /// The highest number of those that nobody controls and that are labelled as the extension's: what an earlier
+    /// The highest number of those without a controller that are labelled as the extension's: what an earlier
     /// extension of the same name left behind. A new revision takes over from them only with a higher number.
     pub highest: i64,
     /// These sets.
@@ -110,8 +110,8 @@ impl Others {
     }
 }
 
-/// Whether a set that no extension controls is what an extension of this name left behind. The label alone is anybody's to
-/// write; the account is named by those only who may act as it.
+/// Whether a set that no extension controls is what an extension of this name left behind. Any user may write
+/// the label; the account is named by those only who may act as it.
 pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &AccountName) -> bool {
     controlling_extension(&set.metadata).is_none()
         && set.label(label::OWNER_NAME) == Some(extension)

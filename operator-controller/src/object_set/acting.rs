@@ -21,7 +21,7 @@ pub(super) struct Actor {
     pub(super) client: Client,
 }
 
-/// Why nobody can be acted as.
+/// Why the account cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Nobody {
     /// No account is named, and no default is configured.
@@ -47,7 +47,7 @@ impl Nobody {
         )
     }
 
-    /// Whether it may be otherwise the next time without anybody's doing.
+    /// Whether it may be otherwise the next time without a change by a user.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Unidentified(IdentityError::Unavailable { .. }))
     }

@@ -17,7 +17,7 @@ use super::context::Context;
 pub(super) const LATER: Duration = Duration::from_secs(10);
 /// How long until missing rights and accounts are looked at again.
 pub(super) const RIGHTS: Duration = Duration::from_secs(15);
-/// How long until a set that nothing happens to is looked at again: rights may be gone, and nobody may watch some objects.
+/// How long until a set that nothing happens to is looked at again: rights may be gone, and some objects cannot be watched.
 pub(super) const RESYNC: Duration = Duration::from_mins(10);
 
 /// What a run came to.
@@ -43,12 +43,12 @@ impl Conclusion {
         Self::new(RevisionState::Retrying(message.into()), outcome)
     }
 
-    /// What is tried again, although somebody must change something first.
+    /// What is tried again, although a user must change something first.
     pub(super) fn waiting(message: impl Into<String>, outcome: Outcome) -> Self {
         Self::new(RevisionState::Waiting(message.into()), outcome)
     }
 
-    /// Requests about objects failed: when the set is due again, and whether that needs somebody.
+    /// Requests about objects failed: when the set is due again, and whether that needs a user.
     pub(super) fn failed(
         context: &Context,
         account: &AccountName,

@@ -46,7 +46,7 @@ impl Context {
         let misses_kinds = memory.misses_kinds;
         self.memories.lock().insert(name.clone(), memory);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
-            // They came while nobody could see that they were missed.
+            // They came before the watch began.
             self.queue.add_after(name, GATHERING);
         }
         outcome

@@ -52,7 +52,7 @@ pub struct Memory {
     pub repairs: Vec<Instant>,
     /// Whether an object's kind is missing, so that new kinds matter.
     pub misses_kinds: bool,
-    /// Whether nobody watches one of the objects.
+    /// Whether one of the objects is not watched.
     pub unwatched: bool,
     /// Why workloads were not ready when that was asked last.
     pub causes: Option<(Instant, Vec<String>)>,

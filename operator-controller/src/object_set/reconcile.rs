@@ -41,7 +41,7 @@ use super::{
     records, removal, rights,
 };
 
-/// How long until a set is looked at again when nobody may watch some of its objects: while it rolls out, and later.
+/// How long until a set is looked at again when some of its objects cannot be watched: while it rolls out, and later.
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
 /// Runs once. The set is as the cache holds it.
@@ -318,7 +318,7 @@ async fn roll_out(
     Ok(report)
 }
 
-/// Whether objects were taken for somebody else's that lack nothing but the owner reference.
+/// Whether objects were taken for another owner's that lack nothing but the owner reference.
 fn is_stripped(report: &Report, outline: &Outline) -> bool {
     let RolloutEnd::Collisions { objects, .. } = &report.end else {
         return false;

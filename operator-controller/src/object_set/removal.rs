@@ -103,7 +103,7 @@ pub(super) async fn archive(
     }
 }
 
-/// As whom the set is taken down, and what it holds; which is known also when nobody can be acted as.
+/// As whom the set is taken down, and what it holds; which is known also when the account cannot be used.
 async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
@@ -151,9 +151,9 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
 enum Removal {
     /// Nothing that is ours is left.
     Done,
-    /// The user wants everything left behind, and nobody but Kubernetes itself can take our references off the objects.
+    /// The user wants to keep everything, and only Kubernetes itself can remove our references from the objects.
     LetGo,
-    /// Nobody can remove these objects any longer. They are owned by the set, and Kubernetes collects what has no owner.
+    /// No account can remove these objects any longer. They are owned by the set, and Kubernetes collects what has no owner.
     Collected(Vec<ObjectId>),
     /// Objects are left.
     NotYet(Conclusion),
@@ -351,7 +351,7 @@ async fn without_account(
     Removal::NotYet(with(reported, needed))
 }
 
-/// Lets go what nobody can remove. What lies in the account's namespace goes with it.
+/// Gives up objects that no account can remove. What lies in the account's namespace goes with it.
 fn abandon(
     context: &Context,
     set: &ClusterObjectSet,

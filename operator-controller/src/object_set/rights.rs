@@ -78,7 +78,7 @@ pub(super) async fn missing_for_removal(
 }
 
 /// What an account that does not exist any more needs beside itself to remove the objects of these identities, as roles ready
-/// to be applied: nobody can ask what it would be allowed. `None` when that needs nothing, or the server could not be
+/// to be applied: its rights cannot be asked for. `None` when that needs nothing, or the server could not be
 /// asked about kinds.
 pub(super) async fn needed_for_removal(
     context: &Context,

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::verdict::{Revision, Verdict, verdict};
+use super::verdict::{Revision, UpgradeableCondition, verdict};
 use crate::object_set::store::Sets;
 
 const GROUP: &str = "config.openshift.io";
@@ -183,7 +183,7 @@ async fn evaluate(client: &Client, version: &DynamicObject, installed: &Installe
 
 /// Sets the condition and leaves everything else as it is: the whole status is written back with the resource version
 /// it was read at, so that a condition another program writes meanwhile is not lost.
-async fn write(client: &Client, verdict: &Verdict) -> Result<(), GateError> {
+async fn write(client: &Client, verdict: &UpgradeableCondition) -> Result<(), GateError> {
     let operators: Api<DynamicObject> =
         Api::all_with(client.clone(), &resource("ClusterOperator", "clusteroperators"));
     let present = operators
@@ -217,7 +217,7 @@ async fn write(client: &Client, verdict: &Verdict) -> Result<(), GateError> {
 }
 
 /// Sets the condition in the object; false when it stood there already. The transition time moves with the status only.
-fn set(operator: &mut Value, verdict: &Verdict, now: Timestamp) -> bool {
+fn set(operator: &mut Value, verdict: &UpgradeableCondition, now: Timestamp) -> bool {
     let mut condition = json!({
         "type": UPGRADEABLE,
         "status": verdict.status.as_str(),
@@ -281,7 +281,7 @@ mod tests {
     fn only_our_condition_is_written_and_its_time_moves_with_its_status() {
         let mut operator =
             json!({"spec": {}, "status": {"conditions": [{"type": "Available", "status": "True"}], "x": 1}});
-        let mut verdict = Verdict {
+        let mut verdict = UpgradeableCondition {
             status: Status::False,
             reason: "A",
             message: "a".to_owned(),

@@ -25,7 +25,7 @@ pub struct Revision {
     pub rollout: Rollout,
     /// The bundle's properties, a JSON list; absent: it has none.
     pub properties: Option<String>,
-    /// Further ones, which its catalog tells, in the same form.
+    /// Further ones, which its catalog names, in the same form.
     pub further: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub enum Rollout {
 
 impl Revision {
     /// The facts about a ClusterObjectSet; nothing when no ClusterExtension that there is controls it: labels and names of owners
-    /// are anybody's to write. `extension` gives the name of the ClusterExtension with a UID.
+    /// may be written by any user. `extension` gives the name of the ClusterExtension with a UID.
     pub fn of<'a>(set: &ClusterObjectSet, extension: impl FnOnce(&str) -> Option<&'a str>) -> Option<Self> {
         let extension = extension(controlling_extension(&set.metadata)?)?;
         let complete = conditions::is_true(set.conditions(), SUCCEEDED);
@@ -75,7 +75,7 @@ impl Revision {
 
 /// The condition to be set on the ClusterOperator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct UpgradeableCondition {
     /// `False` blocks a minor update.
     pub status: Status,
     /// A word for it.
@@ -103,7 +103,7 @@ impl fmt::Display for Named {
 
 /// Whether a cluster at `cluster` may be updated to its next minor version. What cannot
 /// be read blocks, too, and is reported.
-pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
+pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> UpgradeableCondition {
     let next = cluster.next();
     let mut blockers: BTreeMap<Named, Vec<MinorVersion>> = BTreeMap::new();
     let mut errors: BTreeMap<Named, String> = BTreeMap::new();
@@ -134,14 +134,14 @@ pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
         .join("\n");
     if blockers.is_empty() && errors.is_empty() {
         let message = format!("Every installed bundle supports OpenShift {next}.");
-        return Verdict {
+        return UpgradeableCondition {
             status: Status::True,
             reason: reason::AS_EXPECTED,
             message,
         };
     }
     if blockers.is_empty() {
-        return Verdict {
+        return UpgradeableCondition {
             status: Status::False,
             reason: reason::FAILURE_GETTING_EXTENSION_METADATA,
             message: unreadable,
@@ -154,7 +154,7 @@ pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> Verdict {
         );
         message.push_str(&unreadable);
     }
-    Verdict {
+    UpgradeableCondition {
         status: Status::False,
         reason: reason::INCOMPATIBLE_OPERATORS_INSTALLED,
         message,

@@ -255,7 +255,7 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
     check(polled(1000), &ContentAction::Keep);
     check(polled(1000 + 599), &ContentAction::Keep);
     check(polled(1000 + 607), &follow(TAG, None));
-    // After a restart nobody knows when it was looked at.
+    // After a restart it is unknown when it was looked at.
     check(
         |o| {
             polled(1001)(o);
@@ -315,7 +315,7 @@ fn a_follower_copies_what_the_leader_serves() {
         follow(|o| o.stored.as_mut().unwrap().resolved = TWO.to_owned()),
         &copy(TAG),
     );
-    // The leader has not looked at this spec yet, so nobody knows what its reference means.
+    // The leader has not looked at this spec yet, so it is unknown what its reference means.
     check(
         follow(|o| {
             o.stored = None;

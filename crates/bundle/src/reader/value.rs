@@ -109,7 +109,7 @@ pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     };
     let given = Given {
         value,
-        place: &Place::Root,
+        place: &Location::Root,
         notes: &notes,
     };
     let read = T::deserialize(given);
@@ -131,29 +131,29 @@ struct Notes {
 
 impl Notes {
     /// Those around the place see the same fault, later.
-    fn fault(&self, place: &Place<'_>) {
+    fn fault(&self, place: &Location<'_>) {
         self.fault.borrow_mut().get_or_insert_with(|| place.path());
     }
 }
 
 /// Where a value stands.
-enum Place<'p> {
+enum Location<'p> {
     Root,
     Member(&'p Self, &'p str),
     Element(&'p Self, usize),
 }
 
-impl Place<'_> {
+impl Location<'_> {
     fn path(&self) -> Path {
         let (mut steps, mut at) = (Vec::new(), self);
         loop {
             at = match at {
-                Place::Root => break,
-                Place::Member(around, key) => {
+                Location::Root => break,
+                Location::Member(around, key) => {
                     steps.push(Step::Key((*key).to_owned()));
                     around
                 }
-                Place::Element(around, index) => {
+                Location::Element(around, index) => {
                     steps.push(Step::Index(*index));
                     around
                 }
@@ -168,7 +168,7 @@ impl Place<'_> {
 #[derive(Clone, Copy)]
 struct Given<'de, 'p> {
     value: &'de Value,
-    place: &'p Place<'p>,
+    place: &'p Location<'p>,
     notes: &'p Notes,
 }
 
@@ -262,7 +262,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
         let Some((index, value)) = self.rest.next() else {
             return Ok(None);
         };
-        let place = Place::Element(self.list.place, index);
+        let place = Location::Element(self.list.place, index);
         let notes = self.list.notes;
         let given = Given {
             value,
@@ -299,7 +299,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let (key, value) = self.value.take().unwrap_or(("", &Value::Null));
-        let place = Place::Member(self.mapping.place, key);
+        let place = Location::Member(self.mapping.place, key);
         let notes = self.mapping.notes;
         let given = Given {
             value,

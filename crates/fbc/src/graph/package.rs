@@ -140,7 +140,7 @@ impl PackageGraph {
                 (key, entry.message.as_str())
             })
             .collect();
-        let known = Known { versions, deprecated };
+        let known = CatalogNotes { versions, deprecated };
         let (all, mut left) = (channels.len(), most);
         let mut graphs = Vec::new();
         for channel in channels {
@@ -168,12 +168,12 @@ impl PackageGraph {
 }
 
 /// What the catalog says of the bundles and channels of a package.
-struct Known<'a> {
+struct CatalogNotes<'a> {
     versions: HashMap<&'a str, Option<VersionRelease>>,
     deprecated: BTreeMap<(&'a str, &'a str), &'a str>,
 }
 
-impl Known<'_> {
+impl CatalogNotes<'_> {
     fn why(&self, schema: &str, name: &str) -> Option<String> {
         self.deprecated
             .get(&(schema, name))

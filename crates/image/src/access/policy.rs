@@ -83,7 +83,7 @@ pub enum Refusal {
         /// Which entry of the policy.
         scope: String,
     },
-    /// Nobody signed it.
+    /// It is not signed.
     #[error("the signature policy asks for a signature, and there is none at tag {tag}")]
     Unsigned {
         /// Where signatures are looked for.

@@ -35,10 +35,10 @@ pub enum Storage {
 
 /// The bytes of one file.
 #[derive(Clone, Debug)]
-pub struct Content(Place);
+pub struct Content(Backing);
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Backing {
     Memory(Bytes),
     Spool {
         file: Arc<File>,
@@ -51,8 +51,8 @@ impl Content {
     /// The number of bytes.
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::Spool { length, .. } => *length,
+            Backing::Memory(bytes) => bytes.len() as u64,
+            Backing::Spool { length, .. } => *length,
         }
     }
 
@@ -72,8 +72,8 @@ impl Content {
     /// The bytes as a whole. The caller knows that they are few, from [`Content::len`].
     pub fn read_all(&self) -> io::Result<Bytes> {
         match &self.0 {
-            Place::Memory(bytes) => Ok(bytes.clone()),
-            Place::Spool { .. } => {
+            Backing::Memory(bytes) => Ok(bytes.clone()),
+            Backing::Spool { .. } => {
                 let mut bytes = Vec::with_capacity(usize::try_from(self.len()).unwrap_or_default());
                 self.reader().read_to_end(&mut bytes)?;
                 Ok(bytes.into())
@@ -84,7 +84,7 @@ impl Content {
 
 impl From<Bytes> for Content {
     fn from(bytes: Bytes) -> Self {
-        Self(Place::Memory(bytes))
+        Self(Backing::Memory(bytes))
     }
 }
 
@@ -98,11 +98,11 @@ pub struct ContentReader {
 impl Read for ContentReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &self.content.0 {
-            Place::Memory(bytes) => {
+            Backing::Memory(bytes) => {
                 let start = usize::try_from(self.position).unwrap_or(usize::MAX);
                 bytes.get(start..).unwrap_or_default().read(buffer)?
             }
-            Place::Spool { file, offset, length } => {
+            Backing::Spool { file, offset, length } => {
                 let left = usize::try_from(length.saturating_sub(self.position)).unwrap_or(usize::MAX);
                 let wanted = left.min(buffer.len());
                 let target = buffer.get_mut(..wanted).unwrap_or_default();
@@ -407,7 +407,7 @@ impl Sink {
                 if bytes.len() as u64 != length {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                Ok(Content(Place::Memory(bytes.freeze())))
+                Ok(Content(Backing::Memory(bytes.freeze())))
             }
             Self::Spool { file, end, buffer } => {
                 let offset = *end;
@@ -425,7 +425,7 @@ impl Sink {
                         buffer.clear();
                     }
                 }
-                Ok(Content(Place::Spool {
+                Ok(Content(Backing::Spool {
                     file: Arc::clone(file),
                     offset,
                     length,

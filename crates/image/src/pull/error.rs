@@ -120,7 +120,7 @@ impl PullError {
         )
     }
 
-    /// Whether the same pull may succeed later although nobody changed the image or a limit.
+    /// Whether the same pull may succeed later without a change of the image or a limit.
     ///
     /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that
     /// names the image.

@@ -126,7 +126,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// Whether asking again later may help without anybody changing anything at the registry.
+    /// Whether asking again later may help without a change at the registry.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => source.obstacle().may_pass(),

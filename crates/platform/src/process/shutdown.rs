@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Tells tasks to stop and waits for them.
+/// Asks tasks to stop and waits for them.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,

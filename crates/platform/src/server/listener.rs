@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use self::places::{Place, Places};
+use self::places::{Slot, Slots};
 use super::progress::{Answers, Still, Tracked};
 use super::stall::{Opening, StallGuard};
 
@@ -101,8 +101,8 @@ pub async fn serve<F, Answer, B>(
     Answer: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
-    let places = Places::new(limits.connections, limits.per_peer);
-    // Tells when the last one is closed.
+    let places = Slots::new(limits.connections, limits.per_peer);
+    // Resolves when the last one is closed.
     let connections = GracefulShutdown::new();
     let acceptor = match transport {
         Transport::Tls(config) => Some(TlsAcceptor::from(config)),
@@ -156,7 +156,7 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 #[derive(Clone, Copy)]
 struct Peer<'connection> {
     peer: SocketAddr,
-    place: &'connection Place,
+    place: &'connection Slot,
 }
 
 /// Why a connection ended early.

@@ -51,7 +51,7 @@ pub(crate) enum Still {
     /// The client took too little of an answer.
     #[error("the client takes too little of an answer")]
     Stalled,
-    /// Nobody asked anything.
+    /// There was no request.
     #[error("the client asks nothing")]
     Idle,
 }
@@ -145,7 +145,7 @@ impl Drop for Ticket {
     }
 }
 
-/// A body that tells how much of it was taken.
+/// A body that counts how much of it was taken.
 #[derive(Debug)]
 pub(crate) struct Tracked<B, G = ()> {
     body: B,

@@ -37,12 +37,12 @@ impl Outcome {
 pub enum Severity {
     /// Only a change of the object or of what it refers to; retried when one of them changes.
     Terminal,
-    /// Somebody has to change something else, such as an account's rights; retried within a minute.
+    /// A user has to change something else, such as an account's rights; retried within a minute.
     Waiting,
     /// It may pass by itself; retried with growing pauses.
     Transient,
-    /// Nobody needs to: there is more to do than one run does, and the next goes on at once.
+    /// No user needs to act: there is more to do than one run does, and the next goes on at once.
     Unfinished,
-    /// Nobody needs to: what it needs is on the way, and its arrival leads to the next run.
+    /// No user needs to act: what it needs is on the way, and its arrival leads to the next run.
     Pulling,
 }

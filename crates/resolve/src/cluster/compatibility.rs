@@ -47,7 +47,7 @@ pub struct ClusterState<'a> {
     pub neighbours: &'a [Neighbour],
     /// What is installed of the extension itself.
     pub own: Option<&'a Neighbour>,
-    /// The APIs that the cluster serves, whoever brought them; those that nobody asks about may be left out.
+    /// The APIs that the cluster serves, whoever brought them; those that no bundle asks about may be left out.
     pub served: &'a HashSet<Gvk>,
     /// The cluster itself.
     pub platform: ClusterPlatform<'a>,

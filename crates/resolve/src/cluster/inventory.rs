@@ -1,6 +1,6 @@
 //! What has to be known of a cluster to choose among the bundles of some packages, and what is known of it.
 //!
-//! [`Questions`] say what somebody asks about: a bundle that requires nothing costs no request. Whoever reaches the cluster
+//! [`Questions`] say what bundles ask about: a bundle that requires nothing costs no request. Whoever reaches the cluster
 //! answers them in an [`Inventory`].
 
 use std::collections::HashSet;
@@ -99,7 +99,7 @@ impl Questions {
     }
 }
 
-/// What there is on a cluster, as far as somebody asks about it.
+/// What there is on a cluster, as far as a bundle asks about it.
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The other extensions.

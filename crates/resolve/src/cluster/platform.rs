@@ -103,7 +103,7 @@ impl Platform {
         self.blockers(cluster, served).iter().any(Blocker::forbids)
     }
 
-    /// What of it the cluster does not have. What is not known of the cluster hinders nobody.
+    /// What of it the cluster does not have. What is not known of the cluster is no obstacle.
     pub fn blockers(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> Vec<Blocker> {
         let mut found = Vec::new();
         if let (Some(needs), Some(has)) = (&self.kubernetes, cluster.kubernetes) {

@@ -35,7 +35,7 @@ pub struct Provider<'a> {
     pub channel: &'a str,
     /// The bundle.
     pub bundle: &'a Candidate,
-    /// Whether it is the newest of its channel, so that nobody has to name its version.
+    /// Whether it is the newest of its channel, so that its version need not be named.
     pub is_newest: bool,
 }
 

@@ -101,7 +101,7 @@ impl Outline {
             .unwrap_or_default()
     }
 
-    /// Has the object at a place taken over when nobody controls it, unless a revision left it on purpose.
+    /// Has the object at a place taken over when it has no controller, unless a revision left it on purpose.
     pub fn inherit(&mut self, place: Place) {
         let phase = self.phases.get_mut(place.phase);
         if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(place.object))

@@ -17,13 +17,13 @@ pub enum Decision {
     HandedOver,
     /// Nothing yet: it is being deleted, and can be made anew when it is gone.
     Terminating,
-    /// Nothing: it belongs to somebody else.
+    /// Nothing: it belongs to another owner.
     Collision,
 }
 
 /// What is known beside what is observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct History {
     /// The fingerprint of differences that the server left when we applied last.
     pub accepted: Option<u64>,
     /// Which objects without an owner reference are given it back.
@@ -47,7 +47,7 @@ pub fn decide(
     outline: &Outline,
     object: &OutlineObject,
     observed: Option<&Observation>,
-    known: Known,
+    known: History,
 ) -> Decision {
     let Some(observed) = observed else {
         return Decision::Write(Write {
@@ -194,10 +194,10 @@ mod tests {
         }
     }
 
-    fn accepted(fingerprint: u64) -> Known {
-        Known {
+    fn accepted(fingerprint: u64) -> History {
+        History {
             accepted: Some(fingerprint),
-            ..Known::default()
+            ..History::default()
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
                     &outline(),
                     &object,
                     Some(&seen(controller, mark)),
-                    Known::default(),
+                    History::default(),
                 );
                 assert_eq!(
                     name(&decision),
@@ -256,7 +256,7 @@ mod tests {
         }
         let object = OutlineObject::default();
         assert_eq!(
-            name(&decide(&outline(), &object, None, Known::default())),
+            name(&decide(&outline(), &object, None, History::default())),
             "create"
         );
     }
@@ -275,12 +275,12 @@ mod tests {
         );
         live.differences = 0;
         assert_eq!(
-            name(&decide(&outline(), &object, Some(&live), Known::default())),
+            name(&decide(&outline(), &object, Some(&live), History::default())),
             "keep"
         );
         live.ownership.deleting = Some(Vec::new());
         assert_eq!(
-            name(&decide(&outline(), &object, Some(&live), Known::default())),
+            name(&decide(&outline(), &object, Some(&live), History::default())),
             "terminating"
         );
     }
@@ -292,13 +292,13 @@ mod tests {
             ..OutlineObject::default()
         };
         let mut live = seen(Some("stranger"), RevisionMark::Absent);
-        let Decision::Write(write) = decide(&outline(), &object, Some(&live), Known::default()) else {
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), History::default()) else {
             panic!()
         };
         assert_eq!(write.demoted.len(), 1);
         live = seen(Some("old"), RevisionMark::Revision(4));
         live.ownership.controller.as_mut().unwrap().applied_by_us = true;
-        let Decision::Write(write) = decide(&outline(), &object, Some(&live), Known::default()) else {
+        let Decision::Write(write) = decide(&outline(), &object, Some(&live), History::default()) else {
             panic!()
         };
         assert_eq!(write.demoted, []);
@@ -310,16 +310,16 @@ mod tests {
         let mut live = seen(None, RevisionMark::Revision(5));
         live.ownership.applied_by_us = true;
         live.ownership.owner_name = Some(String::new());
-        let reclaims = Known {
+        let reclaims = History {
             reclaims: Reclaims::Applied,
-            ..Known::default()
+            ..History::default()
         };
-        let restored = Known {
+        let restored = History {
             reclaims: Reclaims::Named,
-            ..Known::default()
+            ..History::default()
         };
         let decided = |live: &Observation, known| name(&decide(&outline(), &object, Some(live), known));
-        assert_eq!(decided(&live, Known::default()), "collision");
+        assert_eq!(decided(&live, History::default()), "collision");
         assert_eq!(decided(&live, reclaims), "apply");
         let change = |change: &dyn Fn(&mut Ownership)| {
             let mut live = live.clone();

@@ -75,7 +75,7 @@ pub fn wanted(object: &Value, owner: &Owner) -> Value {
 }
 
 /// What the server makes of the `data` and `stringData` of a Secret; nothing where there is no `stringData`, or where the
-/// server must refuse it. It never shows `stringData`, so that nobody could see whether it is as it was applied.
+/// server must refuse it. It never shows `stringData`, so that it would be unknown whether it is as it was applied.
 fn stored_data(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     let is_secret = object.get("apiVersion").and_then(Value::as_str) == Some("v1")
         && object.get("kind").and_then(Value::as_str) == Some("Secret");

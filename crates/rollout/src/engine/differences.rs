@@ -51,7 +51,7 @@ pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Difference
         .and_then(Value::as_str)
         .unwrap_or_default();
     let fields = fields_of(live, api_version, manager);
-    let mut found = Found::default();
+    let mut found = Comparison::default();
     let empty = Map::new();
     for (key, value) in wanted.as_object().unwrap_or(&empty) {
         match key.as_str() {
@@ -97,13 +97,13 @@ fn field(key: &str) -> String {
 }
 
 #[derive(Default)]
-struct Found {
+struct Comparison {
     hasher: DefaultHasher,
     paths: Vec<String>,
     any: bool,
 }
 
-impl Found {
+impl Comparison {
     fn push(&mut self, path: &str, what: &str, live: Option<&Value>) {
         self.any = true;
         path.hash(&mut self.hasher);
@@ -124,7 +124,7 @@ impl Found {
 }
 
 // The depth of both values is bounded by the parser that made them.
-fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &str, found: &mut Found) {
+fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &str, found: &mut Comparison) {
     let Some(fields) = fields.and_then(Value::as_object) else {
         found.push(path, "not ours", live);
         return;
@@ -158,7 +158,7 @@ fn compare_list(
     live: Option<&Value>,
     fields: &Map<String, Value>,
     path: &str,
-    found: &mut Found,
+    found: &mut Comparison,
 ) {
     let present = live.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let keys: Vec<(Value, &Value)> = fields

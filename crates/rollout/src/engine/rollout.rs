@@ -1,12 +1,12 @@
 //! The machine that rolls a revision out.
 //!
-//! Phase by phase: look at every object, refuse to begin when one belongs to somebody else, ask the server about all
+//! Phase by phase: look at every object, refuse to begin when one belongs to another owner, ask the server about all
 //! writes of the phase, write, and go on when every probe passes. A revision that has succeeded before is kept up
 //! instead: a failing probe then no longer holds back the repair of later phases.
 
 use std::collections::BTreeMap;
 
-use super::decide::{Decision, Known, Reclaims, decide};
+use super::decide::{Decision, History, Reclaims, decide};
 use super::request::{Answer, MAX_ROUNDS, Observation, Request, Step, Write};
 use crate::failure::{Failure, FailureKind};
 use crate::object::ObjectId;
@@ -65,7 +65,7 @@ pub enum RolloutEnd {
     Complete,
     /// The first object that is not ready, for each phase that was reached and is not complete.
     Incomplete(Vec<NotReady>),
-    /// Objects of this phase belong to somebody else; nothing of the phase was written.
+    /// Objects of this phase belong to another owner; nothing of the phase was written.
     Collisions {
         /// The phase's index.
         phase: usize,
@@ -246,7 +246,7 @@ impl Rollout {
                 ObjectState::Seen(seen) => Some(&*seen),
                 ObjectState::HandedOver(_) | ObjectState::Terminating | ObjectState::Skipped => continue,
             };
-            let known = Known {
+            let known = History {
                 accepted: self.settings.accepted.get(place).copied(),
                 reclaims: self.settings.reclaims,
             };

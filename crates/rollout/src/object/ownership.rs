@@ -69,7 +69,7 @@ pub struct Ownership {
     pub applied_by_us: bool,
     /// Whether an earlier controller wrote fields by updates, see [`inheritance`].
     pub inheritable: bool,
-    /// Who wrote fields of an object that nobody controls, the first few field managers.
+    /// Who wrote fields of an object without a controller, the first few field managers.
     pub writers: Vec<String>,
 }
 
@@ -215,8 +215,8 @@ impl Ownership {
             .is_some_and(|controller| controller.uid == uid)
     }
 
-    /// Whether the object says that this revision applied it last, and nobody controls it. It was orphaned on purpose
-    /// together with its revision, or somebody took the owner reference off, or it was restored without.
+    /// Whether the object says that this revision applied it last, and it has no controller. It was orphaned on purpose
+    /// together with its revision, or a user removed the owner reference, or it was restored without.
     pub fn is_stripped_of(&self, owner: &Owner) -> bool {
         self.controller.is_none()
             && !self.owned

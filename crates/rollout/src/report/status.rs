@@ -23,12 +23,12 @@ pub enum RevisionState {
     RollingOut(Vec<String>),
     /// It will be tried again.
     Retrying(String),
-    /// It will be tried again, but somebody must change something first. `Progressing` says `Retrying`, as the reference
+    /// It will be tried again, but a user must change something first. `Progressing` says `Retrying`, as the reference
     /// does.
     Waiting(String),
     /// Deleted, and objects are left that go as they should.
     Removing(String),
-    /// Somebody must change something first.
+    /// A user must change something first.
     Blocked(String),
     /// Paused by its user, and objects are not as they should be.
     Paused(String),
@@ -114,7 +114,7 @@ pub fn after(
     list
 }
 
-/// What tools read: whether what the set asks for is there and works, and if not, whether that needs somebody.
+/// What tools read: whether what the set asks for is there and works, and if not, whether that needs a user.
 fn readiness(
     state: &RevisionState,
     version: &str,
@@ -150,7 +150,7 @@ fn readiness(
         RevisionState::Paused(message) => (Stalled, reason::PAUSED, message.clone()),
     };
     match late {
-        // What somebody must change says more than the time that passed.
+        // What a user must change says more than the time that passed.
         Some(deadline) if verdict == Reconciling => {
             let message = format!("{}{message}", exceeded(deadline));
             (Stalled, reason::PROGRESS_DEADLINE_EXCEEDED, message)

@@ -1,5 +1,5 @@
 //! Extensions that need each other: the one place that decides which of them go. Each run reports where its extension
-//! stands; nobody goes before all can, and who cannot go keeps the others from trying.
+//! stands; none changes before all can, and one that cannot keeps the others from trying.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

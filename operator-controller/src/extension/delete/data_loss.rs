@@ -1,5 +1,5 @@
 //! What a deletion takes away besides what the bundle brought: the objects of its kinds. Asked under the account, so that
-//! nobody learns more than the account may see.
+//! a user learns no more than the account may see.
 
 use std::time::{Duration, Instant};
 

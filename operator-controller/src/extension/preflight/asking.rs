@@ -19,7 +19,7 @@ pub(crate) const MAX_FINDINGS: usize = 8192;
 /// Why a revision is not made.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
-    /// Nobody can act as the account.
+    /// The account cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// It cannot be found out what the account may do.
@@ -58,7 +58,7 @@ pub enum PreflightError {
         /// What was compared, and what to do.
         help: Option<String>,
     },
-    /// Stored versions of a definition of somebody else would have to leave their list.
+    /// Stored versions of a definition of another owner would have to leave their list.
     #[error(
         "cannot remove version(s) {gone} from status.storedVersions of CRD {name:?}, which belongs to another owner; to let this extension take it over, set the annotation {key}", key = user::ADOPT
     )]

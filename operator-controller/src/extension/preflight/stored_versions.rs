@@ -75,7 +75,7 @@ async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Righ
     Ok(missing)
 }
 
-/// Whether a definition belongs to somebody else than the given extension and revisions, by their UIDs, and is not to be
+/// Whether a definition belongs to another owner than the given extension and revisions, by their UIDs, and is not to be
 /// taken over.
 pub(crate) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
     let owners = definition

@@ -1,5 +1,5 @@
 //! What tools read from a ClusterExtension: whether what its spec asks for is there and works, and if not, whether that
-//! needs somebody. Pure.
+//! needs a user. Pure.
 
 use jiff::Timestamp;
 use olm_api::cluster_extension::ClusterExtensionStatus;
@@ -37,7 +37,7 @@ impl Conclusion {
     pub fn of_failure(failure: &Failure, is_paused: bool) -> Self {
         let (verdict, reason) = match failure.severity {
             Severity::Terminal if is_paused => (Verdict::Stalled, reason::PAUSED),
-            // What waits for somebody is blocked, also where `Progressing` says `Retrying` as the reference does.
+            // What waits for a user is blocked, also where `Progressing` says `Retrying` as the reference does.
             Severity::Terminal | Severity::Waiting if failure.reason == reason::RETRYING => {
                 (Verdict::Stalled, reason::BLOCKED)
             }

@@ -6,9 +6,9 @@ use olm_platform::queue::Outcome;
 
 use crate::extension::failure::Severity;
 
-/// The longest pause in seconds before a run checks whether somebody fixed what it waits for.
+/// The longest pause in seconds before a run checks whether a user fixed what it waits for.
 const LONGEST_WAIT: u32 = 60;
-/// A run that waits for somebody and took longer than this is repeated seldom: it rests for [`REST`] times as long.
+/// A run that waits for a user and took longer than this is repeated seldom: it rests for [`REST`] times as long.
 const COSTLY: Duration = Duration::from_secs(5);
 /// How many times as long a costly run rests.
 const REST: u32 = 10;
@@ -27,7 +27,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 /// What this stage keeps of an extension from run to run.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
-    /// How many runs in a row waited for somebody.
+    /// How many runs in a row waited for a user.
     waits: u32,
     /// Since when its image is on the way.
     pulling: Option<Instant>,
@@ -70,7 +70,7 @@ impl Cache {
     }
 }
 
-/// How long a failure rests that waits for somebody: 1 s, 2 s, 4 s … 60 s, and longer when a run takes long.
+/// How long a failure rests that waits for a user: 1 s, 2 s, 4 s … 60 s, and longer when a run takes long.
 fn rest(waits: u32, taken: Duration) -> Duration {
     let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
     let rest = Duration::from_secs(seconds.into());

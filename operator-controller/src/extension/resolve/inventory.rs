@@ -1,5 +1,5 @@
 //! What there is on the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster itself.
-//! Only what somebody asks about is looked for: a bundle that requires nothing costs no request.
+//! Only what a bundle asks about is looked for: a bundle that requires nothing costs no request.
 
 use std::sync::Arc;
 use std::time::Instant;

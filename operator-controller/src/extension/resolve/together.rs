@@ -26,9 +26,9 @@ const MOST_MOVERS: usize = 50;
 pub(crate) enum Together<'a> {
     /// This bundle, when these move along.
     Goes(Box<Resolution<'a>>, Vec<Companion>),
-    /// It would go, if somebody were not kept from it: who.
+    /// It would change, if another extension could: which.
     Kept(String),
-    /// Nobody knows.
+    /// It is unknown.
     Unknown(BudgetExceeded),
     /// Nothing.
     No,
@@ -62,7 +62,7 @@ pub(crate) async fn together<'a>(
         others: answers,
         gathered,
     };
-    // It may take seconds, during which nobody else is to wait.
+    // It may take seconds, during which no other extension may wait.
     let solving = tokio::task::spawn_blocking(move || {
         let solved = puzzle.solve(&mut SearchBudget::default());
         (puzzle.gathered, solved)
@@ -216,7 +216,7 @@ fn may_move(other: &ClusterExtension, package: &str) -> bool {
     !other.is_deleting() && !is_rival
 }
 
-/// What keeps another extension from being installed or updated until somebody changes something.
+/// What keeps another extension from being installed or updated until a user changes something.
 fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtension) -> Option<String> {
     let is_blocked =
         find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);

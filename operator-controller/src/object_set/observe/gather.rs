@@ -41,8 +41,8 @@ const AT_ONCE: usize = 4;
 pub type Sources = BTreeMap<SecretName, String>;
 
 /// Reads them, those that exist, and of their data what the set refers to. The controller reads only Secrets that were
-/// made for this set in the managers' own namespace; all others are read as the account, so that nobody learns what he
-/// may not read himself.
+/// made for this set in the managers' own namespace; all others are read as the account, so that a user learns
+/// only what the account may read.
 ///
 /// # Errors
 /// One could not be read, or they hold too much.

@@ -121,7 +121,7 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
         set.annotation(names::annotation::CERTIFICATE_PROVIDER)
             .map(str::to_owned)
     };
-    // What another provider issued for a revision before lies under the same name, and nobody deletes it before this one
+    // What another provider issued for a revision before lies under the same name, and nothing deletes it before this one
     // works.
     let own = provider(set);
     if others

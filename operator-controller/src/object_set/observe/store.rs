@@ -1,6 +1,6 @@
 //! The store of ClusterObjectSets that both controllers plan from, filled by one watch.
 //!
-//! A set that cannot be read is there all the same: it stays as it was read last, the store names it, and nobody plans for its
+//! A set that cannot be read is there all the same: it stays as it was read last, the store names it, and no run plans for its
 //! extension until it can be read.
 
 use std::{
@@ -122,7 +122,7 @@ impl Sets {
         self.read().readable.values().cloned().collect()
     }
 
-    /// The sets that an extension controls, by its UID. The label alone is anybody's to write.
+    /// The sets that an extension controls, by its UID. Any user may write the label.
     pub fn of_extension(&self, uid: &str) -> Vec<Arc<ClusterObjectSet>> {
         let state = self.read();
         let ours = |set: &&Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid);
@@ -321,7 +321,7 @@ fn owner_name(set: &ClusterObjectSet) -> Option<&str> {
         .filter(|owner| !owner.is_empty())
 }
 
-/// Whether two sets that say they are of the same extension are. The label alone is anybody's to write: the same extension
+/// Whether two sets that say they are of the same extension are. Any user may write the label: the same extension
 /// must control both, or they work as the same account, which only those may say who may act as it: one that was
 /// orphaned, and sets that were made by hand.
 fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::super::{acting::Actor, context::Context, memory::Memory};
 
-/// How long a workload may take to become ready before anybody asks why it is not.
+/// How long a workload may take to become ready before the controller looks for the cause.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long until a workload that is not ready is asked again.
 pub(super) const AGAIN: Duration = Duration::from_secs(15);

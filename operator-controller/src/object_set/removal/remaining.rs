@@ -10,7 +10,7 @@ use olm_rollout::{object::ObjectId, outline::Outline};
 
 use crate::object_set::{acting::account, context::Context, memory::Memory, rights};
 
-/// The objects that may be left when nobody can be acted as, so far as the controller sees that by itself: an object
+/// The objects that may be left when the account cannot be used, so far as the controller sees that by itself: an object
 /// whose namespace is gone is not, nor is one that a watch does not show as ours.
 pub(super) async fn left(
     context: &Context,

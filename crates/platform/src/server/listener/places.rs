@@ -1,6 +1,6 @@
-//! Places for connections: as many as a listener has, and no more than a peer may take.
+//! Slots for connections: as many as a listener has, and no more than a peer may take.
 //!
-//! Nobody waits for a place. Where there is none, the idlest connection of the peer that holds the most gives its place up,
+//! No connection waits for a slot. Where there is none, the idlest connection of the peer that holds the most gives its slot up,
 //! so that one peer cannot lock the others out, whatever it does with its connections. Where all hold few, the idlest
 //! connection of all without an answer under way does, so that many peers cannot either by holding idle ones.
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The places of a listener.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Mutex<State>>);
+pub(super) struct Slots(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -35,7 +35,7 @@ struct Connection {
     evicted: CancellationToken,
 }
 
-impl Places {
+impl Slots {
     /// `total` places, of which a peer takes `per_peer` at most.
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -53,7 +53,7 @@ impl Places {
 
     /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way,
     /// or when nobody holds more than it would and all have.
-    pub(super) fn take(&self, peer: IpAddr) -> Option<Place> {
+    pub(super) fn take(&self, peer: IpAddr) -> Option<Slot> {
         let peer = peer.to_canonical();
         let mut state = self.lock();
         state.make_room(peer).then_some(())?;
@@ -69,7 +69,7 @@ impl Places {
         state.taken.insert(number, connection);
         *state.peers.entry(peer).or_default() += 1;
         drop(state);
-        Some(Place {
+        Some(Slot {
             places: self.clone(),
             number,
             evicted,
@@ -147,13 +147,13 @@ enum Busy {
 
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct Slot {
+    places: Slots,
     number: u64,
     evicted: CancellationToken,
 }
 
-impl Place {
+impl Slot {
     /// Resolves when the connection must end.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -171,7 +171,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.places.lock().free(self.number);
     }
@@ -180,7 +180,7 @@ impl Drop for Place {
 /// An answer under way.
 #[derive(Debug)]
 pub(super) struct Answering {
-    places: Places,
+    places: Slots,
     number: u64,
 }
 
@@ -200,14 +200,14 @@ mod tests {
         [10, 0, 0, number].into()
     }
 
-    fn is_evicted(place: &Place) -> bool {
+    fn is_evicted(place: &Slot) -> bool {
         place.evicted.is_cancelled()
     }
 
     #[test]
     fn a_peer_gives_up_its_own_idlest_connection() {
-        let places = Places::new(100, 3);
-        let mut held: Vec<Place> = (0..3).filter_map(|_| places.take(peer(1))).collect();
+        let places = Slots::new(100, 3);
+        let mut held: Vec<Slot> = (0..3).filter_map(|_| places.take(peer(1))).collect();
         let answering = held[0].answers();
         let fourth = places.take(peer(1)).unwrap();
         assert!(!is_evicted(&held[0]) && is_evicted(&held[1]) && !is_evicted(&held[2]));
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn whoever_holds_the_most_makes_room_for_others_also_with_answers_under_way() {
-        let places = Places::new(8, 6);
-        let greedy: Vec<Place> = (0..6).filter_map(|_| places.take(peer(1))).collect();
-        let answering: Vec<Answering> = greedy.iter().map(Place::answers).collect();
-        let others: Vec<Place> = (2..6).filter_map(|number| places.take(peer(number))).collect();
+        let places = Slots::new(8, 6);
+        let greedy: Vec<Slot> = (0..6).filter_map(|_| places.take(peer(1))).collect();
+        let answering: Vec<Answering> = greedy.iter().map(Slot::answers).collect();
+        let others: Vec<Slot> = (2..6).filter_map(|number| places.take(peer(number))).collect();
         assert_eq!(others.len(), 4);
         assert_eq!(greedy.iter().filter(|place| is_evicted(place)).count(), 2);
         assert!(others.iter().all(|place| !is_evicted(place)));
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn peers_with_as_much_as_a_newcomer_keep_their_places() {
-        let places = Places::new(3, 3);
-        let held: Vec<Place> = (1..4).filter_map(|number| places.take(peer(number))).collect();
-        let mut answering: Vec<Answering> = held.iter().map(Place::answers).collect();
+        let places = Slots::new(3, 3);
+        let held: Vec<Slot> = (1..4).filter_map(|number| places.take(peer(number))).collect();
+        let mut answering: Vec<Answering> = held.iter().map(Slot::answers).collect();
         assert!(places.take(peer(4)).is_none());
         drop(answering.remove(0));
         let again = places.take(peer(1));
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn peers_with_one_idle_connection_each_cannot_lock_a_newcomer_out() {
-        let places = Places::new(3, 3);
-        let held: Vec<Place> = (1..4).filter_map(|number| places.take(peer(number))).collect();
+        let places = Slots::new(3, 3);
+        let held: Vec<Slot> = (1..4).filter_map(|number| places.take(peer(number))).collect();
         let answering = held[0].answers();
         let newcomer = places.take(peer(4));
         assert!(newcomer.is_some() && is_evicted(&held[1]), "the idlest");
