@@ -25,6 +25,8 @@ const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
 const MAX_FINDINGS: usize = 25;
 /// Catalogs parsed at the same time; pulls have no limit, so that a slow registry delays no other catalog.
 const MAX_PARSING: usize = 2;
+/// Memory for what the check compares between blobs, in bytes.
+const CHECK_BYTES: usize = 40 << 20;
 
 /// The kind of an image that is no catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,12 +120,10 @@ impl ContentError {
                         io::ErrorKind::IsADirectory | io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge
                     )
                 }
-                IngestError::Store(error) => {
-                    matches!(error, StoreError::TooLarge(_) | StoreError::TooMany(_))
-                }
+                IngestError::Store(error) => exceeds(error),
                 IngestError::Stopped => false,
             },
-            Self::Store(error) => matches!(error, StoreError::TooLarge(_) | StoreError::TooMany(_)),
+            Self::Store(error) => exceeds(error),
             Self::Reference { .. }
             | Self::TagAndDigest(_)
             | Self::Secret(_)
@@ -150,6 +150,14 @@ impl ContentError {
             Self::Stopped => "stopped",
         }
     }
+}
+
+/// Whether the catalog exceeds a bound of the store.
+fn exceeds(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::TooLarge(_) | StoreError::TooMany(_) | StoreError::IndexTooLarge(_)
+    )
 }
 
 /// The labels of failures in metrics.
@@ -355,7 +363,9 @@ fn put(
     stop: &CancellationToken,
 ) -> Result<Arc<Snapshot>, ContentError> {
     let mut writer = store.begin(&destination.catalog)?;
-    let mut checker = Checker::new().with_constraints(olm_constraint::fault);
+    let mut checker = Checker::new()
+        .with_constraints(olm_constraint::fault)
+        .within(CHECK_BYTES);
     let paths = pulled.paths();
     let read = ingest(
         &mut writer,

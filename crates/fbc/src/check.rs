@@ -27,6 +27,10 @@ pub use rule::{Rule, Severity, Stage};
 
 /// How many findings are kept; more are only counted.
 pub const MAX_FINDINGS: usize = 10_000;
+/// The most bytes of the texts of all findings that are kept.
+const MAX_FINDINGS_BYTES: usize = 4 << 20;
+/// The most bytes of a message, and of a name in a finding; longer ones are cut.
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// One fault of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,8 +125,9 @@ impl fmt::Display for Place {
 pub struct CatalogReport {
     /// The findings in the order of the catalog; those about no place come last.
     pub findings: Vec<CatalogFinding>,
-    /// How many more there were than [`MAX_FINDINGS`].
+    /// How many more there were than [`MAX_FINDINGS`], or than fit.
     pub omitted: usize,
+    bytes: usize,
 }
 
 impl CatalogReport {
@@ -143,9 +148,17 @@ impl CatalogReport {
             });
     }
 
-    /// Adds a finding, or counts it where there are [`MAX_FINDINGS`].
-    pub fn add(&mut self, finding: CatalogFinding) {
-        if self.findings.len() < MAX_FINDINGS {
+    /// Adds a finding, or counts it where there are [`MAX_FINDINGS`] or their texts fill their place.
+    pub fn add(&mut self, mut finding: CatalogFinding) {
+        let Object {
+            package,
+            channel,
+            bundle,
+        } = &mut finding.object;
+        let texts = [&mut finding.message, package, channel, bundle];
+        let bytes: usize = texts.map(shorten).iter().sum();
+        if self.findings.len() < MAX_FINDINGS && self.bytes + bytes <= MAX_FINDINGS_BYTES {
+            self.bytes += bytes;
             self.findings.push(finding);
         } else {
             self.omitted += 1;
@@ -177,7 +190,17 @@ pub struct Checker {
     bundles: Vec<BundleFacts>,
     deprecations: Vec<DeprecationFacts>,
     constraints: Option<ConstraintCheck>,
+    /// The memory of what is kept, roughly, in bytes.
+    held: usize,
+    limit: Option<usize>,
 }
+
+/// The memory of what is kept of a blob beside its names, in bytes.
+const BLOB_BYTES: usize = 192;
+/// The memory of an entry of a channel or of deprecations beside its names.
+const ITEM_BYTES: usize = 144;
+/// The memory of a name in a list beside its text.
+const NAME_BYTES: usize = 56;
 
 #[derive(Debug)]
 struct PackageFacts {
@@ -220,6 +243,14 @@ impl Checker {
         self
     }
 
+    /// Keeps about so many bytes at most of what the rules between blobs need. These rules are not applied to a catalog that
+    /// takes more, which is a finding of its own.
+    #[must_use]
+    pub const fn within(mut self, bytes: usize) -> Self {
+        self.limit = Some(bytes);
+        self
+    }
+
     /// Takes the next blob, which stands in `file`.
     pub fn add(&mut self, file: &str, meta: &Meta) {
         let place = self.place(file, meta.position);
@@ -236,10 +267,36 @@ impl Checker {
     pub fn finish(mut self) -> CatalogReport {
         let channels = std::mem::take(&mut self.channels);
         let bundles = std::mem::take(&mut self.bundles);
-        self.check_catalog(&channels, &bundles);
-        self.check_deprecations(&channels, &bundles);
+        if self.is_full() {
+            let mebibytes = self.limit.unwrap_or_default() >> 20;
+            let message = format!(
+                "the names and edges of the catalog take more than {mebibytes} MiB, and are not compared with each other"
+            );
+            self.find(Rule::CatalogSize, Object::default(), None, message);
+        } else {
+            self.check_catalog(&channels, &bundles);
+            self.check_deprecations(&channels, &bundles);
+        }
         self.report.sort();
         self.report
+    }
+
+    /// Whether there is room for facts of so many bytes. Where there is not, nothing is kept from then on.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.held = self.held.saturating_add(bytes);
+        let full = self.is_full();
+        if full {
+            self.packages = HashMap::new();
+            self.unreadable_channels = HashSet::new();
+            self.channels = Vec::new();
+            self.bundles = Vec::new();
+            self.deprecations = Vec::new();
+        }
+        !full
+    }
+
+    fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| self.held > limit)
     }
 
     fn place(&mut self, file: &str, line: usize) -> Place {
@@ -255,6 +312,16 @@ impl Checker {
             message: message.into(),
         });
     }
+}
+
+/// Cuts a text that is too long, and returns its bytes.
+fn shorten(text: &mut String) -> usize {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text.len()
 }
 
 /// The text, shared with what was asked for last where it is the same.

@@ -47,6 +47,12 @@ impl IndexBuilder {
             end: self.index.bytes().saturating_add(length),
         };
         self.index.entries.push(entry);
+        self.index.memory += ENTRY_BYTES;
+    }
+
+    /// The memory that the index takes so far, roughly, in bytes.
+    pub const fn memory(&self) -> usize {
+        self.index.memory
     }
 
     /// The index of what was added.
@@ -68,7 +74,13 @@ pub struct Index {
     /// The places of all entries, package by package, within each in the order of the catalog: most queries ask for
     /// one package of hundreds.
     by_package: Vec<u32>,
+    memory: usize,
 }
+
+/// The memory of an entry and its place among those of its package, in bytes.
+const ENTRY_BYTES: usize = size_of::<Entry>() + size_of::<u32>();
+/// The memory of a name beside its text, in bytes: its place among the others, and in a table with spare room.
+const NAME_BYTES: usize = 96;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
@@ -111,6 +123,7 @@ impl Index {
             return *number;
         }
         let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
+        self.memory += NAME_BYTES + text.len();
         let text: Arc<str> = text.into();
         self.strings.push(Arc::clone(&text));
         self.numbers.insert(text, number);
@@ -264,6 +277,7 @@ impl Index {
                 name,
                 end,
             });
+            index.memory += ENTRY_BYTES;
         }
         if rest.is_empty() {
             index.sort_by_package();

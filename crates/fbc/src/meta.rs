@@ -74,6 +74,12 @@ pub enum MetaErrorKind {
         /// The keys as they are spelled, sorted.
         keys: Vec<String>,
     },
+    /// `schema`, `package` or `name` is longer than anything is called.
+    #[error("the value of key {key:?} is longer than {} bytes", MAX_NAME_BYTES)]
+    NameTooLong {
+        /// The key as it is spelled.
+        key: String,
+    },
     /// `schema`, `package` or `name` is not a string.
     #[error("expected value for key {key:?} to be a string, got {found}{advice}")]
     NotAString {
@@ -99,12 +105,28 @@ impl fmt::Display for NotText {
     }
 }
 
-/// The limits that catalogs are read with: nesting up to 1000 levels, otherwise those of YAML in general.
+/// The most bytes of one blob: twelve times the largest known, a package with a picture.
+pub const MAX_BLOB_BYTES: usize = 8 << 20;
+/// The most values of one blob, which take up to hundreds of bytes each where they are held as such. The largest known has
+/// a hundredth.
+pub const MAX_BLOB_VALUES: usize = 100_000;
+/// The most bytes of a schema, package or name.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// The limits that catalogs are read with: blobs of 8 MiB and 100,000 values, nesting up to 1000 levels.
 pub fn limits() -> Limits {
     Limits {
+        bytes: MAX_BLOB_BYTES,
         depth: 1000,
+        nodes: MAX_BLOB_VALUES,
         ..Limits::default()
     }
+}
+
+/// Whether a blob, as JSON text, has more than [`MAX_BLOB_VALUES`]. Whoever gets blobs from a server asks before it parses one.
+pub fn has_too_many_values(text: &[u8]) -> bool {
+    // Each takes a byte at least.
+    text.len() > MAX_BLOB_VALUES && olm_yaml::json_values(text) > MAX_BLOB_VALUES
 }
 
 /// The blobs of one file, in order; see [`metas`].
@@ -191,6 +213,9 @@ fn meta(text: &str, advice: Advice) -> Result<Meta, MetaErrorKind> {
                     Advice::None
                 },
             })?;
+        if field.len() > MAX_NAME_BYTES {
+            return Err(MetaErrorKind::NameTooLong { key: key.clone() });
+        }
     }
     meta.line.reserve(text.len() + 1);
     canonical::write(text, &order, &mut meta.line);

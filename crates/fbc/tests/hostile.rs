@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use olm_fbc::meta::{limits, metas};
+use olm_fbc::check::Rule;
+use olm_fbc::meta::{MAX_BLOB_VALUES, limits, metas};
 use olm_fbc::{Blob, Bundle, Channel, Checker, Deprecations, Ignore, Index, Package, canonical, graph};
 use proptest::prelude::*;
 
@@ -104,7 +105,7 @@ fn nesting_is_limited_and_cheap() {
 
 #[test]
 fn a_channel_of_many_entries_is_checked_in_good_time() {
-    let entries: Vec<String> = (0..100_000)
+    let entries: Vec<String> = (0..30_000)
         .map(|number: u32| {
             format!(
                 "{{\"name\":\"b{number}\",\"replaces\":\"b{}\"}}",
@@ -131,6 +132,72 @@ fn many_objects_on_one_line_are_read_one_at_a_time() {
     in_good_time("one long line", || {
         assert_eq!(metas(text.as_bytes(), &limits()).count(), 200_000);
     });
+}
+
+#[test]
+fn a_blob_of_more_values_or_a_longer_name_than_any_is_refused() {
+    let read = |text: &str| {
+        metas(text.as_bytes(), &limits())
+            .next()
+            .map(|meta| meta.map(drop).map_err(|error| error.to_string()))
+            .expect("there is a blob")
+    };
+    let json = |values: usize| format!("{{\"schema\":\"x\",\"v\":[{}0]}}", "0,".repeat(values));
+    assert_eq!(read(&json(MAX_BLOB_VALUES - 10)), Ok(()));
+    assert!(read(&json(MAX_BLOB_VALUES)).is_err_and(|error| error.ends_with("more than 100000 values")));
+    let yaml = json(MAX_BLOB_VALUES)
+        .replace('"', "")
+        .replacen('{', "schema: x\nv: {", 1);
+    assert!(read(&yaml).is_err_and(|error| error.ends_with("more than 100000 values")));
+    for key in ["schema", "package", "Name"] {
+        let named = |length: usize| format!("{{\"{key}\":\"{}\"}}", "n".repeat(length));
+        assert_eq!(read(&named(4096)), Ok(()));
+        assert_eq!(
+            read(&named(4097)),
+            Err(format!("the value of key {key:?} is longer than 4096 bytes"))
+        );
+    }
+}
+
+#[test]
+fn a_catalog_that_takes_more_memory_than_it_may_is_not_compared_and_says_so() {
+    let bundles = "{\"schema\":\"olm.bundle\",\"package\":\"unknown\",\"name\":\"b\"}\n".repeat(100);
+    let rules = |checker: Checker| {
+        let mut checker = checker;
+        for meta in metas(bundles.as_bytes(), &limits()) {
+            checker.add("file", &meta.expect("the bundle can be read"));
+        }
+        let report = checker.finish();
+        let rules = report.findings.iter().map(|finding| finding.rule);
+        rules.collect::<std::collections::HashSet<Rule>>()
+    };
+    let all = rules(Checker::new());
+    assert!(all.contains(&Rule::BundlePackageUnknown) && !all.contains(&Rule::CatalogSize));
+    assert_eq!(rules(Checker::new().within(1 << 20)), all);
+    let alone = rules(Checker::new().within(10_000));
+    assert!(!alone.contains(&Rule::BundlePackageUnknown) && alone.contains(&Rule::CatalogSize));
+    assert!(
+        alone.contains(&Rule::BundleImage),
+        "rules for a blob alone hold on"
+    );
+}
+
+#[test]
+fn what_is_found_takes_a_bounded_place() {
+    let long = "x".repeat(100_000);
+    let mut checker = Checker::new();
+    for meta in metas(
+        format!("{{\"schema\":\"olm.bundle\",\"package\":\"p\",\"name\":\"b\",\"image\":\"A{long}\"}}\n")
+            .repeat(500)
+            .as_bytes(),
+        &limits(),
+    ) {
+        checker.add("file", &meta.expect("the bundle can be read"));
+    }
+    let report = checker.finish();
+    let messages = report.findings.iter().map(|finding| finding.message.len());
+    assert!(messages.clone().max() < Some(20_000));
+    assert!(messages.sum::<usize>() <= 4 << 20 && report.omitted > 0 && !report.is_valid());
 }
 
 #[test]

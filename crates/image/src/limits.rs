@@ -54,7 +54,7 @@ impl Limits {
             depth: 64,
             name_bytes: 255,
             path_bytes: 4096,
-            paths_bytes: 64 << 20,
+            paths_bytes: 32 << 20,
             time: Duration::from_mins(15),
         }
     }

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 const LONGEST: usize = 500;
 /// Channels, APIs, keywords and categories of a package that are kept, each.
 const MOST: usize = 500;
+/// The most memory of all summaries of a catalog while they are made, in bytes; what goes beyond is left out.
+const BUDGET: usize = 24 << 20;
+/// The memory of a text beside its bytes, and of a package beside its texts.
+const OVERHEAD: usize = 64;
 
 /// A package in short.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +93,20 @@ impl CsvMetadata {
 }
 
 /// Collects the facts of packages blob by blob.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Collector {
     packages: BTreeMap<String, Collected>,
+    /// What is left of [`BUDGET`].
+    left: usize,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self {
+            packages: BTreeMap::new(),
+            left: BUDGET,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -124,44 +139,61 @@ impl Collector {
         })
     }
 
-    /// What is known of a package; nothing of one with a name that nobody types.
-    fn known(&mut self, package: &str) -> Option<&mut Collected> {
-        is_short(package).then(|| self.packages.entry(package.to_owned()).or_default())
+    /// Adds to what is known of a package, as long as there is room; nothing to one with a name that nobody types.
+    fn note(&mut self, package: &str, add: impl FnOnce(&mut Collected)) {
+        if !is_short(package) || self.left == 0 {
+            return;
+        }
+        let before = self.packages.get(package).map_or(0, |known| known.facts.memory());
+        let known = self.packages.entry(package.to_owned()).or_default();
+        add(known);
+        self.left = (self.left + before).saturating_sub(known.facts.memory());
     }
 
     fn package(&mut self, package: &Package) {
-        let Some(Collected { facts, .. }) = self.known(&package.name) else {
-            return;
-        };
-        facts.name.clone_from(&package.name);
-        facts.default_channel = short(&package.default_channel);
-        if facts.summary.is_empty() {
-            facts.summary = first_paragraph(&package.description);
-        }
+        self.note(&package.name, |Collected { facts, .. }| {
+            facts.name.clone_from(&package.name);
+            facts.default_channel = short(&package.default_channel);
+            if facts.summary.is_empty() {
+                facts.summary = first_paragraph(&package.description);
+            }
+        });
     }
 
     fn channel(&mut self, channel: Channel) {
-        let Some(Collected { facts, .. }) = self.known(&channel.package) else {
-            return;
-        };
-        if facts.channels.len() < MOST && is_short(&channel.name) {
-            facts.channels.insert(channel.name);
-        }
+        let Channel { package, name, .. } = channel;
+        self.note(&package, |Collected { facts, .. }| {
+            if facts.channels.len() < MOST && is_short(&name) {
+                facts.channels.insert(name);
+            }
+        });
     }
 
     fn bundle(&mut self, bundle: &Bundle) {
-        let Some(known) = self.known(&bundle.package) else {
-            return;
-        };
-        known.facts.bundles += 1;
+        self.note(&bundle.package, |known| known.see(bundle));
+    }
+
+    fn deprecations(&mut self, deprecations: &Deprecations) {
+        let of_package = |entry: &&olm_fbc::DeprecationEntry| entry.reference.schema == SCHEMA_PACKAGE;
+        if let Some(entry) = deprecations.entries.iter().find(of_package) {
+            self.note(&deprecations.package, |known| {
+                known.facts.deprecated = short(&entry.message);
+            });
+        }
+    }
+}
+
+impl Collected {
+    fn see(&mut self, bundle: &Bundle) {
+        self.facts.bundles += 1;
         for gvk in bundle.properties.iter().filter(|p| p.kind == TYPE_GVK) {
             if let Ok(gvk) = gvk.gvk()
-                && known.facts.provided_apis.len() < MOST
+                && self.facts.provided_apis.len() < MOST
                 && [&gvk.group, &gvk.version, &gvk.kind]
                     .into_iter()
                     .all(|part| is_short(part))
             {
-                known.facts.provided_apis.insert(Api {
+                self.facts.provided_apis.insert(Api {
                     group: gvk.group,
                     version: gvk.version,
                     kind: gvk.kind,
@@ -171,40 +203,51 @@ impl Collector {
         let Ok(version) = bundle.version_release() else {
             return;
         };
-        if known
+        if self
             .latest
             .as_ref()
             .is_some_and(|latest| latest.compare(&version).is_ge())
         {
             return;
         }
-        known.facts.latest_version = short(&version.version.to_string());
-        known.latest = Some(version);
+        self.facts.latest_version = short(&version.version.to_string());
+        self.latest = Some(version);
         let Some(metadata) = CsvMetadata::of(bundle) else {
             return;
         };
         let summary = metadata.annotation("description");
         if !summary.is_empty() {
-            known.facts.summary = short(summary);
+            self.facts.summary = short(summary);
         }
         let categories = metadata.annotation("categories").split(',').map(str::trim);
-        known.facts.categories = categories
+        self.facts.categories = categories
             .filter(|c| !c.is_empty())
             .take(MOST)
             .map(short)
             .collect();
-        known.facts.display_name = short(&metadata.display_name);
-        known.facts.provider = short(&metadata.provider.name);
-        known.facts.keywords = metadata.keywords.iter().take(MOST).map(|k| short(k)).collect();
+        self.facts.display_name = short(&metadata.display_name);
+        self.facts.provider = short(&metadata.provider.name);
+        self.facts.keywords = metadata.keywords.iter().take(MOST).map(|k| short(k)).collect();
     }
+}
 
-    fn deprecations(&mut self, deprecations: &Deprecations) {
-        let of_package = |entry: &&olm_fbc::DeprecationEntry| entry.reference.schema == SCHEMA_PACKAGE;
-        if let Some(entry) = deprecations.entries.iter().find(of_package)
-            && let Some(known) = self.known(&deprecations.package)
-        {
-            known.facts.deprecated = short(&entry.message);
-        }
+impl PackageSummary {
+    /// The memory that it takes, roughly, in bytes.
+    fn memory(&self) -> usize {
+        let apis = self.provided_apis.iter();
+        let apis = apis.flat_map(|api| [&api.group, &api.version, &api.kind]);
+        let texts = [
+            &self.name,
+            &self.display_name,
+            &self.summary,
+            &self.provider,
+            &self.default_channel,
+            &self.latest_version,
+            &self.deprecated,
+        ];
+        let lists = self.keywords.iter().chain(&self.categories).chain(&self.channels);
+        let texts = texts.into_iter().chain(lists).chain(apis);
+        8 * OVERHEAD + texts.map(|text| OVERHEAD + text.len()).sum::<usize>()
     }
 }
 
@@ -262,6 +305,35 @@ mod tests {
         assert_eq!(found.default_channel.len(), LONGEST);
         assert_eq!(found.channels, BTreeSet::from(["stable".to_owned()]));
         assert_eq!((found.bundles, found.provided_apis.len()), (1, 0));
+    }
+
+    #[test]
+    fn hostile_catalogs_take_no_more_than_the_budget() {
+        let apis: Vec<String> = (0..MOST)
+            .map(|number| {
+                let text = format!("{number}{}", "g".repeat(LONGEST - 3));
+                format!(
+                    r#"{{"type":"olm.gvk","value":{{"group":"{text}","version":"{text}","kind":"{text}"}}}}"#
+                )
+            })
+            .collect();
+        let mut collector = Collector::default();
+        for package in 0..100 {
+            let definition =
+                format!(r#"{{"schema":"olm.package","name":"p{package}","defaultChannel":"c"}}"#);
+            let bundle = format!(
+                r#"{{"schema":"olm.bundle","package":"p{package}","name":"b","image":"i","properties":[{}]}}"#,
+                apis.join(",")
+            );
+            collector.add("olm.package", &definition);
+            collector.add("olm.bundle", &bundle);
+        }
+        let memory: usize = collector
+            .packages
+            .values()
+            .map(|known| known.facts.memory())
+            .sum();
+        assert!(memory > BUDGET && memory < BUDGET + (2 << 20), "{memory}");
     }
 
     #[test]

@@ -84,6 +84,8 @@ struct Builder<'a> {
     limits: &'a Limits,
     frames: Vec<Frame>,
     anchors: HashMap<usize, (Node, Size)>,
+    /// How much is kept in `anchors`: anchored nodes inside one another are kept again and again.
+    kept: Size,
     nodes: usize,
     alias_nodes: usize,
     alias_bytes: usize,
@@ -153,6 +155,7 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, ReadFailure> {
         limits,
         frames: Vec::new(),
         anchors: HashMap::new(),
+        kept: Size::default(),
         nodes: 0,
         alias_nodes: 0,
         alias_bytes: 0,
@@ -223,9 +226,7 @@ impl Builder<'_> {
                     return self.set_key(Key::Merge);
                 }
                 let node = scalar(text, style, tag.as_deref())?;
-                if anchor != 0 {
-                    self.anchors.insert(anchor, (node.clone(), size));
-                }
+                self.keep(anchor, &node, size)?;
                 self.place(node, size, Origin::Written { mergeable: false })
             }
             Event::SequenceStart(_, anchor, _) => self.open(
@@ -286,10 +287,25 @@ impl Builder<'_> {
             }
         };
         let node = Node::Collection(value);
-        if frame.anchor != 0 {
-            self.anchors.insert(frame.anchor, (node.clone(), frame.size));
-        }
+        self.keep(frame.anchor, &node, frame.size)?;
         self.place(node, frame.size, Origin::Written { mergeable })
+    }
+
+    /// Keeps an anchored node for its aliases.
+    fn keep(&mut self, anchor: usize, node: &Node, size: Size) -> Result<(), ErrorKind> {
+        if anchor == 0 {
+            return Ok(());
+        }
+        self.kept.nodes = self.kept.nodes.saturating_add(size.nodes);
+        self.kept.bytes = self.kept.bytes.saturating_add(size.bytes);
+        if self.kept.bytes > self.limits.bytes {
+            return Err(ErrorKind::ExcessiveAliasing);
+        }
+        if self.kept.nodes > self.limits.nodes {
+            return Err(ErrorKind::TooManyNodes(self.limits.nodes));
+        }
+        self.anchors.insert(anchor, (node.clone(), size));
+        Ok(())
     }
 
     fn alias(&mut self, anchor: usize) -> Result<(), ErrorKind> {

@@ -225,6 +225,9 @@ impl<R: BufRead> Documents<R> {
         let mut at = 0;
         let end = loop {
             at += scan.advance(self.rest().get(at..).unwrap_or_default());
+            if scan.nodes > self.limits.nodes {
+                return Err(self.fail(ErrorKind::TooManyNodes(self.limits.nodes)));
+            }
             if scan.done {
                 break at;
             }
@@ -341,11 +344,19 @@ enum Step {
     End,
 }
 
+/// How many values the JSON `text` has: its commas and opening brackets, as [`Limits::nodes`] counts them.
+pub fn json_values(text: &[u8]) -> usize {
+    let mut scan = Scan::default();
+    scan.advance(text);
+    scan.nodes
+}
+
 /// Finds the end of a JSON value without understanding it.
 #[derive(Default)]
 struct Scan {
     depth: usize,
     deepest: usize,
+    nodes: usize,
     in_word: bool,
     in_string: bool,
     escaped: bool,
@@ -385,6 +396,7 @@ impl Scan {
         match byte {
             b'"' => self.in_string = true,
             b'{' | b'[' => {
+                self.nodes += 1;
                 self.depth += 1;
                 self.deepest = self.deepest.max(self.depth);
             }
@@ -392,6 +404,7 @@ impl Scan {
                 self.depth = self.depth.saturating_sub(1);
                 self.done = self.depth == 0;
             }
+            b',' if self.depth > 0 => self.nodes += 1,
             _ if self.depth > 0 => {}
             _ if byte.is_ascii_whitespace() => self.done = self.in_word,
             _ => self.in_word = true,

@@ -7,7 +7,8 @@ pub struct Limits {
     pub bytes: usize,
     /// Mappings and sequences inside one another.
     pub depth: usize,
-    /// Scalars, mappings and sequences in the result, counting what aliases copy.
+    /// Scalars, mappings and sequences in the result, counting what aliases copy. Of a JSON value its commas and opening
+    /// brackets, which are as many as its members and elements.
     pub nodes: usize,
     /// What a key that occurs twice in one mapping means.
     pub duplicate_keys: DuplicateKeys,

@@ -102,6 +102,27 @@ fn faults_count_lines_over_the_whole_stream() {
 }
 
 #[test]
+fn values_of_a_json_document_are_bounded() {
+    let limits = Limits {
+        nodes: 6,
+        ..Limits::default()
+    };
+    let read = |text: &str| {
+        let read: Vec<_> = documents(text.as_bytes(), &limits).collect();
+        read.iter().map(Result::is_ok).collect::<Vec<_>>()
+    };
+    assert_eq!(read(r#"{"a":[1,2,3],"b":",[{"}{"a":[{},{}]}"#), [true, true]);
+    assert_eq!(read(r#"{"a":[1,2,3,4,5,6]}"#), [false]);
+    assert_eq!(read(r#"{"a":1}{"a":[[],[],[]]}"#), [true, false]);
+    // It is refused where it is too much, not where it ends.
+    let endless = r#"{"a":["#.to_owned() + &"0,".repeat(10);
+    assert!(
+        documents(endless.as_bytes(), &limits)
+            .any(|read| { read.is_err_and(|fault| fault.to_string().contains("more than 6 values")) })
+    );
+}
+
+#[test]
 fn one_document_is_bounded_and_not_the_stream() {
     let limits = Limits {
         bytes: 64,

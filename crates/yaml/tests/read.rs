@@ -268,6 +268,30 @@ fn faults_name_their_place() {
 }
 
 #[test]
+fn anchors_inside_one_another_are_not_kept_without_end() {
+    let nested = |levels: usize, text: &str| {
+        let open: String = (0..levels).map(|level| format!("&a{level} [")).collect();
+        format!("{open}\"{text}\"{}", "]".repeat(levels))
+    };
+    let limits = Limits {
+        bytes: 100_000,
+        nodes: 10_000,
+        ..Limits::default()
+    };
+    let text = "x".repeat(1000);
+    assert!(to_json_with(nested(90, &text), &limits).is_ok());
+    assert!(matches!(
+        to_json_with(nested(110, &text), &limits).expect_err("bytes").kind,
+        ErrorKind::ExcessiveAliasing
+    ));
+    let wide = format!("{}", nested(110, "")).replace("\"\"", &"0,".repeat(100));
+    assert!(matches!(
+        to_json_with(wide, &limits).expect_err("nodes").kind,
+        ErrorKind::TooManyNodes(10_000)
+    ));
+}
+
+#[test]
 fn limits_hold() {
     let deep = format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(to_json(&deep).is_err());

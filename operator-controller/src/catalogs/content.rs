@@ -1,5 +1,6 @@
 //! Reads what a catalog says about a package.
 
+use olm_fbc::meta::{MAX_BLOB_VALUES, has_too_many_values};
 use olm_fbc::{Blob, SCHEMA_BUNDLE};
 use olm_resolve::{Package, PackageBuilder, PackageTooLarge, ReleaseField};
 use serde::Deserialize;
@@ -21,6 +22,12 @@ pub enum ContentError {
     /// A blob is too large.
     #[error("line {line} of the answer is longer than {} MiB", MAX_OTHER_BLOB_BYTES >> 20)]
     BlobTooLarge {
+        /// The number of the line, from 1.
+        line: usize,
+    },
+    /// A blob has too many values.
+    #[error("line {line} of the answer has more than {MAX_BLOB_VALUES} values")]
+    TooManyValues {
         /// The number of the line, from 1.
         line: usize,
     },
@@ -70,6 +77,9 @@ impl<'a> Reader<'a> {
         }
         if head.schema != SCHEMA_BUNDLE && line.len() > MAX_OTHER_BLOB_BYTES {
             return Err(ContentError::BlobTooLarge { line: number });
+        }
+        if has_too_many_values(line) {
+            return Err(ContentError::TooManyValues { line: number });
         }
         let blob = Blob::from_json(&head.schema, text).map_err(|e| wrong(e.to_string()))?;
         Ok(self.builder.add(blob)?)
@@ -128,6 +138,21 @@ mod tests {
             read(&[&elsewhere]).unwrap().is_none(),
             "other packages do not count"
         );
+    }
+
+    #[test]
+    fn a_blob_of_too_many_values_is_refused_before_it_is_parsed() {
+        let read_with = |values: usize| {
+            let properties = vec!["{}"; values / 2].join(",");
+            read(&[&format!(
+                r#"{{"schema":"olm.bundle","package":"p","name":"b","properties":[{properties}]}}"#
+            )])
+        };
+        assert!(read_with(MAX_BLOB_VALUES - 10).is_ok());
+        assert!(matches!(
+            read_with(MAX_BLOB_VALUES + 10),
+            Err(ContentError::TooManyValues { line: 1 })
+        ));
     }
 
     #[test]

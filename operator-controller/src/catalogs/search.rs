@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use olm_api::serving::{Endpoint, MetasQuery};
 use olm_constraint::cel::Budget;
 use olm_constraint::{Subject, Wanted};
+use olm_fbc::meta::has_too_many_values;
 use olm_fbc::similar::distance;
 use olm_fbc::{Bundle, Package, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
 use reqwest::StatusCode;
@@ -159,6 +160,9 @@ impl Catalogs {
             let Ok(text) = std::str::from_utf8(line) else {
                 return Ok(());
             };
+            if has_too_many_values(line) {
+                return Ok(());
+            }
             let head: Option<Head<'_>> = serde_json::from_str(text).ok();
             if head.is_some_and(|head| head.schema == schema && name.is_none_or(|name| head.name == name)) {
                 take(text);

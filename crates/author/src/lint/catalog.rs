@@ -83,7 +83,9 @@ impl CatalogLint {
     #[must_use]
     pub fn finish(self) -> CatalogReport {
         let mut report = self.advisories;
-        let CatalogReport { findings, omitted } = self.checker.finish();
+        let CatalogReport {
+            findings, omitted, ..
+        } = self.checker.finish();
         report.omitted += omitted;
         for finding in findings {
             report.add(finding);

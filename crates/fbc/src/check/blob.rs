@@ -1,5 +1,7 @@
 //! What can be said of a blob by itself.
 
+use crate::blob::channel::Channel;
+use crate::blob::deprecation::Deprecations;
 use crate::blob::package::{Icon, Package};
 use crate::blob::property::{self, Property};
 use crate::blob::{Blob, BlobError};
@@ -11,7 +13,7 @@ use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use olm_version::quoted;
 
-use super::{ChannelFacts, csv_metadata, label::label_faults, shared};
+use super::{BLOB_BYTES, ChannelFacts, ITEM_BYTES, NAME_BYTES, csv_metadata, label::label_faults, shared};
 
 /// What any blob may have, whatever its schema.
 #[derive(Default)]
@@ -49,12 +51,17 @@ impl Checker {
             Blob::Channel(mut channel) => {
                 channel.entries.shrink_to_fit();
                 let object = Object::channel(&channel.package, &channel.name);
-                self.check_properties(&channel.properties, &object, &place);
-                self.channels.push(ChannelFacts { channel, place });
+                let properties = std::mem::take(&mut channel.properties);
+                self.check_properties(&properties, &object, &place);
+                if self.has_room(memory_of_channel(&channel)) {
+                    self.channels.push(ChannelFacts { channel, place });
+                }
             }
             Blob::Bundle(bundle) => self.add_bundle(&bundle, place),
             Blob::Deprecations(deprecations) => {
-                self.deprecations.push(DeprecationFacts { deprecations, place });
+                if self.has_room(memory_of_deprecations(&deprecations)) {
+                    self.deprecations.push(DeprecationFacts { deprecations, place });
+                }
             }
             Blob::Other => self.add_other(meta, &place),
         }
@@ -62,6 +69,9 @@ impl Checker {
 
     /// What is known of a blob that cannot be read keeps others from being reported for its sake.
     fn add_unreadable(&mut self, meta: &Meta, place: Place) {
+        if !self.has_room(BLOB_BYTES + 2 * (meta.name.len() + meta.package.len())) {
+            return;
+        }
         match meta.schema.as_str() {
             SCHEMA_PACKAGE => {
                 self.unreadable_channels.insert(meta.name.clone());
@@ -133,6 +143,9 @@ impl Checker {
             self.find(Rule::PackageDuplicate, object, Some(place), message);
             return;
         }
+        if !self.has_room(BLOB_BYTES + package.name.len() + package.default_channel.len()) {
+            return;
+        }
         self.packages.insert(
             package.name,
             PackageFacts {
@@ -183,6 +196,25 @@ impl Checker {
             }
         }
     }
+}
+
+/// The memory that the facts of a channel take, roughly, in bytes.
+fn memory_of_channel(channel: &Channel) -> usize {
+    let entries = channel.entries.iter().map(|entry| {
+        let edges = [&entry.replaces, &entry.skip_range].map(|edge| edge.as_deref().map_or(0, str::len));
+        let skips = entry.skips.iter().map(|name| NAME_BYTES + name.len());
+        ITEM_BYTES + entry.name.len() + edges.iter().sum::<usize>() + skips.sum::<usize>()
+    });
+    BLOB_BYTES + channel.package.len() + channel.name.len() + entries.sum::<usize>()
+}
+
+/// The memory that deprecations take, roughly, in bytes.
+fn memory_of_deprecations(deprecations: &Deprecations) -> usize {
+    let entries = deprecations.entries.iter().map(|entry| {
+        let reference = &entry.reference;
+        ITEM_BYTES + reference.schema.len() + reference.name.len() + entry.message.len()
+    });
+    BLOB_BYTES + deprecations.package.len() + entries.sum::<usize>()
 }
 
 /// The JSON of the blob, shortened where it is only shown and not read.

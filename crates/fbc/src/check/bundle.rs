@@ -2,7 +2,7 @@
 
 use olm_version::{Release, blang, quoted};
 
-use super::{BundleFacts, Checker, Object, Place, Rule, image_reference, shared};
+use super::{BLOB_BYTES, BundleFacts, Checker, Object, Place, Rule, image_reference, shared};
 use crate::blob::bundle::Bundle;
 use crate::blob::property::{PackageProperty, TYPE_BUNDLE_OBJECT, TYPE_PACKAGE};
 
@@ -24,6 +24,10 @@ impl Checker {
         }
         self.check_properties(&bundle.properties, &object, &place);
         let version = property.and_then(|property| version(bundle, &property));
+        let bytes = BLOB_BYTES + bundle.name.len() + version.as_ref().map_or(0, String::len);
+        if !self.has_room(bytes) {
+            return;
+        }
         let package = shared(&mut self.package, &bundle.package);
         self.bundles.push(BundleFacts {
             package,

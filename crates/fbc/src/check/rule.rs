@@ -54,6 +54,8 @@ rules! {
     Syntax, "syntax";
     /// There is something in the catalog.
     CatalogEmpty, "catalog-empty";
+    /// The names and edges of a catalog fit into the memory of whoever compares them.
+    CatalogSize, "catalog-size";
     /// An object has a key once.
     KeyRepeated, "key-repeated";
     /// A schema is one that is read, or has a prefix of its own.

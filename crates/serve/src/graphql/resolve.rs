@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
+/// What a value of an answer takes beside its text until the answer is written, in bytes.
+const VALUE_BYTES: usize = 64;
+
 /// The bytes and time of one query.
 pub(super) struct Budget {
     /// Bytes left to read and answer.
@@ -45,7 +48,7 @@ impl Budget {
             if over {
                 return None;
             }
-            let item = self.spend(0).and(item);
+            let item = self.spend(VALUE_BYTES).and(item);
             over = item.is_err();
             Some(item)
         })))
@@ -250,7 +253,8 @@ impl ObjectValue for Object<'_> {
 
 impl Object<'_> {
     fn charged<'a>(&self, leaf: JsonValue) -> Result<ResolvedValue<'a>, FieldError> {
-        self.budget.spend(leaf.as_str().map_or(8, str::len))?;
+        self.budget
+            .spend(VALUE_BYTES + leaf.as_str().map_or(0, str::len))?;
         Ok(ResolvedValue::Leaf(leaf))
     }
 }

@@ -25,6 +25,9 @@ pub enum StoreError {
     /// The catalog holds more blobs than the limit.
     #[error("the catalog holds more than {0} blobs")]
     TooMany(u64),
+    /// The index of the catalog takes more memory than the limit.
+    #[error("the schemas, packages and names of the catalog take more than {} MiB", .0 >> 20)]
+    IndexTooLarge(usize),
     /// A compressed variant would take space that new content needs.
     #[error("cannot write `{what}` while the disk has fewer than {left} free bytes")]
     NoRoom {

@@ -294,7 +294,12 @@ fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
 #[test]
 fn limits_stop_a_catalog_that_never_ends() {
     let root = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(root.path(), StoreLimits { bytes: 100, blobs: 3 }).unwrap());
+    let limits = StoreLimits {
+        bytes: 100,
+        blobs: 3,
+        ..StoreLimits::default()
+    };
+    let store = Arc::new(Store::open(root.path(), limits).unwrap());
     let mut writer = store.begin("cat").unwrap();
     assert!(matches!(
         writer.push("", "", "", &[b'x'; 100]),
@@ -308,6 +313,19 @@ fn limits_stop_a_catalog_that_never_ends() {
         writer.push("", "", "", b"{}"),
         Err(StoreError::TooMany(3))
     ));
+    let limits = StoreLimits {
+        index: 10_000,
+        ..StoreLimits::default()
+    };
+    let store = Arc::new(Store::open(root.path(), limits).unwrap());
+    let mut writer = store.begin("cat").unwrap();
+    let names = (0..1000).map(|number| number.to_string());
+    let pushed: Result<(), StoreError> = names.map(|name| writer.push("x", "", &name, b"{}")).collect();
+    assert!(matches!(pushed, Err(StoreError::IndexTooLarge(10_000))));
+    let mut writer = store.begin("cat").unwrap();
+    for _ in 0..100 {
+        writer.push("x", "", "the same", b"{}").unwrap();
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct StoreLimits {
     pub bytes: u64,
     /// Blobs.
     pub blobs: u64,
+    /// Memory of the index, which is held as long as the catalog is served, in bytes.
+    pub index: usize,
 }
 
 impl Default for StoreLimits {
@@ -32,6 +34,7 @@ impl Default for StoreLimits {
         Self {
             bytes: 4 << 30,
             blobs: 4_000_000,
+            index: 32 << 20,
         }
     }
 }
@@ -105,6 +108,9 @@ impl Writer {
             self.out.write_all(bytes).context("write", ALL)?;
         }
         self.index.add(schema, package, name, length);
+        if self.index.memory() > limits.index {
+            return Err(StoreError::IndexTooLarge(limits.index));
+        }
         match self.schemas.get_mut(schema) {
             Some(count) => *count += 1,
             None => {
