@@ -21,7 +21,7 @@ use olm_platform::queue::Queue;
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
-use olm_platform::{client, crypto, identity};
+use olm_platform::{client, crypto, identity, memory};
 use olm_serve::{Access, App, Endpoints, Store, StoreLimits};
 use tokio::sync::watch;
 
@@ -137,6 +137,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
         unreadable: UnreadableCatalogs::default(),
     });
+    shutdown.spawn("memory", memory::give_back(shutdown.token()));
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));
     shutdown.spawn("leadership", follow_leadership(Arc::clone(&context)));
     shutdown.spawn("garbage", collect_garbage(Arc::clone(&context), args.gc_interval));

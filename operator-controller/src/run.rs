@@ -21,7 +21,7 @@ use olm_platform::queue::{Queue, on_its_own};
 use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
-use olm_platform::{client, identity};
+use olm_platform::{client, identity, memory};
 use olm_resolve::ReleaseField;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -164,6 +164,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         work.metrics.leadership(LEASE, leading.clone());
         LeaseSettings::new(namespace, LEASE, instance)
     });
+    shutdown.spawn("memory", memory::give_back(shutdown.token()));
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);
     Ok(run_until_end(own, election, lead, &shutdown).await?)

@@ -14,7 +14,7 @@ use crate::world::{Options, World};
 pub mod catalog;
 mod dependencies;
 mod extensions;
-mod process;
+pub mod process;
 mod requests;
 mod serving;
 mod unpack;
@@ -93,7 +93,11 @@ pub async fn run(plan: &Plan) -> Result<()> {
 }
 
 fn print(figures: &Figures) -> Result<()> {
-    writeln!(std::io::stdout(), "{}", figures.text)?;
+    print_text(&figures.text)
+}
+
+fn print_text(text: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{text}")?;
     Ok(())
 }
 

@@ -4,5 +4,6 @@ pub mod args;
 pub mod crypto;
 pub mod features;
 pub mod log;
+pub mod memory;
 pub mod shutdown;
 pub mod version;

@@ -18,6 +18,14 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
     status(pid, "VmRSS")
 }
 
+/// The memory that a process holds now beside that of files, in bytes.
+///
+/// # Errors
+/// When the process is gone.
+pub fn anonymous(pid: u32) -> Result<u64> {
+    status(pid, "RssAnon")
+}
+
 /// Lets the peak begin anew at what is held now.
 pub(super) fn forget_peak(pid: u32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of a process")

@@ -43,6 +43,17 @@ fn names_of_ours_stand_once() {
     );
 }
 
+/// What the compiler cannot check is one call of the C library.
+#[test]
+fn unsafe_code_is_allowed_in_one_place() {
+    let mark = ["(unsafe", "_code"].concat();
+    let all = crates(&[Kind::Pure, Kind::Edge, Kind::Program, Kind::Tests]);
+    let files = all.values().flat_map(|manifest| sources(&manifest.folder));
+    let allowed = files.filter(|(_, source)| source.contains(&mark));
+    let allowed: Vec<_> = allowed.map(|(file, _)| file).collect();
+    assert_eq!(allowed, [root().join("crates/platform/src/process/memory.rs")]);
+}
+
 /// A comment states its rule: a reader cannot look up numbers of documents that are not in the repository.
 #[test]
 fn sources_refer_to_no_numbered_requirements() {

@@ -6,6 +6,7 @@ mod catalogs;
 mod content;
 mod controller;
 mod finalizers;
+mod memory;
 mod overlays;
 mod rbac;
 mod running;

@@ -1,0 +1,86 @@
+//! Memory that was freed goes back to the kernel.
+//!
+//! The C library keeps what lies below anything that is still in use, however much that is: a single answer that is kept
+//! can hold the hundred megabytes that reading it took.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+/// How often memory is given back.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Memory beside that of files up to which nothing is done, in bytes: more than a manager takes that has little to do.
+const SMALL: u64 = 16 << 20;
+
+/// Gives memory back every ten seconds while the process holds more than a little, until `stop` says otherwise.
+pub async fn give_back(stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        let before = anonymous();
+        if before.is_none_or(|bytes| bytes < SMALL) {
+            continue;
+        }
+        // It walks through all that is free, and waits for whoever allocates.
+        if tokio::task::spawn_blocking(trim).await.is_ok() {
+            tracing::trace!(before, after = anonymous(), "gave memory back");
+        }
+    }
+}
+
+/// The memory that the process holds beside that of files, in bytes.
+fn anonymous() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    kibibytes(&status, "RssAnon:").map(|kibibytes| kibibytes << 10)
+}
+
+/// The number of a line `FIELD N kB`.
+fn kibibytes(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(target_env = "gnu")]
+#[expect(
+    unsafe_code,
+    reason = "no crate offers this function, which takes and leaves nothing"
+)]
+fn trim() {
+    unsafe extern "C" {
+        /// Gives all whole pages that are free back to the kernel, but for `keep` bytes.
+        safe fn malloc_trim(keep: usize) -> std::ffi::c_int;
+    }
+    malloc_trim(0);
+}
+
+/// Other C libraries give back what they can by themselves.
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_the_kernels_lines() {
+        let status = "Name:\tx\nRssAnon:\t    2048 kB\nRssFile:\t 1 kB\n";
+        assert_eq!(kibibytes(status, "RssAnon:"), Some(2048));
+        assert_eq!(kibibytes(status, "RssShmem:"), None);
+    }
+
+    /// Small pieces below one that stays: by itself the C library gives nothing of them back.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn what_is_free_below_something_in_use_goes_back() {
+        let pieces: Vec<Box<[u8; 1000]>> = (0..100_000).map(|_| Box::new([1; 1000])).collect();
+        let last = Box::new([1_u8; 1000]);
+        let held = anonymous().unwrap();
+        drop(pieces);
+        trim();
+        let left = anonymous().unwrap();
+        assert!(held - left > 60 << 20, "{held} before, {left} after");
+        assert_eq!(last[0], 1);
+    }
+}
