@@ -2,6 +2,8 @@
 //!
 //! One story in steps; each prints like a test, and what follows a failed step counts as failed too.
 
+mod backup;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
@@ -34,6 +36,7 @@ const STEPS: &[&str] = &[
     "the extension is upgraded",
     "a broken object is repaired",
     "both managers restart and go on",
+    "the extension is lost and restored from a backup, then made again, and its operator goes on",
     "an operator holds its own upgrade back",
     "the API server calls webhooks of all kinds and an aggregated API, before and after their certificate is renewed",
     "the extension is removed and nothing is left",
@@ -115,9 +118,10 @@ impl Story {
             Some(2) => self.upgrade().await,
             Some(3) => self.repair().await,
             Some(4) => self.restart().await,
-            Some(5) => self.hold_back().await,
-            Some(6) => self.call_webhook().await,
-            Some(7) => self.uninstall().await,
+            Some(5) => self.restore().await,
+            Some(6) => self.hold_back().await,
+            Some(7) => self.call_webhook().await,
+            Some(8) => self.uninstall().await,
             _ => bail!("no such step"),
         }
     }
