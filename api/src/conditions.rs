@@ -89,6 +89,37 @@ pub mod reason {
     pub const FAILURE_GETTING_EXTENSION_METADATA: &str = "FailureGettingExtensionMetadata";
     /// Every installed bundle supports the cluster's next minor version.
     pub const AS_EXPECTED: &str = "AsExpected";
+
+    /// All of them.
+    pub const ALL: &[&str] = &[
+        HEALTHY,
+        PAUSED,
+        SUCCEEDED,
+        RETRYING,
+        BLOCKED,
+        ROLLING_OUT,
+        PROGRESS_DEADLINE_EXCEEDED,
+        REMOVING,
+        ARCHIVED,
+        MIGRATED,
+        FAILED,
+        ABSENT,
+        INVALID_CONFIGURATION,
+        DEPRECATED,
+        NOT_DEPRECATED,
+        DEPRECATION_STATUS_UNKNOWN,
+        PROBES_SUCCEEDED,
+        PROBE_FAILURE,
+        RECONCILING,
+        AVAILABLE,
+        UNAVAILABLE,
+        USER_SPECIFIED_UNAVAILABLE,
+        NO_FINDINGS,
+        FINDINGS,
+        INCOMPATIBLE_OPERATORS_INSTALLED,
+        FAILURE_GETTING_EXTENSION_METADATA,
+        AS_EXPECTED,
+    ];
 }
 
 /// The longest message that the API server accepts, in bytes.
@@ -311,6 +342,18 @@ mod tests {
             message,
             observed_generation: 1,
         }
+    }
+
+    #[test]
+    fn all_reasons_are_listed() {
+        let source = include_str!("conditions.rs")
+            .split("pub mod reason {")
+            .nth(1)
+            .unwrap();
+        let source = source.split("\n}\n").next().unwrap();
+        let names = source.lines().filter(|line| line.contains(": &str = "));
+        let values: Vec<&str> = names.map(|line| line.split('"').nth(1).unwrap()).collect();
+        assert_eq!(reason::ALL, values);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod catalogs;
 pub mod certificates;
 pub mod conditions;
 pub mod extension;
+pub mod metrics;
 pub mod object_set;
 pub mod openshift;
 pub mod run;

@@ -39,6 +39,8 @@ use crate::extension::context::providers::CertificateProviders;
 use crate::extension::context::{Context, Gates};
 use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
+use crate::metrics::counters::Counters;
+use crate::metrics::{collector, rollouts};
 use crate::object_set::store::Sets;
 use crate::object_set::teardown_records::TeardownRecords;
 use crate::{conditions, object_set, openshift};
@@ -92,6 +94,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let reviews = Arc::new(Reviews::default());
     let teardown_records = Arc::new(TeardownRecords::default());
     let instance = unique_identity();
+    let counters = Counters::default();
     let queue = Queue::<String>::default();
     let context = Arc::new(Context {
         client: own.clone(),
@@ -129,6 +132,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         teardown_records: Arc::clone(&teardown_records),
         deletions: Arc::default(),
         moves: Moves::default(),
+        counters: counters.clone(),
     });
     let writers = Writers {
         extensions: extensions.1,
@@ -139,6 +143,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         default_account: args.default_service_account.clone(),
         concurrency: args.concurrency,
         clock: Timestamp::now,
+        counters,
     };
     let revisions = object_set::controller::Context::with(
         own.clone(),
@@ -211,6 +216,10 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     let changed = Arc::new(Notify::new());
     queue.report_to(&metrics, CONTROLLER);
     revisions.report_to(&metrics);
+    context.counters.register(&metrics);
+    collector::register(&metrics, context.extensions.clone(), Arc::clone(&context.sets));
+    let rollouts = rollouts::follow(context.sets.subscribe(), context.counters.clone());
+    shutdown.spawn("rollouts", until(stop.clone(), rollouts));
     let watching = watch(Arc::clone(&context), writers, queue.clone(), Arc::clone(&changed));
     shutdown.spawn("watch", until(stop.clone(), watching));
     let ready = async {

@@ -25,6 +25,7 @@ use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
 use crate::conditions::watch::Deletions;
+use crate::metrics::counters::Counters;
 use crate::object_set::store::Sets;
 use crate::object_set::teardown_records::TeardownRecords;
 use olm_cluster::discover::Discovery;
@@ -104,6 +105,8 @@ pub struct Context {
     pub deletions: Arc<Deletions>,
     /// Which of the extensions that need each other go.
     pub moves: Moves,
+    /// What is counted and timed.
+    pub counters: Counters,
 }
 
 impl Context {
@@ -160,6 +163,7 @@ impl Context {
     /// Forgets an extension that is gone.
     pub fn forget(&self, name: &str) {
         self.moves.forget(name);
+        self.counters.forget(name);
         self.deletions.forget(name);
         self.bundles.forget(name);
         // A large answer must not outlive who asked for it.

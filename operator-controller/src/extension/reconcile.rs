@@ -25,6 +25,7 @@ use super::report::retry::{self, AT_ONCE, unless_stale};
 use super::report::status::Progress;
 use super::report::{self, Run, report};
 use super::resolve::{Origin, Resolution, Resolved, resolve};
+use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
@@ -71,6 +72,7 @@ pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
         context.forget(&name);
         return Outcome::Done;
     };
+    context.counters.begin(&name);
     let uid = &extension.metadata.uid;
     let mut memory = memory.filter(|memory| memory.uid == *uid).unwrap_or_default();
     memory.uid.clone_from(uid);
@@ -168,7 +170,13 @@ async fn prepared(
 /// From what was observed to what was applied. `None`: the next run goes on at once, with nothing to report yet.
 async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Option<Run> {
     let extension = observed.extension.name();
+    let begun = Instant::now();
     let resolution = resolve(context, observed).await;
+    let outcome = match &resolution.target {
+        Ok(_) => ResolutionOutcome::Succeeded,
+        Err(_) => ResolutionOutcome::Failed,
+    };
+    context.counters.resolved(outcome, begun.elapsed());
     if let Some(action) = prepare::tidy(&observed.revisions, memory.act.operator_conditions()) {
         let checked = Checked::own_records(vec![action]);
         if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {

@@ -171,7 +171,8 @@ pub(crate) async fn write_status(
         return Ok(());
     }
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
-    let events = events::changes(extension.status.as_ref(), &status, kind);
+    let before = extension.status.as_ref();
+    let events = events::changes(before, &status, kind);
     let next = ClusterExtension {
         status: Some(status),
         ..extension.clone()
@@ -179,6 +180,9 @@ pub(crate) async fn write_status(
     extensions
         .replace_status(extension.name(), &PostParams::default(), &next)
         .await?;
+    if let Some(now) = &next.status {
+        context.counters.changed(extension.name(), before, now);
+    }
     context.events.publish(extension.object_ref(&()), events);
     Ok(())
 }

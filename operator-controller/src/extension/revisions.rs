@@ -244,10 +244,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A revision as the other tests of this folder want it.
-    pub(in crate::extension) fn revision(
-        number: i64,
-        reports: &[(&str, Status, &str)],
-    ) -> Arc<ClusterObjectSet> {
+    pub(crate) fn revision(number: i64, reports: &[(&str, Status, &str)]) -> Arc<ClusterObjectSet> {
         let mut set = ClusterObjectSet::new(
             &format!("ext-{number}"),
             ClusterObjectSetSpec {

@@ -18,6 +18,8 @@ use olm_platform::{metrics::Metrics, queue::Queue};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::metrics::counters::Counters;
+
 use super::{
     memory::Memory,
     store::{Change, Sets},
@@ -45,6 +47,8 @@ pub struct Options {
     pub concurrency: usize,
     /// What time it is; deadlines count by it.
     pub clock: fn() -> Timestamp,
+    /// What is counted.
+    pub counters: Counters,
 }
 
 /// What every run needs.

@@ -34,7 +34,7 @@ use olm_rollout::{
 use super::{
     acting::{Actor, identify},
     conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
-    context::Context,
+    context::{Context, extension_uid},
     executor::Executor,
     memory::Memory,
     observe::load::{bodies, check_observed, doubt, load, outline},
@@ -313,6 +313,11 @@ async fn roll_out(
     if succeeded && report.written > 0 {
         tracing::info!(set = set.name(), objects = report.written, "repaired");
         memory.repaired(Instant::now());
+        let owner = set.label(names::label::OWNER_NAME);
+        if let (Some(extension), Some(_)) = (owner, extension_uid(set)) {
+            let objects = u64::try_from(report.written).unwrap_or(u64::MAX);
+            context.options.counters.repaired(extension, objects);
+        }
     }
     memory.accepted.clone_from(&report.accepted);
     Ok(report)

@@ -58,11 +58,42 @@ pub(super) async fn measure(world: &World, plan: &Plan, figures: &mut Figures) -
     // Whatever is still on its way comes to its end.
     tokio::time::sleep(Duration::from_secs(5)).await;
     quiet(world, plan.quiet, figures).await?;
+    scraped(world, count, figures).await?;
     let all: Vec<String> = [ALONE.to_owned(), BIG.to_owned()]
         .into_iter()
         .chain(many)
         .collect();
     removed(world, &all, figures).await
+}
+
+/// Reads the metrics of operator-controller as Prometheus does.
+async fn scraped(world: &World, count: usize, figures: &mut Figures) -> Result<()> {
+    world.kubectl(&["create", "serviceaccount", "scraper", "-n", "default"])?;
+    let role = "--clusterrole=operator-controller-metrics-reader";
+    let account = "--serviceaccount=default:scraper";
+    world.kubectl(&["create", "clusterrolebinding", "scraper", role, account])?;
+    let token = world.kubectl(&["create", "token", "scraper", "-n", "default"])?;
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .no_proxy()
+        .build()?;
+    let url = format!("https://{}/metrics", world.operator_controller.metrics);
+    let mut line = String::new();
+    // The first one asks the API server for the right of the token.
+    for _ in 0..2 {
+        let begin = Instant::now();
+        let answer = client.get(&url).bearer_auth(token.trim()).send().await?;
+        let text = answer.error_for_status()?.text().await?;
+        let took = begin.elapsed();
+        line = format!(
+            "{:.1} ms, {} KiB, {} series",
+            took.as_secs_f64() * 1e3,
+            text.len() / 1024,
+            text.lines().filter(|line| !line.starts_with('#')).count()
+        );
+    }
+    figures.add(&format!("metrics with {count} extensions: a scrape"), &line);
+    Ok(())
 }
 
 /// Creates extensions and waits until all of them are installed and nothing is under way.

@@ -2,6 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::names;
+use olm_test::extensions::{administrator, catalog, patch_source};
+use olm_test::samples;
 use serde_json::json;
 
 use crate::files::token;
@@ -212,5 +214,76 @@ fn metrics_show_every_catalog() -> Result<()> {
                 },
             )
             .await
+    })
+}
+
+/// Of each extension: its state, what is installed, and what happened to it. The series go with the extension.
+#[test]
+fn metrics_show_every_extension() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let scraper = stage.of_operator_controller().await?;
+        let Stage {
+            world, reader: token, ..
+        } = stage;
+        let name = "counted";
+        let reference = world
+            .publish(name, &["1.0.0", "1.0.1"], samples::OPERATOR_IMAGE)
+            .await?;
+        world.apply(&[catalog(name, &reference)])?;
+        world.apply(&administrator(name, "installer"))?;
+        world.apply(&[json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": { "name": name },
+            "spec": {
+                "namespace": name, "serviceAccount": { "name": "installer" },
+                "source": { "sourceType": "Catalog", "catalog": {
+                    "packageName": name, "channels": ["stable"], "version": "1.0.0",
+                } },
+            },
+        })])?;
+        let metric = |metric: &str, labels: &str, value: &str| {
+            format!("operator_controller_extension_{metric}{{extension=\"{name}\"{labels}}} {value}")
+        };
+        let shows = async |wanted: &[String]| {
+            let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            scraper.shows(world, &world.operator_controller, token, &wanted).await
+        };
+        let state = ",state=\"Ready\",reason=\"Healthy\"";
+        let info = |version| {
+            format!(",package=\"{name}\",version=\"{version}\",channel=\"stable\",catalog=\"{name}\"")
+        };
+        shows(&[
+            metric("ready", "", "1"),
+            metric("state", state, "1"),
+            metric("info", &info("1.0.0"), "1"),
+            metric("installed", "", "1"),
+            metric("available", "", "1"),
+            metric("deprecated", "", "0"),
+            metric("upgrades_total", "", "0"),
+            metric("drift_repairs_total", "", "0"),
+            "operator_controller_extensions{state=\"Ready\",reason=\"Healthy\"} ".to_owned(),
+            "operator_controller_resolution_duration_seconds_count{outcome=\"succeeded\"} ".to_owned(),
+            "operator_controller_rollout_duration_seconds_count ".to_owned(),
+        ])
+        .await?;
+
+        patch_source(world, name, json!({ "version": "1.0.1" })).await?;
+        shows(&[
+            metric("ready", "", "1"),
+            metric("info", &info("1.0.1"), "1"),
+            metric("upgrades_total", "", "1"),
+        ])
+        .await?;
+        let deployment = format!("deployment/{name}-operator");
+        world.kubectl(&["scale", &deployment, "-n", name, "--replicas=3"])?;
+        shows(&[metric("drift_repairs_total", "", "1")]).await?;
+
+        world.kubectl(&["delete", "clusterextension", name])?;
+        world
+            .eventually("the metrics of an extension that is gone are gone", SOON, async || {
+                let (_, text) = scraper.get(&world.operator_controller, Some(token)).await?;
+                Ok((!text.contains("extension=\"counted\"")).then_some(()))
+            })
+            .await?;
+        world.kubectl(&["delete", "clustercatalog", name]).map(drop)
     })
 }

@@ -28,6 +28,7 @@ use olm_test::{
 };
 use operator_controller::{
     cluster::identity::AccountName,
+    metrics::counters::Counters,
     object_set::controller::{Context, Options, run},
 };
 use serde_json::{Value, json};
@@ -157,6 +158,7 @@ impl World {
             concurrency: 8,
             // Whatever has a deadline of ten minutes has missed it.
             clock: || Timestamp::now() + SignedDuration::from_mins(11),
+            counters: Counters::default(),
         };
         let context = Arc::new(Context::new(&self.config, own.clone(), options).unwrap());
         let (sets, stopped) = (Arc::clone(context.sets()), stop.clone());
