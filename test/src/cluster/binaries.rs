@@ -61,6 +61,18 @@ const HEALTH_SOURCES: &[(&str, &str)] = &[
     ("health/main.go", include_str!("../../cluster/health/main.go")),
 ];
 
+/// Prometheus and the tool that checks its rules.
+const PROMETHEUS_SOURCES: &[(&str, &str)] = &[
+    (
+        "prometheus/go.mod",
+        include_str!("../../cluster/prometheus/go.mod"),
+    ),
+    (
+        "prometheus/go.sum",
+        include_str!("../../cluster/prometheus/go.sum"),
+    ),
+];
+
 /// KWOK's rules for nodes and pods, in its module.
 const STAGES: &[&str] = &[
     "node/fast/node-initialize",
@@ -93,6 +105,7 @@ enum Needed {
     Always,
     Registry,
     Health,
+    Prometheus,
     Simulated,
     Node,
 }
@@ -121,6 +134,26 @@ const HEALTH: Module = Module {
     stamp: |_| String::new(),
     tags: "",
     programs: &[program("health", "olm-test/health", Needed::Health)],
+};
+
+/// The module of Prometheus. Targets are named in its configuration, so it needs no discovery.
+const PROMETHEUS: Module = Module {
+    folder: "prometheus",
+    version_of: "",
+    stamp: |_| String::new(),
+    tags: "remove_all_sd",
+    programs: &[
+        program(
+            "promtool",
+            "github.com/prometheus/prometheus/cmd/promtool",
+            Needed::Prometheus,
+        ),
+        program(
+            "prometheus",
+            "github.com/prometheus/prometheus/cmd/prometheus",
+            Needed::Prometheus,
+        ),
+    ],
 };
 
 const MODULES: &[Module] = &[
@@ -230,6 +263,15 @@ impl Binaries {
     pub(crate) fn ensure_health() -> Result<Self> {
         let binaries = Self::separate(HEALTH_SOURCES, &[HEALTH])?;
         binaries.ensure_where(|needed| needed == Needed::Health)
+    }
+
+    /// Makes sure that `prometheus` and `promtool` are there.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_prometheus() -> Result<Self> {
+        let binaries = Self::separate(PROMETHEUS_SOURCES, &[PROMETHEUS])?;
+        binaries.ensure_where(|needed| needed == Needed::Prometheus)
     }
 
     /// Programs that have a folder of the cache to themselves.

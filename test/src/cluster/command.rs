@@ -190,7 +190,8 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
             tokio::task::spawn_blocking(move || {
                 Binaries::ensure(mode)?;
                 Binaries::ensure_token_registry()?;
-                Binaries::ensure_health()
+                Binaries::ensure_health()?;
+                Binaries::ensure_prometheus()
             })
             .await??;
             Ok(ExitCode::SUCCESS)
