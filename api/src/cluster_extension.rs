@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::names;
+use crate::updates::UpdatesStatus;
 
 crate::kind::kind! {
     /// One package of a catalog, installed into a namespace under a service account.
@@ -161,6 +162,9 @@ pub struct ClusterExtensionStatus {
     /// The installed revision and those that roll out, ascending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub active_revisions: Vec<RevisionStatus>,
+    /// What the catalogs hold beyond what is installed; absent while that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updates: Option<UpdatesStatus>,
 }
 
 /// The UID of the ClusterExtension that controls an object, such as its revision. A reference that has the UID but another

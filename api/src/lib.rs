@@ -2,7 +2,7 @@
 //!
 //! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]. [`names`] holds every label, annotation,
 //! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the rule for transition times;
-//! [`readiness`] what tools read from them;
+//! [`readiness`] what tools read from them; [`updates`] what a status says of newer bundles;
 //! [`text`] the escapes for text from outside; [`command`] the commands in messages; [`serving`] the addresses at which
 //! catalogd serves; [`crd`] the `CustomResourceDefinitions`.
 //! Nothing here reads a file, a clock or the network.
@@ -16,6 +16,7 @@ pub mod crd;
 pub mod names;
 pub mod readiness;
 pub mod serving;
+pub mod updates;
 
 mod kind;
 

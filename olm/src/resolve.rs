@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE", requires = "cluster")]
     kubeconfig: Option<String>,
+    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "cluster")]
+    default_catalogs: Vec<String>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
@@ -176,7 +179,7 @@ fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnClu
         let packages = sources.iter().filter_map(|source| source.package.as_ref());
         let inventory = cluster.inventory(extension, packages).await?;
         Ok(OnCluster {
-            selector: extension.and_then(|extension| cluster.selector(extension)),
+            selector: cluster.selector(extension, &arguments.default_catalogs),
             extension: extension.cloned(),
             inventory,
         })

@@ -8,6 +8,7 @@ use super::{
     VersionPattern, conditions, definition as define, label_selector, root, status_root, version_pattern,
 };
 use crate::names::{CLUSTER_EXTENSION, MAX_EXTENSION_NAME};
+use crate::updates::{MAX_MESSAGE_BYTES, MAX_NAME_BYTES, held_back};
 
 const SUBDOMAIN_RULES: &str = "It must contain only lowercase alphanumeric characters, hyphens (-) or periods (.), start and end with an alphanumeric character, and be no longer than 253 characters";
 
@@ -32,6 +33,11 @@ pub(super) fn definition() -> Value {
             PROGRESSING,
             READY,
             STATUS,
+            Column {
+                name: "Update",
+                kind: "string",
+                path: ".status.updates.newest.version",
+            },
             AGE,
         ],
         wide: &[
@@ -45,6 +51,11 @@ pub(super) fn definition() -> Value {
                 name: "Range",
                 kind: "string",
                 path: ".spec.source.catalog.version",
+            },
+            Column {
+                name: "Held Back By",
+                kind: "string",
+                path: ".status.updates.heldBackBy",
             },
         ],
     };
@@ -229,4 +240,44 @@ fn status() -> Schema {
             )),
         )
         .property("install", object("What is installed.").required("bundle", bundle))
+        .property("updates", updates())
+}
+
+fn updates() -> Schema {
+    let text = |description: &str| string(description).max_length(bound(MAX_NAME_BYTES));
+    let bundle = |description: &str| {
+        object(description)
+            .required("catalog", text("The ClusterCatalog that has it."))
+            .required("name", text("Its name in the catalog."))
+            .property(
+                "release",
+                text("Its release. Absent when it has none, empty when it says so explicitly."),
+            )
+            .required("version", text("Its version."))
+    };
+    // No enum: a later version may know more reasons than the definition on the cluster.
+    let reasons = held_back::ALL.join(", ");
+    object(
+        "What the catalogs that the extension may choose from hold beyond what is installed. Absent while that is not known; without members when there is nothing newer.",
+    )
+    .property(
+        "heldBackBy",
+        text(&format!(
+            "What holds back next or, where nothing does or next is absent, newest: one of {reasons}. Later versions may add reasons. Catalog without newest: a catalog does not answer or is gone, and newer bundles are not known."
+        )),
+    )
+    .property(
+        "message",
+        string("What holds them back, in words: a line for each.").max_length(bound(MAX_MESSAGE_BYTES)),
+    )
+    .property(
+        "newest",
+        bundle("The newest bundle, where it is newer than the installed one; while none is installed, where it is newer than next. The last known one while a catalog does not answer."),
+    )
+    .property("next", bundle("The bundle that is chosen and not installed yet."))
+}
+
+/// Bytes as a limit of characters.
+fn bound(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

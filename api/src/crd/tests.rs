@@ -82,7 +82,11 @@ fn types_and_schema_have_the_same_members() {
                 "observedGeneration": 1,
                 "conditions": [condition()],
                 "install": {"bundle": {"name": "b", "version": "1.0.0", "release": ""}},
-                "activeRevisions": [{"name": "a-1", "conditions": [condition()]}]},
+                "activeRevisions": [{"name": "a-1", "conditions": [condition()]}],
+                "updates": {
+                    "next": {"name": "b", "version": "1.1.0", "release": "", "catalog": "c"},
+                    "newest": {"name": "b", "version": "2.0.0", "release": "1", "catalog": "c"},
+                    "heldBackBy": "Range", "message": "m"}},
         }),
     );
     check::<crate::ClusterCatalog>(
@@ -175,9 +179,10 @@ fn the_columns_of_the_reference_keep_their_order_and_the_state_is_always_shown()
                 "Progressing",
                 "Ready",
                 "Status",
+                "Update",
                 "Age",
             ],
-            &["Reason", "Package", "Range"],
+            &["Reason", "Package", "Range", "Held Back By"],
         ),
         (
             "ClusterObjectSet",

@@ -1,6 +1,7 @@
 //! Why a bundle that fits a request is not installed on this cluster, or why another is preferred.
 
 use olm_api::text::escape;
+use olm_api::updates::held_back;
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
@@ -64,6 +65,17 @@ impl Blocker {
             self,
             Self::Architecture { .. } | Self::NativeApi(_) | Self::UnreadableKubernetes(_)
         )
+    }
+
+    /// The reason why the bundle is held back, one of [`held_back`]'s constants.
+    pub fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Kubernetes { .. }
+            | Self::UnreadableKubernetes(_)
+            | Self::Architecture { .. }
+            | Self::NativeApi(_) => held_back::PLATFORM,
+            Self::Unsound { .. } | Self::Missing { .. } | Self::Dependent { .. } => held_back::REQUIREMENT,
+        }
     }
 
     /// Whether it may be gone when others move along.

@@ -125,6 +125,17 @@ impl Constraint {
         })
     }
 
+    /// The version, where the constraint is one alone: `1.2.3` or `=1.2.3`, but not `1.2`.
+    pub fn exact(&self) -> Option<&Version> {
+        match self.groups.as_slice() {
+            [Group { terms, .. }] => match terms.as_slice() {
+                [term] if term.operator == Operator::Equal && term.wild == Wild::None => Some(&term.version),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The comparisons of each group joined by `||`; missing and wild numbers of their versions are 0.
     pub fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = (Operator, &Version)>> {
         self.groups

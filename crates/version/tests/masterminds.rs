@@ -248,6 +248,30 @@ fn numbers() -> impl Strategy<Value = (u64, u64, u64)> {
     (0..4_u64, 0..4_u64, 0..4_u64)
 }
 
+#[test]
+fn one_version_alone_is_exact() {
+    let check = |text: &str, expected: Option<&str>| {
+        let constraint = Constraint::parse(text).unwrap();
+        let found = constraint.exact().map(ToString::to_string);
+        assert_eq!(found.as_deref(), expected, "{text}");
+    };
+    for text in ["1.2.3", "=1.2.3", "= v1.2.3", " 1.2.3 "] {
+        check(text, Some("1.2.3"));
+    }
+    check("1.2.3-rc.1", Some("1.2.3-rc.1"));
+    for text in [
+        "1.2",
+        "1.x",
+        "*",
+        "~1.2.3",
+        ">=1.2.3",
+        "1.2.3 || 1.2.4",
+        ">=1.2.3 <=1.2.3",
+    ] {
+        check(text, None);
+    }
+}
+
 proptest! {
     #[test]
     fn widening_operators_are_pairs_of_bounds((a, b, c) in numbers(), (x, y, z) in numbers()) {

@@ -11,7 +11,7 @@ use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{annotation, label};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbour, requires};
-use olm_resolve::{Package, Selector};
+use olm_resolve::{Package, Selector, SelectorRequirement};
 use olm_version::blang::parse_tolerant;
 
 use crate::output::note;
@@ -69,18 +69,31 @@ impl Cluster {
     }
 
     /// The catalogs from which an extension may get its bundle: those that it selects, else the one that what is installed
-    /// came from; `None` for all.
-    pub(super) fn selector(&self, extension: &ClusterExtension) -> Option<Selector> {
-        let given = filter(extension).and_then(|filter| filter.selector.as_ref());
-        let given = given
-            .map(Selector::from)
-            .filter(|given| *given != Selector::default());
-        given.or_else(|| {
-            let home = self.present(extension)?.annotation(annotation::CATALOG)?;
-            Some(Selector {
-                match_labels: [(label::METADATA_NAME.to_owned(), home.to_owned())].into(),
-                ..Selector::default()
-            })
+    /// came from and the defaults; `None` for all. Without an extension, those of a new one.
+    pub(super) fn selector(
+        &self,
+        extension: Option<&ClusterExtension>,
+        defaults: &[String],
+    ) -> Option<Selector> {
+        let given = extension
+            .and_then(filter)
+            .and_then(|filter| filter.selector.as_ref());
+        let given = given.map(Selector::from);
+        if let Some(given) = given.filter(|given| *given != Selector::default()) {
+            return Some(given);
+        }
+        let mut names: BTreeSet<&str> = defaults.iter().map(String::as_str).collect();
+        if let Some(set) = extension.and_then(|extension| self.present(extension)) {
+            // Of what an earlier version installed the catalog is not recorded.
+            names.insert(set.annotation(annotation::CATALOG)?);
+        }
+        (!names.is_empty()).then(|| Selector {
+            match_expressions: vec![SelectorRequirement {
+                key: label::METADATA_NAME.to_owned(),
+                operator: "In".to_owned(),
+                values: names.into_iter().map(str::to_owned).collect(),
+            }],
+            ..Selector::default()
         })
     }
 

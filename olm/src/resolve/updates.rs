@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use olm_api::ClusterExtension;
 use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_extension::BundleMetadata;
+use olm_api::updates::AvailableBundle;
+use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_resolve::cluster::updates::{Updates, updates};
-use olm_resolve::{Availability, Catalog, Content, Installed, Package, Request};
+use olm_resolve::{Availability, Candidate, Catalog, Content, Installed, Package, Request};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, filter};
@@ -29,11 +31,15 @@ pub(crate) struct Arguments {
     #[arg(value_name = "EXTENSION")]
     extensions: Vec<String>,
     /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
-    /// repeated. Priority, labels and availability are those of the ClusterCatalog NAME
-    #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
+    /// repeated. Priority, labels and availability are those of the ClusterCatalog NAME. Without any, the answer is what the
+    /// status of each extension says
+    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     #[command(flatten)]
     registry: RegistryArguments,
+    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "catalogs")]
+    default_catalogs: Vec<String>,
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
@@ -53,13 +59,21 @@ struct Opened {
 }
 
 /// What is reported of one extension.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Row {
     extension: String,
     installed: Option<String>,
-    /// Bundle, version and catalog.
-    chosen: Result<[String; 3], String>,
-    newest: Option<([String; 3], Vec<String>)>,
+    /// The bundle that it gets or would get.
+    chosen: Option<AvailableBundle>,
+    /// Why it gets none.
+    refusal: Option<String>,
+    /// The newest bundle.
+    newest: Option<AvailableBundle>,
+    /// What stands in the way of the newest.
+    obstacles: Vec<String>,
+    held_back_by: Option<String>,
+    /// What the table does not show, in lines.
+    notes: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -67,7 +81,49 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .enable_all()
         .build()?;
     let cluster = runtime.block_on(Cluster::reach(arguments.kubeconfig.as_deref()))?;
-    let settings = runtime.block_on(cluster.catalogs())?;
+    let extensions = wanted(&cluster, &arguments.extensions)?;
+    let rows: Vec<Row> = if arguments.catalogs.is_empty() {
+        extensions.into_iter().map(reported).collect()
+    } else {
+        let opened = open(arguments, &runtime.block_on(cluster.catalogs())?)?;
+        let mut rows = Vec::new();
+        for extension in extensions {
+            let Some(filter) = filter(extension) else { continue };
+            let packages: Vec<Option<Package>> = opened
+                .iter()
+                .map(|catalog| Ok(package(&catalog.files, &catalog.source, &filter.package_name)?.0))
+                .collect::<anyhow::Result<_>>()?;
+            let inventory =
+                runtime.block_on(cluster.inventory(Some(extension), packages.iter().flatten()))?;
+            let catalogs: Vec<Catalog<'_>> = opened
+                .iter()
+                .zip(&packages)
+                .map(|(catalog, package)| catalog.view(package.as_ref()))
+                .collect();
+            let selector = cluster.selector(Some(extension), &arguments.default_catalogs);
+            let request = Request::of(filter, selector.as_ref());
+            let bundle = bundle(extension);
+            let installed = bundle.map(|bundle| Installed {
+                name: &bundle.name,
+                version: &bundle.version,
+                release: bundle.release.as_deref(),
+            });
+            let found = updates(&catalogs, &request, installed.as_ref(), &inventory.facts());
+            let found =
+                found.map_err(|refusal| anyhow!("{}: {}", extension.name(), refusal.on_command_line()))?;
+            rows.push(computed(extension, found));
+        }
+        rows
+    };
+    match arguments.output {
+        ReportFormat::Text => print_text(&text(&rows))?,
+        ReportFormat::Json => print_json(&rows.iter().map(json_of).collect())?,
+    }
+    Ok(Status::Success)
+}
+
+/// Opens the catalogs that are named; `settings` are those of the cluster.
+fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Vec<Opened>> {
     let mut opened: Vec<Opened> = Vec::new();
     for argument in &arguments.catalogs {
         let (name, source) = named_source(argument)?;
@@ -95,47 +151,20 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             name,
         });
     }
-    let mut rows = Vec::new();
-    for extension in wanted(&cluster, &arguments.extensions)? {
-        let Some(filter) = filter(extension) else { continue };
-        let packages: Vec<Option<Package>> = opened
-            .iter()
-            .map(|catalog| Ok(package(&catalog.files, &catalog.source, &filter.package_name)?.0))
-            .collect::<anyhow::Result<_>>()?;
-        let inventory = runtime.block_on(cluster.inventory(Some(extension), packages.iter().flatten()))?;
-        let catalogs: Vec<Catalog<'_>> = opened
-            .iter()
-            .zip(&packages)
-            .map(|(catalog, package)| Catalog {
-                name: &catalog.name,
-                priority: catalog.priority,
-                labels: &catalog.labels,
-                availability: catalog.availability,
-                content: package.as_ref().map_or(Content::Absent, Content::Package),
-            })
-            .collect();
-        let selector = cluster.selector(extension);
-        let request = Request::of(filter, selector.as_ref());
-        let bundle = extension
-            .status
-            .as_ref()
-            .and_then(|status| status.install.as_ref());
-        let bundle = bundle.map(|install| &install.bundle);
-        let installed = bundle.map(|bundle| Installed {
-            name: &bundle.name,
-            version: &bundle.version,
-            release: bundle.release.as_deref(),
-        });
-        let found = updates(&catalogs, &request, installed.as_ref(), &inventory.facts());
-        let found =
-            found.map_err(|refusal| anyhow!("{}: {}", extension.name(), refusal.on_command_line()))?;
-        rows.push(row(extension, bundle.map(|bundle| bundle.version.clone()), found));
+    Ok(opened)
+}
+
+impl Opened {
+    /// The catalog as resolution takes it.
+    fn view<'a>(&'a self, package: Option<&'a Package>) -> Catalog<'a> {
+        Catalog {
+            name: &self.name,
+            priority: self.priority,
+            labels: &self.labels,
+            availability: self.availability,
+            content: package.map_or(Content::Absent, Content::Package),
+        }
     }
-    match arguments.output {
-        ReportFormat::Text => print_text(&text(&rows))?,
-        ReportFormat::Json => print_json(&rows.iter().map(json_of).collect())?,
-    }
-    Ok(Status::Success)
 }
 
 /// The extensions of these names, or all.
@@ -156,25 +185,82 @@ fn wanted<'a>(cluster: &'a Cluster, names: &[String]) -> anyhow::Result<Vec<&'a 
     Ok(found)
 }
 
-fn row(extension: &ClusterExtension, installed: Option<String>, found: Updates<'_>) -> Row {
-    let named = |bundle: &olm_resolve::Candidate, catalog: &str| {
-        [
-            bundle.name.clone(),
-            version(bundle).unwrap_or_default(),
-            catalog.to_owned(),
-        ]
+/// The bundle that is installed.
+fn bundle(extension: &ClusterExtension) -> Option<&BundleMetadata> {
+    let install = extension.status.as_ref()?.install.as_ref();
+    install.map(|install| &install.bundle)
+}
+
+/// What the status of an extension says.
+fn reported(extension: &ClusterExtension) -> Row {
+    let installed = bundle(extension);
+    let row = Row {
+        extension: extension.name().to_owned(),
+        installed: installed.map(|bundle| bundle.version.clone()),
+        ..Row::default()
     };
+    let Some(updates) = extension
+        .status
+        .as_ref()
+        .and_then(|status| status.updates.clone())
+    else {
+        let unknown = "its status does not say which bundles there are; name the catalogs by --catalog";
+        return Row {
+            refusal: Some(unknown.to_owned()),
+            notes: vec![unknown.to_owned()],
+            ..row
+        };
+    };
+    let notes: Vec<String> = updates.message.lines().map(str::to_owned).collect();
+    let is_unknown = updates.newest.is_none() && updates.held_back_by.is_some();
+    let current = installed.filter(|_| updates.next.is_none() && !is_unknown);
+    let current = current.map(|bundle| AvailableBundle::new(bundle, ""));
+    Row {
+        newest: updates
+            .newest
+            .or_else(|| updates.next.clone())
+            .or_else(|| current.clone()),
+        chosen: updates.next.or(current),
+        obstacles: notes.clone(),
+        held_back_by: updates.held_back_by,
+        notes,
+        ..row
+    }
+}
+
+/// What follows from catalogs.
+fn computed(extension: &ClusterExtension, found: Updates<'_>) -> Row {
+    let named = |bundle: &Candidate, catalog: &str| AvailableBundle {
+        name: bundle.name.clone(),
+        version: version(bundle).unwrap_or_default(),
+        catalog: catalog.to_owned(),
+        ..AvailableBundle::default()
+    };
+    let mut notes = Vec::new();
+    let (chosen, refusal) = match found.chosen {
+        Ok(chosen) => (Some(named(chosen.bundle, chosen.catalog)), None),
+        Err(refusal) => {
+            let why = refusal.reason().to_string();
+            notes.push(format!("nothing would be chosen: {why}"));
+            (None, Some(why))
+        }
+    };
+    let newest = found.newest.as_ref();
+    notes.extend(newest.map(ToString::to_string));
+    let obstacles = newest
+        .map(|newest| newest.obstacles.as_slice())
+        .unwrap_or_default();
     Row {
         extension: extension.name().to_owned(),
-        installed,
-        chosen: match found.chosen {
-            Ok(chosen) => Ok(named(chosen.bundle, chosen.catalog)),
-            Err(refusal) => Err(refusal.reason().to_string()),
-        },
-        newest: found.newest.map(|newest| {
-            let why = newest.obstacles.iter().map(ToString::to_string).collect();
-            (named(newest.bundle, newest.catalog), why)
-        }),
+        installed: bundle(extension).map(|bundle| bundle.version.clone()),
+        newest: newest
+            .map(|newest| named(newest.bundle, newest.catalog))
+            .or_else(|| chosen.clone()),
+        held_back_by: obstacles.first().map(|first| first.held_back_by().to_owned()),
+        obstacles: obstacles.iter().map(ToString::to_string).collect(),
+        chosen,
+        refusal,
+        notes,
     }
 }
 
@@ -183,88 +269,142 @@ fn text(rows: &[Row]) -> String {
     let lines: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let chosen = row.chosen.as_ref().ok().map(|[_, version, _]| version.clone());
-            let update = chosen.filter(|version| row.installed.as_ref() != Some(version));
-            let newest = row.newest.as_ref().map(|([_, version, _], _)| version.clone());
-            if let Err(why) = &row.chosen {
-                let _ = writeln!(notes, "{}: nothing would be chosen: {why}", row.extension);
+            for note in &row.notes {
+                let _ = writeln!(notes, "{}: {note}", row.extension);
             }
-            if let Some(([bundle, _, catalog], why)) = &row.newest {
-                let _ = writeln!(
-                    notes,
-                    "{}: {bundle} of catalog {catalog} is not chosen: {}",
-                    row.extension,
-                    why.join("; ")
-                );
-            }
+            let version =
+                |bundle: &Option<AvailableBundle>| bundle.as_ref().map(|bundle| bundle.version.clone());
+            let update = version(&row.chosen).filter(|version| row.installed.as_ref() != Some(version));
             let cell = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
-            let newest = newest.or_else(|| row.chosen.as_ref().ok().map(|[_, version, _]| version.clone()));
             vec![
                 row.extension.clone(),
                 cell(row.installed.clone()),
                 cell(update),
-                cell(newest),
+                cell(version(&row.newest)),
+                cell(row.held_back_by.clone()),
             ]
         })
         .collect();
-    format!(
-        "{}{notes}",
-        table(&["NAME", "INSTALLED", "UPDATE", "NEWEST"], &lines)
-    )
+    let head = ["NAME", "INSTALLED", "UPDATE", "NEWEST", "HELD BACK BY"];
+    format!("{}{notes}", table(&head, &lines))
 }
 
 fn json_of(row: &Row) -> Value {
-    let bundle = |[name, version, catalog]: &[String; 3]| json!({"bundle": name, "version": version, "catalog": catalog});
+    let bundle = |bundle: &AvailableBundle| json!({"bundle": bundle.name, "version": bundle.version, "catalog": bundle.catalog});
+    // What would be chosen is not repeated.
+    let beyond = row
+        .newest
+        .as_ref()
+        .filter(|newest| row.chosen.as_ref() != Some(newest));
     json!({
         "extension": row.extension,
         "installed": row.installed,
-        "chosen": row.chosen.as_ref().ok().map(bundle),
-        "refusal": row.chosen.as_ref().err(),
-        "newest": row.newest.as_ref().map(|(newest, why)| {
+        "chosen": row.chosen.as_ref().map(bundle),
+        "refusal": row.refusal,
+        "newest": beyond.map(|newest| {
             let mut answer = bundle(newest);
             if let Some(answer) = answer.as_object_mut() {
-                answer.insert("obstacles".to_owned(), json!(why));
+                answer.insert("obstacles".to_owned(), json!(row.obstacles));
             }
             answer
         }),
+        "heldBackBy": row.held_back_by,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use olm_api::cluster_extension::{ClusterExtensionSpec, InstallStatus};
+    use olm_api::updates::{UpdatesStatus, held_back};
+
     use super::*;
+
+    fn pot(version: &str) -> AvailableBundle {
+        AvailableBundle {
+            name: format!("pot.v{version}"),
+            version: version.to_owned(),
+            catalog: "one".to_owned(),
+            ..AvailableBundle::default()
+        }
+    }
 
     #[test]
     fn a_table_says_what_would_be_chosen_and_what_stands_in_the_way_of_the_newest() {
-        let bundle = |version: &str| [format!("pot.v{version}"), version.to_owned(), "one".to_owned()];
         let rows = [
             Row {
                 extension: "held".to_owned(),
                 installed: Some("1.0.0".to_owned()),
-                chosen: Ok(bundle("1.1.0")),
-                newest: Some((bundle("2.0.0"), vec!["a".to_owned(), "b".to_owned()])),
+                chosen: Some(pot("1.1.0")),
+                newest: Some(pot("2.0.0")),
+                held_back_by: Some(held_back::RANGE.to_owned()),
+                notes: vec!["pot.v2.0.0 of catalog one is not chosen: a; b".to_owned()],
+                ..Row::default()
             },
             Row {
                 extension: "newest".to_owned(),
                 installed: Some("1.1.0".to_owned()),
-                chosen: Ok(bundle("1.1.0")),
-                newest: None,
+                chosen: Some(pot("1.1.0")),
+                newest: Some(pot("1.1.0")),
+                ..Row::default()
             },
             Row {
                 extension: "refused".to_owned(),
-                installed: None,
-                chosen: Err("no bundles".to_owned()),
-                newest: None,
+                notes: vec!["nothing would be chosen: no bundles".to_owned()],
+                ..Row::default()
             },
         ];
         assert_eq!(
             text(&rows),
-            "NAME     INSTALLED  UPDATE  NEWEST\n\
-             held     1.0.0      1.1.0   2.0.0\n\
-             newest   1.1.0      -       1.1.0\n\
-             refused  -          -       -\n\
+            "NAME     INSTALLED  UPDATE  NEWEST  HELD BACK BY\n\
+             held     1.0.0      1.1.0   2.0.0   Range\n\
+             newest   1.1.0      -       1.1.0   -\n\
+             refused  -          -       -       -\n\
              held: pot.v2.0.0 of catalog one is not chosen: a; b\n\
              refused: nothing would be chosen: no bundles\n"
+        );
+    }
+
+    #[test]
+    fn without_catalogs_a_row_is_what_the_status_says() {
+        let shown = |installed: Option<&str>, updates: Option<UpdatesStatus>| {
+            let mut extension = ClusterExtension::new("pot", ClusterExtensionSpec::default());
+            let status = extension.status.get_or_insert_default();
+            status.install = installed.map(|version| InstallStatus {
+                bundle: pot(version).metadata(),
+            });
+            status.updates = updates;
+            let text = text(&[reported(&extension)]);
+            let row = text.lines().nth(1).unwrap_or_default();
+            let words: Vec<&str> = row.split_whitespace().collect();
+            (
+                words.join(" "),
+                text.lines().nth(2).unwrap_or_default().to_owned(),
+            )
+        };
+        let unknown = "pot: its status does not say which bundles there are; name the catalogs by --catalog";
+        assert_eq!(shown(None, None), ("pot - - - -".to_owned(), unknown.to_owned()));
+        let nothing_newer = shown(Some("1.0.0"), Some(UpdatesStatus::default()));
+        assert_eq!(nothing_newer, ("pot 1.0.0 - 1.0.0 -".to_owned(), String::new()));
+        let held = UpdatesStatus {
+            next: Some(pot("1.1.0")),
+            newest: Some(pot("2.0.0")),
+            held_back_by: Some(held_back::RIGHTS.to_owned()),
+            message: "no rights\nno edge".to_owned(),
+        };
+        let (row, note) = shown(Some("1.0.0"), Some(held));
+        assert_eq!(
+            (row.as_str(), note.as_str()),
+            ("pot 1.0.0 1.1.0 2.0.0 Rights", "pot: no rights")
+        );
+        let silent = UpdatesStatus {
+            held_back_by: Some(held_back::CATALOG.to_owned()),
+            message: "gone".to_owned(),
+            ..UpdatesStatus::default()
+        };
+        let (row, note) = shown(Some("1.0.0"), Some(silent));
+        assert_eq!(
+            (row.as_str(), note.as_str()),
+            ("pot 1.0.0 - - Catalog", "pot: gone")
         );
     }
 }

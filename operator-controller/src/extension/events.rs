@@ -26,6 +26,8 @@ const CHANGING: &str = "Changing";
 pub const WARNED: &str = "Warned";
 /// A bundle that comes first cannot be installed, and another one is.
 pub const HELD_BACK: &str = "HeldBack";
+/// There is a newer bundle than the installed one.
+const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 /// Stored versions of a definition are being migrated.
 pub const MIGRATING: &str = "Migrating";
 /// The user has everything stand still.
@@ -105,6 +107,7 @@ pub fn changes(
         }
         _ => {}
     }
+    events.extend(available(before, after));
     let Some(progressing) = conditions::find(&after.conditions, PROGRESSING) else {
         return events;
     };
@@ -130,6 +133,30 @@ pub fn changes(
     events
 }
 
+/// That there is a newer bundle than the installed one: once for each, when the status first names it.
+fn available(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionStatus) -> Option<Notice> {
+    let newest = |status: &ClusterExtensionStatus| {
+        let updates = status.updates.as_ref().filter(|_| status.install.is_some())?;
+        updates.newest.clone()
+    };
+    let updates = after.updates.as_ref()?;
+    let found = newest(after)?;
+    let name = named(&found.metadata());
+    let was_installed = before
+        .and_then(|before| before.install.as_ref())
+        .map(|install| named(&install.bundle));
+    let was_known = before.and_then(newest).map(|bundle| named(&bundle.metadata()));
+    if [was_installed, was_known].contains(&Some(name.clone())) {
+        return None;
+    }
+    let why = match updates.message.as_str() {
+        "" => String::new(),
+        message => format!("\n{message}"),
+    };
+    let note = format!("{name} of catalog {} is available{why}", found.catalog);
+    Some(normal(UPDATE_AVAILABLE, note))
+}
+
 /// What hinders an extension and what to do: `Ready` explains what `Progressing` says in the words of the reference.
 fn explanation(status: &ClusterExtensionStatus) -> &str {
     let of = |condition_type| conditions::find(&status.conditions, condition_type);
@@ -150,6 +177,7 @@ mod tests {
     use jiff::Timestamp;
     use olm_api::cluster_extension::InstallStatus;
     use olm_api::conditions::{Report, Status, set_condition};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
     use super::*;
 
@@ -237,6 +265,48 @@ mod tests {
             &["false Migrating refused"],
         );
         check_as(EventKind::None, Some(&one), &held, &[]);
+    }
+
+    #[test]
+    fn a_newer_bundle_is_announced_once() {
+        let with = |installed: &str, newest: Option<&str>, message: &str| {
+            let mut status = status(installed, reason::SUCCEEDED, "");
+            status.updates = Some(UpdatesStatus {
+                newest: newest.map(|version| AvailableBundle::new(&pot(version, None), "one")),
+                message: message.to_owned(),
+                ..UpdatesStatus::default()
+            });
+            status
+        };
+        let announced = |before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionStatus| {
+            let events = changes(before, after, EventKind::Warning).into_iter();
+            let mut notes = events.filter(|event| event.reason == UPDATE_AVAILABLE);
+            notes.next().map(|event| event.note)
+        };
+        let nothing = with("", Some("2.0.0"), "outside");
+        let held = with("1.0.0", Some("2.0.0"), "outside");
+        let note = "pot 2.0.0 of catalog one is available\noutside";
+        assert_eq!(announced(None, &nothing), None, "it is no update of anything");
+        assert_eq!(announced(Some(&nothing), &held).as_deref(), Some(note));
+        let earlier = status("1.0.0", reason::SUCCEEDED, "");
+        assert_eq!(announced(Some(&earlier), &held).as_deref(), Some(note));
+        // The reason changes, or another version is installed: it is the same bundle.
+        for after in [
+            &held,
+            &with("1.0.0", Some("2.0.0"), ""),
+            &with("1.1.0", Some("2.0.0"), "no edge"),
+        ] {
+            assert_eq!(announced(Some(&held), after), None);
+        }
+        let next = with("1.0.0", Some("2.1.0"), "");
+        assert_eq!(
+            announced(Some(&held), &next).as_deref(),
+            Some("pot 2.1.0 of catalog one is available")
+        );
+        // Who goes back knows what was there.
+        let reached = with("2.0.0", None, "");
+        assert_eq!(announced(Some(&held), &reached), None);
+        assert_eq!(announced(Some(&reached), &held), None);
     }
 
     #[test]

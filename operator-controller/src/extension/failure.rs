@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use olm_api::conditions::reason;
+use olm_api::updates::held_back;
 use olm_platform::log::chain;
 pub use olm_platform::queue::Severity;
 
@@ -41,6 +42,11 @@ pub trait StageError: Error + 'static {
     fn help(&self) -> Option<String> {
         None
     }
+
+    /// The reason why an update is held back by it, one of [`held_back`]'s constants.
+    fn held_back_by(&self) -> &'static str {
+        held_back::OTHER
+    }
 }
 
 /// A failure as the condition reports it.
@@ -54,6 +60,8 @@ pub struct Failure {
     pub message: String,
     /// What explains it and what to do, in lines: `Ready` has both.
     pub help: Option<String>,
+    /// The reason why an update is held back by it, one of [`held_back`]'s constants.
+    pub held_back_by: &'static str,
 }
 
 impl<E: StageError> From<E> for Failure {
@@ -63,6 +71,7 @@ impl<E: StageError> From<E> for Failure {
             reason: error.reason(),
             message: error.message(),
             help: error.help(),
+            held_back_by: error.held_back_by(),
         }
     }
 }
@@ -135,6 +144,7 @@ mod tests {
             reason: reason::BLOCKED,
             message: "no range".to_owned(),
             help: Some("take another".to_owned()),
+            held_back_by: held_back::OTHER,
         };
         let both = failure.clone().and(Some(other));
         assert_eq!(both.message, "outer: inner: io");

@@ -8,6 +8,7 @@ use olm_api::ClusterExtension;
 use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::reason;
 use olm_api::names::user;
+use olm_api::updates::held_back;
 use olm_platform::queue::Outcome;
 use parking_lot::Mutex;
 
@@ -96,6 +97,7 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
         reason: reason::RETRYING,
         message: format!("{unreadable}; nothing is installed, updated or removed until it can be read"),
         help: None,
+        held_back_by: held_back::OTHER,
     };
     context
         .moves
@@ -193,6 +195,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         deprecations,
         problem,
         held,
+        updates,
     } = resolution;
     let is_paused = is_paused(observed);
     let is_candidate = target
@@ -248,6 +251,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         progress,
         deprecations,
         held,
+        updates,
         warnings,
     })
 }
@@ -307,6 +311,7 @@ fn paused(extension: &str) -> Failure {
             annotate(Annotated::Extension(extension), user::PAUSED, None)
         ),
         help: None,
+        held_back_by: held_back::PAUSED,
     }
 }
 

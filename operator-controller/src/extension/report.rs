@@ -4,6 +4,7 @@ mod inputs;
 pub mod readiness;
 pub mod retry;
 pub mod status;
+pub mod updates;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
@@ -21,6 +22,7 @@ use super::context::Context;
 use super::events::{self, EventKind};
 use super::failure::Failure;
 use super::observe::Observed;
+use super::resolve::updates::{Held, Updates};
 use super::revisions::{Revisions, vanishing};
 
 /// How long a rollout may take before the extension says what it waits for.
@@ -34,6 +36,8 @@ pub struct Run {
     pub deprecations: Option<Messages>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,
+    /// What there is beyond what is installed, or why that is not known.
+    pub updates: Result<Updates, Held>,
     /// Warnings about the installed bundle on this cluster.
     pub warnings: Option<String>,
     /// How a blocker is reported as an event.
@@ -60,6 +64,7 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
         inputs,
         Timestamp::now(),
     );
+    updates::report(&mut next, &run.updates, &run.progress);
     let list = &mut next.conditions;
     let is_one_of = |list: &[Condition], reasons: &[&str]| {
         conditions::find(list, PROGRESSING).is_some_and(|found| reasons.contains(&found.reason.as_str()))

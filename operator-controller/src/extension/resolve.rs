@@ -6,13 +6,15 @@ pub mod inventory;
 pub mod proposals;
 pub mod target;
 pub mod together;
+pub mod updates;
 pub mod upgrade_gate;
 
 use futures::future::join_all;
 use olm_api::ClusterCatalog;
-use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
+use olm_api::cluster_extension::CatalogFilter;
 use olm_api::conditions::reason;
 use olm_api::names::property::MAX_OPENSHIFT_VERSION;
+use olm_api::updates::held_back;
 use olm_resolve::cluster::inventory::REQUIRED;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
@@ -22,9 +24,11 @@ use serde_json::Value;
 use self::admission::admitted;
 use self::catalogs::{Answer, Asked, place};
 use self::inventory::OWN;
+use self::target::identity;
 pub use self::target::{Origin, Resolution, Resolved, Target};
 use self::together::Together;
-use super::context::{Context, Gates};
+use self::updates::{Held, Updates};
+use super::context::Context;
 use super::failure::{Failure, Severity, StageError};
 use super::observe::Observed;
 use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
@@ -72,6 +76,13 @@ impl StageError for ResolveError {
         }
     }
 
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => Held::from(refusal).by,
+            Self::NoPackage => held_back::CONFIGURATION,
+        }
+    }
+
     fn reason(&self) -> &'static str {
         if self.severity() == Severity::Terminal {
             reason::BLOCKED
@@ -96,7 +107,7 @@ pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolutio
 async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(filter) = &extension.spec.source.catalog else {
-        return refused(ResolveError::NoPackage.into(), None);
+        return refused(ResolveError::NoPackage.into(), None, None);
     };
     let installed = revisions.installed();
     let present = installed.map(BundleIdentity::of);
@@ -118,7 +129,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
         Ok(gathered) => gathered,
         Err(error) => {
             let deprecations = all_messages(&asked, &filter.channels, present_name);
-            return refused(error.into(), deprecations);
+            return refused(error.into(), deprecations, None);
         }
     };
     let facts = gathered.facts();
@@ -135,9 +146,23 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             Together::No => {}
         }
     }
+    let metadata = present.as_ref().map(|bundle| &bundle.metadata);
+    let identified = |bundle: &Candidate| identity(&filter.package_name, bundle, context.gates).metadata;
+    let gone = admission.gone(asked.iter().map(Asked::catalog));
+    let updates = match gone {
+        Some(gone) => Err(Held::by_catalog(gone)),
+        None => updates::updates(
+            &catalogs,
+            &request,
+            metadata,
+            &facts,
+            outcome.as_ref(),
+            identified,
+        ),
+    };
     match outcome {
         Ok(found) => {
-            let mut resolution = chosen(context, filter, &found, present);
+            let mut resolution = chosen(context, filter, &found, present, updates);
             if let Ok(target) = &mut resolution.target {
                 target.companions = companions;
             }
@@ -179,8 +204,9 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                     deprecations,
                     problem: silent.then_some(failure),
                     held: admission.note(asked.iter().map(Asked::catalog)),
+                    updates,
                 },
-                None => refused(failure, deprecations),
+                None => refused(failure, deprecations, Some(updates)),
             }
         }
     }
@@ -233,6 +259,7 @@ fn chosen(
     filter: &CatalogFilter,
     found: &olm_resolve::Resolution<'_>,
     present: Option<BundleIdentity>,
+    updates: Result<Updates, Held>,
 ) -> Resolution {
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
     let held = found.held();
@@ -256,11 +283,24 @@ fn chosen(
         deprecations: Some(deprecations),
         problem: None,
         held,
+        updates,
     }
 }
 
-fn refused(failure: Failure, deprecations: Option<Messages>) -> Resolution {
+/// Nothing is chosen. Where nothing is said of updates, they are not known because of the failure.
+fn refused(
+    failure: Failure,
+    deprecations: Option<Messages>,
+    updates: Option<Result<Updates, Held>>,
+) -> Resolution {
+    let unknown = || {
+        Err(Held {
+            by: failure.held_back_by,
+            message: failure.message.clone(),
+        })
+    };
     Resolution {
+        updates: updates.unwrap_or_else(unknown),
         target: Err(failure),
         deprecations,
         problem: None,
@@ -322,30 +362,6 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     declared
         .map(|one| (one.kind.clone(), value(&one.value)))
         .collect()
-}
-
-fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
-    // Resolution refuses a bundle without a readable version.
-    let (version, release) = match &bundle.version {
-        Ok(version) if gates.releases => (
-            version.version.to_string(),
-            version
-                .release
-                .as_ref()
-                .map(|release| release.as_str().to_owned()),
-        ),
-        Ok(version) => (version.to_string(), None),
-        Err(_) => (String::new(), None),
-    };
-    BundleIdentity {
-        package: package.to_owned(),
-        metadata: BundleMetadata {
-            name: bundle.name.clone(),
-            version,
-            release,
-        },
-        image: bundle.image.clone(),
-    }
 }
 
 /// What all catalogs that answered say; nothing when none has the package.

@@ -46,6 +46,7 @@ fn an_uneventful_life_emits_no_warnings() -> Result<()> {
         let known = [
             "Installed",
             "Warned",
+            "UpdateAvailable",
             "Upgrading",
             "Upgraded",
             "Downgrading",

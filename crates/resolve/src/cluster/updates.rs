@@ -1,7 +1,13 @@
 //! The newest version that would be chosen, the newest that there is, and why the two differ.
 
+use std::fmt;
+
+use olm_api::text::escape;
+use olm_api::updates::held_back;
+use olm_version::masterminds::Constraint;
+
 use crate::blocker::Blocker;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Selected};
 use crate::channels;
 use crate::choose;
 use crate::cluster::compatibility::{self, ClusterState, CompatibilityCheck};
@@ -21,15 +27,32 @@ pub struct Updates<'a> {
     pub newest: Option<Newest<'a>>,
 }
 
-/// A bundle that is not chosen although it is newer.
+/// The newest bundle, and why it is not chosen.
 #[derive(Clone, Debug)]
 pub struct Newest<'a> {
     /// The bundle.
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// Everything that stands in its way.
+    /// What stands in its way; nothing when it is chosen, or no bundle is.
     pub obstacles: Vec<Obstacle>,
+}
+
+impl fmt::Display for Newest<'_> {
+    /// One line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why: Vec<String> = self
+            .obstacles
+            .iter()
+            .map(|obstacle| escape(&obstacle.to_string()).into_owned())
+            .collect();
+        let (bundle, catalog) = (escape(&self.bundle.name), escape(self.catalog));
+        write!(
+            formatter,
+            "{bundle} of catalog {catalog} is not chosen: {}",
+            why.join("; ")
+        )
+    }
 }
 
 /// Why a bundle is not chosen.
@@ -38,6 +61,9 @@ pub enum Obstacle {
     /// The channels that are asked for do not hold it.
     #[error("it is in other channels: {0}")]
     Channel(String),
+    /// The request is pinned to another version.
+    #[error("the version is pinned to {0}")]
+    Pin(String),
     /// It is outside the range.
     #[error("it is outside the version range {0:?}")]
     Range(String),
@@ -58,7 +84,23 @@ pub enum Obstacle {
     Priority(String),
 }
 
-/// What a request gets on a cluster, and the newest bundle of the selected catalogs.
+impl Obstacle {
+    /// The reason why the bundle is held back, one of [`held_back`]'s constants.
+    pub fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Channel(_) => held_back::CHANNEL,
+            Self::Pin(_) => held_back::PIN,
+            Self::Range(_) => held_back::RANGE,
+            Self::Prerelease(_) => held_back::PRERELEASE,
+            Self::Edge(_) => held_back::EDGE,
+            Self::Blocked(blocker) => blocker.held_back_by(),
+            Self::Deprecated => held_back::DEPRECATED,
+            Self::Priority(_) => held_back::CATALOG,
+        }
+    }
+}
+
+/// What a request gets on a cluster, and the newest bundle of the selected catalogs with everything that stands in its way.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.
@@ -70,33 +112,18 @@ pub fn updates<'a>(
 ) -> Result<Updates<'a>, Refusal> {
     let chosen = resolve_in(catalogs, request, installed, facts);
     let (selected, context) = fitting(catalogs, request, installed)?;
-    let candidates = selected.iter().flat_map(|catalog| {
-        let candidates = catalog.package.candidates().iter();
-        candidates.map(move |candidate| (catalog, candidate))
-    });
-    let readable = candidates.filter(|(_, candidate)| candidate.version.is_ok());
-    // Of equals the one that comes first.
-    let newest = readable.max_by(|(left_catalog, left), (right_catalog, right)| {
-        let by_catalog = || left_catalog.priority.cmp(&right_catalog.priority);
-        let by_name = || right_catalog.name.cmp(left_catalog.name);
-        left.compare_versions(right)
-            .then_with(by_catalog)
-            .then_with(by_name)
-    });
-    let reached = chosen.as_ref().ok().map(|chosen| chosen.bundle);
-    let newest =
-        newest.filter(|(_, newest)| reached.is_none_or(|reached| newest.compare_versions(reached).is_gt()));
+    let reached = chosen.as_ref().ok();
+    let newest = highest(&selected);
+    let newest = newest
+        .filter(|(_, newest)| reached.is_none_or(|reached| newest.compare_versions(reached.bundle).is_gt()));
     let newest = newest.map(|(catalog, bundle)| {
-        let mut obstacles = obstacles(catalog, bundle, &context, facts);
-        if obstacles.is_empty()
-            && let Ok(chosen) = &chosen
-        {
-            obstacles.push(if bundle.is_deprecated {
-                Obstacle::Deprecated
-            } else {
-                Obstacle::Priority(chosen.catalog.to_owned())
-            });
-        }
+        let mut obstacles = excluded(catalog, bundle, &context);
+        obstacles.extend(blocked(bundle, facts));
+        obstacles.extend(
+            reached
+                .filter(|_| obstacles.is_empty())
+                .map(|chosen| preferred(bundle, chosen)),
+        );
         Newest {
             bundle,
             catalog: catalog.name,
@@ -106,32 +133,104 @@ pub fn updates<'a>(
     Ok(Updates { chosen, newest })
 }
 
-fn obstacles(
-    catalog: &crate::catalog::Selected<'_>,
-    bundle: &Candidate,
-    context: &choose::Context<'_>,
+/// The newest bundle of the selected catalogs where it is newer than what is installed or, while nothing is, than what is
+/// chosen. What the request excludes is not held against the cluster: its state is looked at where it alone decides.
+///
+/// # Errors
+/// When the request or a catalog cannot be read.
+pub fn newest<'a>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
     facts: &ClusterState<'_>,
-) -> Vec<Obstacle> {
+    chosen: Option<&Resolution<'a>>,
+) -> Result<Option<Newest<'a>>, Refusal> {
+    let (selected, context) = fitting(catalogs, request, installed)?;
+    let Some((catalog, bundle)) = highest(&selected) else {
+        return Ok(None);
+    };
+    let beyond = |chosen: &Resolution<'_>| bundle.compare_versions(chosen.bundle).is_gt();
+    let present = installed.and_then(|installed| installed.version_release().ok());
+    let is_newer = match (&present, &bundle.version) {
+        (Some(present), Ok(version)) => version.compare(present).is_gt(),
+        _ => chosen.is_none_or(beyond),
+    };
+    if !is_newer {
+        return Ok(None);
+    }
+    let mut obstacles = Vec::new();
+    if chosen.is_none_or(beyond) {
+        obstacles = excluded(catalog, bundle, &context);
+        if obstacles.is_empty() {
+            obstacles = blocked(bundle, facts);
+        }
+        obstacles.extend(
+            chosen
+                .filter(|_| obstacles.is_empty())
+                .map(|chosen| preferred(bundle, chosen)),
+        );
+    }
+    Ok(Some(Newest {
+        bundle,
+        catalog: catalog.name,
+        obstacles,
+    }))
+}
+
+/// The bundle of the highest version; of equals the one that comes first.
+fn highest<'a, 'c>(selected: &'c [Selected<'a>]) -> Option<(&'c Selected<'a>, &'a Candidate)> {
+    let candidates = selected.iter().flat_map(|catalog| {
+        let candidates = catalog.package.candidates().iter();
+        candidates.map(move |candidate| (catalog, candidate))
+    });
+    let readable = candidates.filter(|(_, candidate)| candidate.version.is_ok());
+    readable.max_by(|(left_catalog, left), (right_catalog, right)| {
+        let by_catalog = || left_catalog.priority.cmp(&right_catalog.priority);
+        let by_name = || right_catalog.name.cmp(left_catalog.name);
+        left.compare_versions(right)
+            .then_with(by_catalog)
+            .then_with(by_name)
+    })
+}
+
+/// What of the request excludes a bundle.
+fn excluded(catalog: &Selected<'_>, bundle: &Candidate, context: &choose::Context<'_>) -> Vec<Obstacle> {
     let (package, request) = (catalog.package, context.request);
     let mut found = Vec::new();
-    let members = channels::members(package, request);
-    if members.is_some_and(|members| !members.contains(bundle.name.as_str())) {
-        let channels: Vec<&str> = package.channels_of(&bundle.name).collect();
-        found.push(Obstacle::Channel(channels.join(", ")));
-    }
     let range = request.version.unwrap_or_default().to_owned();
     match fit(bundle, context.range.as_ref()) {
         Fit::Inside | Fit::Unknown => {}
         Fit::Prerelease => found.push(Obstacle::Prerelease(range)),
-        Fit::Outside => found.push(Obstacle::Range(range)),
+        Fit::Outside => found.push(match context.range.as_ref().and_then(Constraint::exact) {
+            Some(version) => Obstacle::Pin(version.to_string()),
+            None => Obstacle::Range(range),
+        }),
+    }
+    let members = channels::members(package, request);
+    if members.is_some_and(|members| !members.contains(bundle.name.as_str())) {
+        let channels: Vec<&str> = package.channels_of(&bundle.name).collect();
+        found.push(Obstacle::Channel(channels.join(", ")));
     }
     if let Some(current) = &context.current
         && Successors::new(package, request, current).to(bundle).is_none()
     {
         found.push(Obstacle::Edge(current.name.to_owned()));
     }
+    found
+}
+
+/// Why a bundle cannot be on this cluster.
+fn blocked(bundle: &Candidate, facts: &ClusterState<'_>) -> Vec<Obstacle> {
     let served = compatibility::without_own(facts);
     let blockers = CompatibilityCheck::new(*facts, &served).blockers(bundle);
-    found.extend(blockers.into_iter().map(Obstacle::from));
-    found
+    blockers.into_iter().map(Obstacle::from).collect()
+}
+
+/// Why another bundle is chosen, though this one might be.
+fn preferred(bundle: &Candidate, chosen: &Resolution<'_>) -> Obstacle {
+    if bundle.is_deprecated {
+        Obstacle::Deprecated
+    } else {
+        Obstacle::Priority(chosen.catalog.to_owned())
+    }
 }

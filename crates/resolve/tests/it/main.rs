@@ -14,3 +14,4 @@ mod explanations;
 mod joint_update;
 mod speed;
 mod update_paths;
+mod updates;

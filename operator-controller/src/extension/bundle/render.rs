@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use olm_api::conditions::reason;
+use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::config::DeploymentConfiguration;
 use olm_bundle::media_type::labels_of;
@@ -34,6 +35,13 @@ impl StageError for RenderError {
             Self::Refused(Refusal::Unsupported(_)) => Severity::Waiting,
             Self::Refused(_) => Severity::Terminal,
             Self::Discover(_) | Self::CutOff => Severity::Transient,
+        }
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Refused(Refusal::Config { .. }) => held_back::CONFIGURATION,
+            Self::Refused(_) | Self::Discover(_) | Self::CutOff => held_back::OTHER,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a bundle's own files require beyond what its catalog declares.
 
+use olm_api::updates::held_back;
 use olm_bundle::Bundle;
 use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
 use olm_fbc::Property;
@@ -26,8 +27,13 @@ pub enum RequirementsError {
         fault: Box<RequirementError>,
     },
     /// The files require something that is not there.
-    #[error(transparent)]
-    Unmet(Refusal),
+    #[error("{refusal}")]
+    Unmet {
+        /// What is missing, and what to do.
+        refusal: Refusal,
+        /// The reason why an update is held back by it.
+        held_back_by: &'static str,
+    },
 }
 
 impl StageError for RequirementsError {
@@ -35,12 +41,20 @@ impl StageError for RequirementsError {
         match self {
             Self::Inventory(error) => error.severity(),
             Self::Unsound { .. } => Severity::Terminal,
-            Self::Unmet(_) => Severity::Waiting,
+            Self::Unmet { .. } => Severity::Waiting,
         }
     }
 
     fn reason(&self) -> &'static str {
         retrying_unless_terminal(self.severity())
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Inventory(error) => error.held_back_by(),
+            Self::Unsound { .. } => held_back::REQUIREMENT,
+            Self::Unmet { held_back_by, .. } => held_back_by,
+        }
     }
 }
 
@@ -93,12 +107,16 @@ pub(crate) async fn admit(
         .unwrap_or_default();
     found.retain(Blocker::forbids);
     found.extend(unmet(&requirements, &subject, &facts));
-    if found.is_empty() {
+    let Some(first) = found.first() else {
         return Ok(());
-    }
+    };
+    let held_back_by = first.held_back_by();
     let mut refusal = refuse(bundle.name(), &target.catalog, &found);
     proposals::propose(context, &observed.extension, &mut refusal, &inventory).await;
-    Err(RequirementsError::Unmet(refusal))
+    Err(RequirementsError::Unmet {
+        refusal,
+        held_back_by,
+    })
 }
 
 /// What a bundle's own files ask of the cluster itself; `None` when they ask for nothing.

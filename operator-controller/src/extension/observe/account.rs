@@ -1,6 +1,7 @@
 //! Under which service account an extension's objects are written.
 
 use olm_api::names::annotation;
+use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
@@ -50,6 +51,10 @@ impl StageError for AccountError {
         // A change of the ClusterExtension brings it back by itself.
         Severity::Terminal
     }
+
+    fn held_back_by(&self) -> &'static str {
+        held_back::RIGHTS
+    }
 }
 
 impl StageError for IdentityError {
@@ -62,6 +67,13 @@ impl StageError for IdentityError {
 
     fn reason(&self) -> &'static str {
         retrying_unless_terminal(self.severity())
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Unavailable { .. } => held_back::OTHER,
+            Self::AccountMissing(_) | Self::NamespaceMissing(_) | Self::Refused { .. } => held_back::RIGHTS,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::names::user;
+use olm_api::updates::held_back;
 use olm_preflight::crd_upgrade;
 
 use crate::extension::failure::{Severity, StageError};
@@ -61,6 +62,10 @@ impl From<PolicyError> for OptionsError {
 impl StageError for OptionsError {
     fn severity(&self) -> Severity {
         Severity::Terminal
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        held_back::CONFIGURATION
     }
 }
 

@@ -3,6 +3,7 @@
 use kube::Client;
 use olm_api::conditions::reason;
 use olm_api::names::user;
+use olm_api::updates::held_back;
 use olm_preflight::installer::InstallerInUse;
 use olm_preflight::permissions::Right;
 
@@ -111,6 +112,19 @@ impl StageError for PreflightError {
         match self {
             Self::Definitions { help, .. } => help.clone(),
             _ => None,
+        }
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Identity(error) => error.held_back_by(),
+            Self::Rights(_) => held_back::RIGHTS,
+            Self::Read { .. } if self.is_forbidden() => held_back::RIGHTS,
+            Self::Definitions { .. } | Self::Foreign { .. } => held_back::CRD_UPGRADE_SAFETY,
+            Self::NotReady(_) => held_back::REQUIREMENT,
+            Self::Ask { .. } | Self::Read { .. } | Self::Installer(_) | Self::Owned(_) | Self::Refused(_) => {
+                held_back::OTHER
+            }
         }
     }
 

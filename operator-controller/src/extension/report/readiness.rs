@@ -124,6 +124,8 @@ mod tests {
 
     use olm_api::conditions::{SUCCEEDED, Status};
 
+    use olm_api::updates::held_back;
+
     use super::*;
     use crate::extension::revisions::{Revisions, tests::revision};
 
@@ -197,6 +199,7 @@ mod tests {
                 reason,
                 message: "no".to_owned(),
                 help: None,
+                held_back_by: held_back::OTHER,
             };
             let installed = vec![with(1, true, Verdict::Ready, reason::HEALTHY)];
             assert_eq!(line(installed, &Progress::Failed(failure), is_paused), expected);

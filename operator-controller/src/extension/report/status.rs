@@ -244,6 +244,8 @@ mod tests {
 
     use olm_resolve::deprecation::Messages;
 
+    use olm_api::updates::held_back;
+
     use super::*;
     use crate::extension::failure::{Failure, Severity};
     use crate::extension::preflight::Started;
@@ -285,6 +287,7 @@ mod tests {
             reason,
             message: "read tcp 10.0.0.1:5->10.0.0.2:443: gone".to_owned(),
             help: None,
+            held_back_by: held_back::OTHER,
         })
     }
 

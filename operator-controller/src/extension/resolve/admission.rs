@@ -129,28 +129,39 @@ impl Admission {
         recorded.or_else(|| self.home()).unwrap_or_default().to_owned()
     }
 
+    /// Why there are no upgrades, where the only catalog that they may come from does not exist.
+    pub(crate) fn gone<'c>(&self, mut catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
+        let home = self.home()?;
+        let is_only = matches!(self, Self::Only { names, .. } if names.len() == 1);
+        (is_only && !catalogs.any(|catalog| catalog.name() == home)).then(|| {
+            format!(
+                "no upgrades: catalog {home:?}, which the extension was installed from, does not exist; to upgrade from \
+                 another catalog, select it by spec.source.catalog.selector"
+            )
+        })
+    }
+
     /// What the status says of it where there is something to know: the catalog is gone, or others that do not answer are
     /// left out.
-    pub(crate) fn note<'c>(&self, catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
+    pub(crate) fn note<'c>(
+        &self,
+        catalogs: impl Iterator<Item = &'c ClusterCatalog> + Clone,
+    ) -> Option<String> {
         let home = self.home()?;
+        if let Some(gone) = self.gone(catalogs.clone()) {
+            return Some(gone);
+        }
         let Self::Only { names, .. } = self else {
             return None;
         };
-        let (mut is_there, mut silent) = (false, BTreeSet::new());
+        let mut silent = BTreeSet::new();
         for catalog in catalogs {
-            is_there |= catalog.name() == home;
             if !names.contains(catalog.name())
                 && catalog.spec.availability_mode == AvailabilityMode::Available
                 && !is_true(catalog.conditions(), SERVING)
             {
                 silent.insert(catalog.name());
             }
-        }
-        if !is_there && names.len() == 1 {
-            return Some(format!(
-                "no upgrades: catalog {home:?}, which the extension was installed from, does not exist; to upgrade from \
-                 another catalog, select it by spec.source.catalog.selector"
-            ));
         }
         let shown: Vec<String> = silent
             .iter()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_api::names::user;
+use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_constraint::Requirement;
 use olm_fbc::property::{TYPE_GVK, TYPE_PACKAGE};
@@ -45,6 +46,13 @@ impl StageError for InventoryError {
 
     fn reason(&self) -> &'static str {
         retrying_unless_terminal(self.severity())
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Discover(_) | Self::Version(_) => held_back::OTHER,
+            Self::Annotation(_) => held_back::CONFIGURATION,
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! What resolution comes to: the bundle that an extension gets, or why it gets none.
 
+use olm_api::cluster_extension::BundleMetadata;
+use olm_resolve::Candidate;
 use olm_resolve::deprecation::Messages;
 use serde_json::Value;
 
+use super::updates::{Held, Updates};
+use crate::extension::context::Gates;
 use crate::extension::context::moves::Companion;
 use crate::extension::failure::Failure;
 use crate::extension::observe::{Observed, Settings};
@@ -43,6 +47,8 @@ pub struct Resolution {
     pub problem: Option<Failure>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,
+    /// What there is beyond what is installed, or why that is not known.
+    pub updates: Result<Updates, Held>,
 }
 
 /// An extension whose bundle is chosen, and that may be installed under an account.
@@ -53,4 +59,29 @@ pub struct Resolved<'a> {
     pub settings: &'a Settings,
     /// The bundle.
     pub target: Target,
+}
+
+/// The bundle as revisions record it.
+pub(crate) fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
+    // Resolution refuses a bundle without a readable version.
+    let (version, release) = match &bundle.version {
+        Ok(version) if gates.releases => (
+            version.version.to_string(),
+            version
+                .release
+                .as_ref()
+                .map(|release| release.as_str().to_owned()),
+        ),
+        Ok(version) => (version.to_string(), None),
+        Err(_) => (String::new(), None),
+    };
+    BundleIdentity {
+        package: package.to_owned(),
+        metadata: BundleMetadata {
+            name: bundle.name.clone(),
+            version,
+            release,
+        },
+        image: bundle.image.clone(),
+    }
 }

@@ -5,6 +5,7 @@ use olm_api::ClusterExtension;
 use olm_api::conditions::reason;
 use olm_api::names::{annotation, user};
 use olm_api::text::escape;
+use olm_api::updates::held_back;
 use serde_json::Value;
 
 use super::inventory;
@@ -60,6 +61,13 @@ impl StageError for UpgradeGateError {
 
     fn reason(&self) -> &'static str {
         reason::RETRYING
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self {
+            Self::Held { .. } => held_back::OPERATOR,
+            Self::Read { .. } => held_back::OTHER,
+        }
     }
 }
 

@@ -240,8 +240,8 @@ fn the_newest_bundle_says_everything_that_stands_in_its_way() {
         &["stable"],
         Some("red.v1.1.0"),
         &[
-            "it is in other channels: fast",
             "it is outside the version range \"1.x\"",
+            "it is in other channels: fast",
             edge,
             needs,
         ],

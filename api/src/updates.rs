@@ -1,0 +1,170 @@
+//! What the catalogs of an extension hold beyond what is installed, as `status.updates` says it.
+
+use olm_text::escape_lines;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster_extension::BundleMetadata;
+use crate::conditions::prefix;
+
+/// The longest name, version, release or catalog, in bytes; what is longer is cut.
+pub const MAX_NAME_BYTES: usize = 253;
+/// The longest message, in bytes; what is longer is cut.
+pub const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// Why the newest bundle is not installed: the values of `status.updates.heldBackBy`. Later versions may add some.
+pub mod held_back {
+    /// `spec.source.catalog.version` is another version.
+    pub const PIN: &str = "Pin";
+    /// It is outside the range of `spec.source.catalog.version`.
+    pub const RANGE: &str = "Range";
+    /// It is a pre-release, which the range does not admit.
+    pub const PRERELEASE: &str = "Prerelease";
+    /// It is in other channels than those of `spec.source.catalog.channels`.
+    pub const CHANNEL: &str = "Channel";
+    /// No update edge leads to it.
+    pub const EDGE: &str = "Edge";
+    /// Something that it requires is missing, or others require what it would take away.
+    pub const REQUIREMENT: &str = "Requirement";
+    /// The cluster is too old for it, or lacks an API or an architecture that it names.
+    pub const PLATFORM: &str = "Platform";
+    /// Its catalog deprecates it, and the chosen one not.
+    pub const DEPRECATED: &str = "Deprecated";
+    /// Another catalog comes first, none can be chosen, or one does not answer or is gone.
+    pub const CATALOG: &str = "Catalog";
+    /// The service account is missing or lacks permissions.
+    pub const RIGHTS: &str = "Rights";
+    /// A changed CRD would not keep stored objects valid.
+    pub const CRD_UPGRADE_SAFETY: &str = "CRDUpgradeSafety";
+    /// The installed operator says `Upgradeable=False`.
+    pub const OPERATOR: &str = "Operator";
+    /// `spec.config` or an annotation has a value that does not fit.
+    pub const CONFIGURATION: &str = "Configuration";
+    /// The annotation `paused` stops all changes.
+    pub const PAUSED: &str = "Paused";
+    /// Its revision rolls out and is stuck.
+    pub const ROLLOUT: &str = "Rollout";
+    /// Anything else; the condition `Ready` explains it.
+    pub const OTHER: &str = "Other";
+
+    /// All of them.
+    pub const ALL: &[&str] = &[
+        PIN,
+        RANGE,
+        PRERELEASE,
+        CHANNEL,
+        EDGE,
+        REQUIREMENT,
+        PLATFORM,
+        DEPRECATED,
+        CATALOG,
+        RIGHTS,
+        CRD_UPGRADE_SAFETY,
+        OPERATOR,
+        CONFIGURATION,
+        PAUSED,
+        ROLLOUT,
+        OTHER,
+    ];
+}
+
+/// What the catalogs hold beyond what is installed. Without members: nothing newer is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdatesStatus {
+    /// The bundle that is chosen and not installed yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AvailableBundle>,
+    /// The newest bundle of the catalogs that the extension may choose from, where it is newer than what is installed; while
+    /// nothing is installed, where it is newer than `next`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<AvailableBundle>,
+    /// What holds back `next`, else `newest`: one of [`held_back`]'s constants, or a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<String>,
+    /// The same in words, a line for each of the two.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// A bundle of a catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AvailableBundle {
+    /// The bundle's name in the catalog.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its release: absent when the bundle has none, empty when it says so explicitly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// The ClusterCatalog that has it.
+    pub catalog: String,
+}
+
+impl AvailableBundle {
+    /// A bundle of a catalog, its texts cut to what a status holds.
+    pub fn new(bundle: &BundleMetadata, catalog: &str) -> Self {
+        let cut = |text: &str| prefix(text, MAX_NAME_BYTES).to_owned();
+        Self {
+            name: cut(&bundle.name),
+            version: cut(&bundle.version),
+            release: bundle.release.as_deref().map(cut),
+            catalog: cut(catalog),
+        }
+    }
+
+    /// Name, version and release.
+    pub fn metadata(&self) -> BundleMetadata {
+        BundleMetadata {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            release: self.release.clone(),
+        }
+    }
+}
+
+/// The lines as a status holds them: hidden characters escaped, cut at a character and marked as cut when they are long.
+pub fn bounded_lines(lines: &[String]) -> String {
+    const MARK: &str = "…";
+    let text = lines.join("\n");
+    let text = escape_lines(&text);
+    if text.len() <= MAX_MESSAGE_BYTES {
+        return text.into_owned();
+    }
+    format!("{}{MARK}", prefix(&text, MAX_MESSAGE_BYTES - MARK.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_catalog_says_is_cut_to_what_a_status_holds() {
+        let long = "ä".repeat(1000);
+        let bundle = BundleMetadata {
+            name: long.clone(),
+            version: long.clone(),
+            release: Some(long.clone()),
+        };
+        let bundle = AvailableBundle::new(&bundle, &long);
+        for text in [&bundle.name, &bundle.version, &bundle.catalog] {
+            assert_eq!(text.len(), MAX_NAME_BYTES - 1);
+        }
+        let text = bounded_lines(&["a\u{202e}b".to_owned(), long]);
+        assert!(text.len() <= MAX_MESSAGE_BYTES && text.ends_with('…'), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
+        assert_eq!(bounded_lines(&["a".to_owned(), "b".to_owned()]), "a\nb");
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_tolerated() {
+        let later = r#"{"next":{"name":"a","version":"1.0.0","catalog":"c","size":1},"heldBackBy":"Window","since":"x"}"#;
+        let read: UpdatesStatus = serde_json::from_str(later).unwrap();
+        assert_eq!(read.held_back_by.as_deref(), Some("Window"));
+        assert_eq!(
+            serde_json::to_string(&UpdatesStatus::default()).unwrap(),
+            "{}",
+            "known to be up to date"
+        );
+    }
+}

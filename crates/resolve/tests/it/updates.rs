@@ -1,0 +1,166 @@
+//! Why the newest bundle is not the one that is chosen, a reason at a time.
+
+use std::collections::HashSet;
+
+use olm_api::updates::held_back;
+use olm_resolve::cluster::updates::newest;
+use olm_resolve::{
+    ClusterPlatform, ClusterState, Dependents, Installed, ReleaseField, Request, UpgradeConstraintPolicy,
+    resolve_in,
+};
+use semver::Version;
+use serde_json::{Value, json};
+
+use crate::common::{Shelf, catalogs, entry, shelf};
+
+/// Name, catalog and first obstacle of what is newer than what is installed.
+fn beyond(
+    shelves: &[Shelf],
+    request: Request<'_>,
+    installed: Option<&str>,
+) -> Option<(String, Option<&'static str>)> {
+    let packages: Vec<_> = shelves
+        .iter()
+        .map(|shelf| shelf.package(ReleaseField::Counts))
+        .collect();
+    let catalogs = catalogs(shelves, &packages);
+    let request = Request {
+        package: "foo",
+        ..request
+    };
+    let name = format!("foo.v{}", installed.unwrap_or_default());
+    let installed = installed.map(|version| Installed {
+        name: &name,
+        version,
+        release: None,
+    });
+    let (served, kubernetes) = (HashSet::new(), Version::new(1, 30, 0));
+    let facts = ClusterState {
+        neighbours: &[],
+        own: None,
+        served: &served,
+        platform: ClusterPlatform {
+            kubernetes: Some(&kubernetes),
+            architectures: &[],
+        },
+        dependents: Dependents::Protected,
+    };
+    let chosen = resolve_in(&catalogs, &request, installed.as_ref(), &facts);
+    let found = newest(
+        &catalogs,
+        &request,
+        installed.as_ref(),
+        &facts,
+        chosen.as_ref().ok(),
+    )
+    .unwrap()?;
+    let why = found.obstacles.first().map(|obstacle| obstacle.held_back_by());
+    Some((format!("{} of {}", found.bundle.name, found.catalog), why))
+}
+
+fn replacing(version: &str, before: &str) -> Value {
+    json!({"name": format!("foo.v{version}"), "replaces": format!("foo.v{before}")})
+}
+
+/// Versions 1.0.0 and 1.1.0, which replaces the first; 1.1.0 has these properties, too.
+fn two(name: &'static str, more: &[Value]) -> Shelf {
+    let mut properties =
+        vec![json!({"type": "olm.package", "value": {"packageName": "foo", "version": "1.1.0"}})];
+    properties.extend_from_slice(more);
+    shelf(name)
+        .bundles(&["1.0.0"])
+        .bundle("foo.v1.1.0", &json!(properties))
+        .channel("stable", &[entry("foo.v1.0.0"), replacing("1.1.0", "1.0.0")])
+}
+
+fn range(version: &str) -> Request<'_> {
+    Request {
+        version: Some(version),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn each_reason_has_its_word() {
+    let any = Request::default();
+    let check = |shelves: &[Shelf], request: Request<'_>, expected: &str| {
+        let found = beyond(shelves, request, Some("1.0.0"));
+        let (_, why) = found.expect("something is newer");
+        assert_eq!(why, Some(expected), "{request:?}");
+    };
+    let plain = || two("one", &[]);
+    for (version, expected) in [
+        ("1.0.0", held_back::PIN),
+        ("=1.0.0", held_back::PIN),
+        ("1.0.x", held_back::RANGE),
+        ("<1.1", held_back::RANGE),
+    ] {
+        check(&[plain()], range(version), expected);
+    }
+    let candidate = shelf("one")
+        .bundles(&["1.0.0", "1.1.0-rc.1"])
+        .channel("stable", &[entry("foo.v1.0.0"), replacing("1.1.0-rc.1", "1.0.0")]);
+    check(&[candidate], range(">=1.0.0"), held_back::PRERELEASE);
+    let apart = shelf("one")
+        .bundles(&["1.0.0", "1.1.0"])
+        .channel("stable", &[entry("foo.v1.0.0")])
+        .channel("fast", &[replacing("1.1.0", "1.0.0")]);
+    let channels = ["stable".to_owned()];
+    let stable = Request {
+        channels: &channels,
+        ..any
+    };
+    check(&[apart], stable, held_back::CHANNEL);
+    let without_edge = shelf("one")
+        .bundles(&["1.0.0", "1.1.0"])
+        .channel("stable", &[entry("foo.v1.0.0"), entry("foo.v1.1.0")]);
+    check(&[without_edge], any, held_back::EDGE);
+    let needy =
+        json!({"type": "olm.package.required", "value": {"packageName": "bar", "versionRange": "1.x"}});
+    check(&[two("one", &[needy])], any, held_back::REQUIREMENT);
+    let modern = json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": "1.31.0"}});
+    check(
+        &[two("one", std::slice::from_ref(&modern))],
+        any,
+        held_back::PLATFORM,
+    );
+    let deprecated = plain().deprecated(&[("olm.bundle", "foo.v1.1.0")]);
+    check(&[deprecated], any, held_back::DEPRECATED);
+    let preferred = two("one", &[]).priority(1);
+    let newer = shelf("two")
+        .bundles(&["1.2.0"])
+        .channel("stable", &[replacing("1.2.0", "1.0.0")]);
+    check(&[preferred, newer], any, held_back::CATALOG);
+    // What the request excludes is not held against the cluster, whose state may change unnoticed.
+    check(&[two("one", &[modern])], range("1.0.x"), held_back::RANGE);
+}
+
+#[test]
+fn what_is_chosen_or_not_newer_is_held_back_by_nothing() {
+    let one = || two("one", &[]);
+    let newest = || "foo.v1.1.0 of one".to_owned();
+    assert_eq!(
+        beyond(&[one()], Request::default(), Some("1.0.0")),
+        Some((newest(), None))
+    );
+    assert_eq!(beyond(&[one()], Request::default(), Some("1.1.0")), None);
+    assert_eq!(beyond(&[one()], Request::default(), Some("2.0.0")), None);
+    // Back to an older one: what is installed is the newest.
+    let back = Request {
+        policy: UpgradeConstraintPolicy::SelfCertified,
+        ..range("1.0.0")
+    };
+    assert_eq!(beyond(&[one()], back, Some("1.1.0")), None);
+    // Nothing is installed: what is newer than what will be.
+    assert_eq!(beyond(&[one()], Request::default(), None), None);
+    assert_eq!(
+        beyond(&[one()], range("1.0.0"), None),
+        Some((newest(), Some(held_back::PIN)))
+    );
+    // Nothing is chosen, and nothing keeps the bundle from it: several catalogs have it.
+    let both = [one(), two("two", &[])];
+    assert_eq!(
+        beyond(&both, Request::default(), Some("1.0.0")),
+        Some((newest(), None))
+    );
+}

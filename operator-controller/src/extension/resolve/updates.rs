@@ -1,0 +1,199 @@
+//! What the catalogs hold beyond what is installed, from what they have answered already. Pure.
+
+use olm_api::cluster_extension::BundleMetadata;
+use olm_api::conditions::steady;
+use olm_api::updates::{AvailableBundle, held_back};
+use olm_resolve::cluster::updates::newest;
+use olm_resolve::{Candidate, Catalog, ClusterState, Reason, Refusal, Request, Resolution};
+
+use crate::extension::revisions::as_installed;
+
+/// What there is beyond what is installed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// The bundle that is chosen, where it is not the installed one.
+    pub next: Option<AvailableBundle>,
+    /// The newest bundle, where it is newer than the installed one or, while there is none, than `next`.
+    pub newest: Option<AvailableBundle>,
+    /// Why `newest` is not chosen.
+    pub held: Option<Held>,
+}
+
+/// Why a bundle is not chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// One of [`held_back`]'s constants.
+    pub by: &'static str,
+    /// The same in words.
+    pub message: String,
+}
+
+impl Held {
+    /// By catalogs that are gone or do not answer.
+    pub(crate) fn by_catalog(message: String) -> Self {
+        Self {
+            by: held_back::CATALOG,
+            message,
+        }
+    }
+}
+
+impl From<&Refusal> for Held {
+    fn from(refusal: &Refusal) -> Self {
+        let by = match refusal.reason() {
+            Reason::Selector(_) | Reason::Catalog { .. } => held_back::CATALOG,
+            Reason::NoBundle(none) if !none.contenders.is_empty() => held_back::CATALOG,
+            Reason::Range { .. } => held_back::RANGE,
+            Reason::Blocked { .. } => held_back::REQUIREMENT,
+            Reason::NoBundle(_) | Reason::Installed(_) | Reason::Version { .. } => held_back::OTHER,
+        };
+        Self {
+            by,
+            message: steady(&refusal.reason().to_string()),
+        }
+    }
+}
+
+/// What there is beyond what is installed, given what is chosen; `identified` is a bundle as a status names it. The error says
+/// why that cannot be known: a catalog does not answer, or the spec cannot be read.
+pub(crate) fn updates(
+    catalogs: &[Catalog<'_>],
+    request: &Request<'_>,
+    installed: Option<&BundleMetadata>,
+    facts: &ClusterState<'_>,
+    chosen: Result<&Resolution<'_>, &Refusal>,
+    identified: impl Fn(&Candidate) -> BundleMetadata,
+) -> Result<Updates, Held> {
+    let current = installed.map(as_installed);
+    let newest = newest(catalogs, request, current.as_ref(), facts, chosen.ok());
+    let newest = newest.map_err(|refusal| Held::from(&refusal))?;
+    let held = newest.as_ref().and_then(|newest| match newest.obstacles.first() {
+        Some(first) => Some(Held {
+            by: first.held_back_by(),
+            message: newest.to_string(),
+        }),
+        None => chosen.err().map(Held::from),
+    });
+    let next = chosen.ok().map(|next| (identified(next.bundle), next.catalog));
+    let next = next.filter(|(bundle, _)| installed != Some(bundle));
+    Ok(Updates {
+        next: next.map(|(bundle, catalog)| AvailableBundle::new(&bundle, catalog)),
+        newest: newest.map(|newest| AvailableBundle::new(&identified(newest.bundle), newest.catalog)),
+        held,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use olm_fbc::Blob;
+    use olm_resolve::{
+        Availability, ClusterPlatform, Content, Dependents, Package, ReleaseField, resolve_in,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn metadata(version: &str) -> BundleMetadata {
+        BundleMetadata {
+            name: format!("pot.v{version}"),
+            version: version.to_owned(),
+            release: None,
+        }
+    }
+
+    /// The versions 1.0.0 and 1.1.0 of a package, with an edge.
+    fn package() -> Package {
+        let entries = json!([{ "name": "pot.v1.0.0" }, { "name": "pot.v1.1.0", "replaces": "pot.v1.0.0" }]);
+        let channel =
+            json!({ "schema": "olm.channel", "package": "pot", "name": "stable", "entries": entries });
+        let bundles = ["1.0.0", "1.1.0"].map(|version| {
+            let property =
+                json!({ "type": "olm.package", "value": { "packageName": "pot", "version": version } });
+            json!({
+                "schema": "olm.bundle", "package": "pot", "name": format!("pot.v{version}"), "image": "i",
+                "properties": [property],
+            })
+        });
+        let blobs = bundles.into_iter().chain([channel]).map(|blob| {
+            let schema = blob["schema"].as_str().unwrap_or_default();
+            Blob::from_json(schema, &blob.to_string()).unwrap()
+        });
+        Package::new(blobs, ReleaseField::Counts).unwrap()
+    }
+
+    /// `next/newest by`, or the word of the error.
+    fn found(catalogs: &[&str], silent: &[&str], version: Option<&str>, installed: &str) -> String {
+        let (package, labels) = (package(), BTreeMap::new());
+        let of = |name, content| Catalog {
+            name,
+            priority: 0,
+            labels: &labels,
+            availability: Availability::Available,
+            content,
+        };
+        let catalogs = catalogs.iter().map(|name| of(name, Content::Package(&package)));
+        let silent = silent.iter().map(|name| of(name, Content::Failed("gone")));
+        let catalogs: Vec<Catalog<'_>> = catalogs.chain(silent).collect();
+        let request = Request {
+            package: "pot",
+            version,
+            ..Request::default()
+        };
+        let served = HashSet::new();
+        let facts = ClusterState {
+            neighbours: &[],
+            own: None,
+            served: &served,
+            platform: ClusterPlatform::default(),
+            dependents: Dependents::Protected,
+        };
+        let installed = (!installed.is_empty()).then(|| metadata(installed));
+        let current = installed.as_ref().map(as_installed);
+        let chosen = resolve_in(&catalogs, &request, current.as_ref(), &facts);
+        let identified = |bundle: &Candidate| metadata(bundle.name.trim_start_matches("pot.v"));
+        let found = updates(
+            &catalogs,
+            &request,
+            installed.as_ref(),
+            &facts,
+            chosen.as_ref(),
+            identified,
+        );
+        let version =
+            |bundle: Option<AvailableBundle>| bundle.map_or("-".to_owned(), |bundle| bundle.version);
+        match found {
+            Ok(Updates { next, newest, held }) => {
+                let by = held.map_or("-", |held| held.by);
+                format!("{}/{} {by}", version(next), version(newest))
+            }
+            Err(held) => format!("{}: {}", held.by, held.message),
+        }
+    }
+
+    #[test]
+    fn what_is_chosen_and_what_is_newest_follow_from_the_catalogs() {
+        assert_eq!(found(&["one"], &[], None, "1.0.0"), "1.1.0/1.1.0 -");
+        assert_eq!(found(&["one"], &[], None, "1.1.0"), "-/- -");
+        assert_eq!(found(&["one"], &[], Some("1.0.0"), "1.0.0"), "-/1.1.0 Pin");
+        assert_eq!(found(&["one"], &[], Some("3.0.0"), "1.0.0"), "-/1.1.0 Pin");
+        assert_eq!(found(&["one"], &[], Some("3.0.0"), "1.1.0"), "-/- -");
+        assert_eq!(found(&["one"], &[], None, ""), "1.1.0/- -");
+        assert_eq!(found(&["one"], &[], Some("1.0.0"), ""), "1.0.0/1.1.0 Pin");
+        assert_eq!(found(&[], &[], None, "1.0.0"), "-/- -");
+        // Nobody chooses between catalogs of equal priority.
+        assert_eq!(found(&["one", "two"], &[], None, "1.0.0"), "-/1.1.0 Catalog");
+    }
+
+    #[test]
+    fn what_is_not_known_has_a_reason() {
+        let silent = found(&["one"], &["two"], None, "1.0.0");
+        assert!(
+            silent.starts_with("Catalog: ") && silent.contains("gone"),
+            "{silent}"
+        );
+        let unreadable = found(&["one"], &[], Some("x.y"), "1.0.0");
+        assert!(unreadable.starts_with("Range: "), "{unreadable}");
+    }
+}
