@@ -258,6 +258,12 @@ pub mod property {
     pub const MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
 }
 
+/// Whether a text has the form of most objects' names, so that it stays one part of a path.
+pub fn is_name(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

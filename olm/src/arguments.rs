@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::extension::{history, plan, rollback, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::resolve::updates;
-use crate::{bundle, catalog, crd, rbac, resolve, rollback, search};
+use crate::{bundle, catalog, crd, rbac, resolve, search};
 
 /// Work with operator catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -51,6 +52,10 @@ pub(crate) enum Command {
     /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
+    /// Show the revisions of a ClusterExtension, and how each ended
+    History(history::Arguments),
+    /// Show what the next revision of a ClusterExtension would change, before anything is written
+    Plan(plan::Arguments),
     /// Show which bundle an extension would install, or why none fits
     Resolve(resolve::Arguments),
     /// Print the roles that a service account needs for an extension
@@ -61,6 +66,8 @@ pub(crate) enum Command {
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
     Show(search::ShowArguments),
+    /// Show what uninstalling a ClusterExtension would remove, keep and wait for
+    Uninstall(uninstall::Arguments),
     /// Show which updates the extensions of a cluster would get, and why not the newest
     Updates(updates::Arguments),
     /// Print the version
@@ -73,11 +80,14 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Crd(command) => command.run(),
+            Self::History(arguments) => history::run(&arguments),
+            Self::Plan(arguments) => plan::run(&arguments),
             Self::Resolve(arguments) => resolve::run(&arguments),
             Self::Rbac(arguments) => rbac::run(&arguments),
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
+            Self::Uninstall(arguments) => uninstall::run(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Version => {
                 print(&format!(

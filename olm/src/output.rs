@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use olm_api::text::{escape_json, escape_lines};
+use serde::Serialize;
 
 use crate::hint::hint;
 
@@ -16,7 +17,12 @@ pub(crate) enum Status {
     Success,
     /// A check failed; the output says which.
     Failure,
+    /// Something would change, and the command was asked to say so by its exit status.
+    Changes,
 }
+
+/// The exit status of [`Status::Changes`].
+pub(crate) const CHANGES: u8 = 3;
 
 /// The result of a command.
 pub(crate) type Outcome = anyhow::Result<Status>;
@@ -29,6 +35,29 @@ pub(crate) enum ReportFormat {
     Text,
     /// For programs.
     Json,
+}
+
+/// The format of what a cluster holds or would hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+impl Format {
+    /// Writes a value in this format, for people as `text` makes it.
+    pub(crate) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        match self {
+            Self::Text => print_text(&text()),
+            Self::Json => print_json(&serde_json::to_value(value)?),
+            Self::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(value)?)),
+        }
+    }
 }
 
 /// Writes to standard output: data as it is, but nothing that a terminal takes as a command.
@@ -65,6 +94,7 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(Status::Success) => ExitCode::SUCCESS,
         Ok(Status::Failure) => ExitCode::FAILURE,
+        Ok(Status::Changes) => ExitCode::from(CHANGES),
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,7 +1,7 @@
 //! `olm rbac`: the roles that users apply, computed from the objects that are installed. No text of a message becomes an
 //! object on the way.
 
-mod bundle;
+pub(crate) mod bundle;
 mod cluster;
 
 use std::path::PathBuf;

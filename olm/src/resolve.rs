@@ -1,6 +1,6 @@
 //! `olm resolve`.
 
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};

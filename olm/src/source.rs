@@ -44,6 +44,8 @@ pub(crate) struct BundleSource {
     pub(crate) labels: BTreeMap<String, String>,
     /// The reference of the image; empty for a directory.
     pub(crate) image: String,
+    /// The same by digest, for an image from a registry.
+    pub(crate) pinned: Option<String>,
 }
 
 impl BundleSource {
@@ -80,6 +82,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
                 files: bundle_files(path)?,
                 labels: BTreeMap::new(),
                 image: String::new(),
+                pinned: None,
             }))
         } else {
             CatalogFiles::open(path).map(Source::Catalog)
@@ -311,7 +314,7 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
             let tree = image.unpack(&selection, &Storage::Memory, &Limits::bundle())?;
             let bundle = Contents::from_tree(image.labels().clone(), &tree)
                 .with_context(|| format!("cannot use {}", path.display()))?;
-            Ok(bundle_of(&bundle, String::new()))
+            Ok(bundle_of(&bundle, String::new(), None))
         }
     }
 }
@@ -367,7 +370,7 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
     Err(error.context(neither))
 }
 
-pub(crate) fn bundle_of(bundle: &Contents, image: String) -> Source {
+pub(crate) fn bundle_of(bundle: &Contents, image: String, pinned: Option<String>) -> Source {
     Source::Bundle(BundleSource {
         files: bundle
             .files
@@ -376,6 +379,7 @@ pub(crate) fn bundle_of(bundle: &Contents, image: String) -> Source {
             .collect(),
         labels: bundle.labels.clone(),
         image,
+        pinned,
     })
 }
 
@@ -494,7 +498,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
             }
             Kind::Bundle => {
                 let bundle = images.contents(&pinned, &access, &Limits::bundle()).await?;
-                Ok(bundle_of(&bundle, written.to_owned()))
+                Ok(bundle_of(&bundle, written.to_owned(), Some(pinned.to_string())))
             }
         }
     })

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub mod bundles;
 pub mod catalogs;
+pub mod changes;
 pub mod cluster;
 pub mod definitions;
 pub mod operatorhub;
@@ -62,6 +63,11 @@ pub fn run(dir: &Path, out: &mut impl Write) -> std::io::Result<bool> {
         Kind {
             name: "plans",
             cases: plans::run(dir),
+            ..Kind::default()
+        },
+        Kind {
+            name: "changes",
+            cases: changes::run(dir),
             ..Kind::default()
         },
         definitions::run(dir),

@@ -217,6 +217,12 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             installed_version(&extensions(world).get("provider").await?),
             Some("1.0.0")
         );
+        let authorities = world.authorities().display().to_string();
+        let (done, text) = olm(world, &["plan", "provider", "--ca-dir", &authorities])?;
+        assert!(
+            !done && text.starts_with("refused: ") && text.contains("dependent would be broken"),
+            "{text}"
+        );
         // A range that the installed version satisfies, too: all is well, and what is held back is told.
         patch_source(world, "provider", json!({ "version": ">=1.0.0" })).await?;
         let succeeded = conditions::reason::SUCCEEDED;
@@ -232,6 +238,8 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
         allow(world, "provider", None).await?;
 
         // The dependent still needs the API: what provides it is not uninstalled from under it.
+        let (done, text) = olm(world, &["uninstall", "provider", "--dry-run"])?;
+        assert!(!done && text.contains("\n! dependent: "), "{text}");
         extensions(world)
             .delete("provider", &DeleteParams::default())
             .await?;
@@ -250,6 +258,17 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
         allow(world, "provider", Some("true")).await?;
         await_gone(world, "provider").await
     })
+}
+
+/// Runs `olm`; says whether it went well and what it printed.
+fn olm(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
+    let run = std::process::Command::new(binary("olm")?)
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(world.cluster.kubeconfig())
+        .output()?;
+    let text = [run.stdout, run.stderr].concat();
+    Ok((run.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }
 
 #[test]

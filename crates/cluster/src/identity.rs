@@ -17,6 +17,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
 };
 use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
+pub use olm_api::names::is_name;
 use olm_platform::{client::counted, metrics::Metrics};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -41,12 +42,6 @@ impl fmt::Display for AccountName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
-}
-
-/// Whether a text has the form of most objects' names, so that it stays one part of a path.
-pub fn is_name(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
 }
 
 /// A text is not `NAMESPACE/NAME`.

@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::rules::{ALL, Access, Object, PolicyRule};
 
 pub use account::{AccountRights, Completeness, RightStatus};
-pub use missing::{Account, Missing};
+pub use missing::{Account, Missing, describe};
 pub use proposal::roles;
 
 /// The API group of roles and bindings.
@@ -201,7 +201,7 @@ fn grant(
     match kind {
         "Role" | "ClusterRole" => Some(Either {
             right: right("escalate", text(object, "/metadata/name")),
-            instead: instead(&rules(object)),
+            instead: instead(&granted_rules(object)),
         }),
         "RoleBinding" | "ClusterRoleBinding" => {
             let (role_kind, role) = (text(object, "/roleRef/kind")?, text(object, "/roleRef/name")?);
@@ -255,7 +255,7 @@ impl Roles {
                     namespace,
                     text(object, "/metadata/name")?.to_owned(),
                 ),
-                rules(object),
+                granted_rules(object),
             ))
         });
         Self(roles.collect())
@@ -274,7 +274,7 @@ impl Roles {
 }
 
 /// The rules of a role. One that gathers those of others may come to hold anything.
-fn rules(role: &Value) -> Vec<PolicyRule> {
+pub fn granted_rules(role: &Value) -> Vec<PolicyRule> {
     if role.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
         return PolicyRule::everything().to_vec();
     }

@@ -230,3 +230,18 @@ pub fn successors<'a>(
     let current = successors::Current::read(installed)?;
     Ok(successors::within(package, request, &current))
 }
+
+/// The bundles of a package that an update from what is installed to the chosen one passes over: newer than the one, older
+/// than the other and in a requested channel, oldest first.
+///
+/// # Errors
+/// When the recorded version of what is installed cannot be read.
+pub fn passed_over<'a>(
+    package: &'a Package,
+    request: &Request<'_>,
+    installed: &Installed<'_>,
+    chosen: &Candidate,
+) -> Result<Vec<&'a Candidate>, Refusal> {
+    let current = successors::Current::read(installed)?;
+    Ok(successors::between(package, request, &current, chosen))
+}

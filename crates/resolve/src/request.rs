@@ -1,8 +1,9 @@
 //! What is asked for, and what is installed.
 
-use olm_api::cluster_extension::{self, CatalogFilter};
+use olm_api::cluster_extension::{self, BundleMetadata, CatalogFilter};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};
 
+use crate::package::{Candidate, ReleaseField};
 use crate::selector::Selector;
 
 /// Whether the catalog's update edges bind.
@@ -85,5 +86,27 @@ mod tests {
             ..CatalogFilter::default()
         };
         assert_eq!(Request::of(&filter, None).version, None);
+    }
+}
+
+impl Candidate {
+    /// The bundle as it is recorded once it is installed. Without a readable version, which resolution refuses, it has none.
+    pub fn recorded(&self, releases: ReleaseField) -> BundleMetadata {
+        let (version, release) = match (&self.version, releases) {
+            (Ok(version), ReleaseField::Counts) => (
+                version.version.to_string(),
+                version
+                    .release
+                    .as_ref()
+                    .map(|release| release.as_str().to_owned()),
+            ),
+            (Ok(version), ReleaseField::Ignored) => (version.to_string(), None),
+            (Err(_), _) => (String::new(), None),
+        };
+        BundleMetadata {
+            name: self.name.clone(),
+            version,
+            release,
+        }
     }
 }

@@ -98,6 +98,29 @@ pub(crate) fn within<'a>(
         .collect()
 }
 
+/// The bundles in a considered channel between two, which an update from the one to the other passes over, oldest first.
+pub(crate) fn between<'a>(
+    package: &'a Package,
+    request: &Request<'_>,
+    current: &Current<'_>,
+    chosen: &Candidate,
+) -> Vec<&'a Candidate> {
+    let members = channels::members(package, request);
+    let is_passed = |candidate: &&Candidate| {
+        let is_newer = candidate
+            .version
+            .as_ref()
+            .is_ok_and(|version| version.compare(&current.version).is_gt());
+        is_newer
+            && candidate.compare_versions(chosen).is_lt()
+            && members
+                .as_ref()
+                .is_none_or(|members| members.contains(candidate.name.as_str()))
+    };
+    let newest_first = package.newest_first().into_iter();
+    newest_first.rev().filter(is_passed).collect()
+}
+
 fn edge(entry: &Entry, current: &Current<'_>) -> Option<Edge> {
     if entry.replaces.as_deref() == Some(current.name) {
         return Some(Edge::Replaces);

@@ -44,7 +44,7 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
     let source = if let Some(source) = &arguments.bundle {
         source.clone()
     } else {
-        let sources = sources(arguments, name(arguments)?)?;
+        let sources = sources(&arguments.catalogs, &arguments.registry, name(arguments)?)?;
         let request = Request {
             package: name(arguments)?,
             version: arguments.version.as_deref(),
@@ -76,16 +76,20 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
 }
 
 /// The catalogs that the command line names.
-pub(super) fn sources(arguments: &Arguments, of: &str) -> anyhow::Result<Vec<Source>> {
-    let named = arguments.catalogs.iter().map(|argument| {
+pub(crate) fn sources(
+    catalogs: &[String],
+    registry: &RegistryArguments,
+    of: &str,
+) -> anyhow::Result<Vec<Source>> {
+    let named = catalogs.iter().map(|argument| {
         let (name, source) = named_source(argument)?;
-        catalog(&arguments.registry, name, 0, &source, of)
+        catalog(registry, name, 0, &source, of)
     });
     named.collect()
 }
 
 /// What a catalog says of a package.
-pub(super) fn catalog(
+pub(crate) fn catalog(
     registry: &RegistryArguments,
     name: String,
     priority: i32,
@@ -143,7 +147,7 @@ pub(super) fn objects(
 }
 
 /// Adds the Secrets with certificates where they are made under the same account.
-pub(super) fn with_secrets(objects: &mut Vec<Value>, certificates: CertificateProvider) {
+pub(crate) fn with_secrets(objects: &mut Vec<Value>, certificates: CertificateProvider) {
     if certificates == CertificateProvider::SelfSigned {
         let secrets = layout::secrets(objects.iter());
         objects.extend(secrets);

@@ -57,6 +57,11 @@ impl Cluster {
         found.context("cannot list the ClusterCatalogs")
     }
 
+    /// The extension of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<&ClusterExtension> {
+        self.extensions.iter().find(|extension| extension.name() == name)
+    }
+
     /// The extension that installs a package.
     pub(crate) fn extension(&self, package: &str) -> Option<&ClusterExtension> {
         let asks = |extension: &&ClusterExtension| {

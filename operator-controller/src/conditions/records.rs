@@ -17,8 +17,6 @@ use serde_json::{Value, json};
 
 use super::definition;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::revisions::BundleIdentity;
-use olm_cluster::identity::is_name;
 use olm_rollout::engine::differences::differences_by;
 
 /// A record could not be written.
@@ -46,17 +44,6 @@ impl StageError for RecordError {
 /// The OperatorConditions of a namespace.
 pub fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &definition::resource())
-}
-
-/// The name of the OperatorCondition that the operator of a bundle reads, given the newest revision: content of a bundle that is there already
-/// stays as it is.
-pub fn name<'a>(latest: Option<&'a ClusterObjectSet>, bundle: &'a BundleIdentity) -> Option<&'a str> {
-    match latest {
-        Some(set) if BundleIdentity::of(set).metadata == bundle.metadata => {
-            set.annotation(annotation::OPERATOR_CONDITION)
-        }
-        _ => Some(bundle.metadata.name.as_str()).filter(|name| is_name(name)),
-    }
 }
 
 /// The name of the OperatorCondition in the newest revision.

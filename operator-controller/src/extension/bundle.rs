@@ -2,7 +2,6 @@
 
 pub mod compatibility;
 pub mod fetch;
-pub mod phases;
 pub mod render;
 pub mod requirements;
 pub mod settled;
@@ -13,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use olm_bundle::CertificateProvider;
 
-use self::phases::{Group, Marks, phases};
 use self::settled::{Inputs, Settled};
 use super::context::Context;
-use super::failure::Failure;
+use super::failure::{Failure, Severity, StageError};
 use super::resolve::{Origin, Resolved};
 use super::revisions::roles_named_after;
 use crate::conditions::records;
 use olm_cluster::identity::AccountName;
+use olm_plan::bundle::operator_condition;
+use olm_plan::phases::{Group, Marks, PhasesError, phases};
 
 /// How long a refused OperatorCondition is left out: what refuses it, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
@@ -32,6 +32,12 @@ pub struct Cache {
     compatibility: compatibility::Cache,
     /// The OperatorCondition that the API server refuses, and when it did.
     refused_condition: Option<(String, Instant)>,
+}
+
+impl StageError for PhasesError {
+    fn severity(&self) -> Severity {
+        Severity::Terminal
+    }
 }
 
 /// A bundle as it will be applied.
@@ -99,7 +105,7 @@ pub(crate) async fn render<'a>(
     let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
-    let named = records::name(latest, &target.bundle).filter(|name| !cache.is_refused(name));
+    let named = operator_condition(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);
     let prepared = render::render(

@@ -1,7 +1,6 @@
 //! What will be done, given what is wanted and what there is. Pure: planning again on the result plans nothing.
 
 pub mod action;
-pub mod changes;
 pub mod content;
 pub mod prepare;
 pub mod revision;

@@ -32,12 +32,12 @@ use super::events;
 use super::observe::options::InstallerWorkloads;
 use super::plan::Plan;
 use super::plan::action::{Action, StoredVersions};
-use super::plan::changes::{self, Changes};
 use super::plan::revision::RevisionPlan;
 use super::revisions::{BundleIdentity, Revisions, disturbed, is_being_replaced};
 use crate::object_set::gather;
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
 use olm_cluster::rights::lacking;
+use olm_plan::changes::{self, Changes};
 use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 

@@ -3,7 +3,7 @@
 use olm_rollout::probe::{ProbeStatus, ask};
 use serde_json::{Value, json};
 
-use crate::extension::bundle::phases::probes;
+use olm_plan::phases::probes;
 
 #[track_caller]
 fn check_default(object: &Value, status: ProbeStatus, messages: &[&str]) {

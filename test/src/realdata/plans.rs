@@ -12,6 +12,7 @@ use olm_api::names::{SYSTEM_NAMESPACE, field_manager};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 use olm_bundle::{CertificateProvider, InstallMode, Prepared};
 use olm_cluster::identity::AccountName;
+use olm_plan::phases::{Group, Marks, phases};
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
 use olm_preflight::crd_upgrade::{Policy, compare, existing};
 use olm_preflight::permissions::{
@@ -29,7 +30,6 @@ use olm_rollout::ownership::Ownership;
 use olm_rollout::phases::Phases;
 use olm_rollout::policy::{Policy as UninstallPolicy, Uninstall};
 use olm_rollout::probe;
-use operator_controller::extension::bundle::phases::{Group, Marks, phases};
 use operator_controller::extension::delete::plan::{self as deletion, Left, Outlook};
 use operator_controller::extension::plan::action::Action;
 use operator_controller::extension::plan::revision::{Creation, RevisionPlan, Wanted, plan};

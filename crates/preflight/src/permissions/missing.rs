@@ -249,8 +249,9 @@ fn described(rules: &Scoped) -> Vec<String> {
     lines.collect()
 }
 
-/// `get, patch configmaps "a", "b" in namespace kitchen`.
-fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
+/// A rule in one line: `get, patch configmaps "a", "b" in namespace kitchen`.
+#[must_use]
+pub fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
     // A bundle may bring anything as a verb or a resource.
     let shown = |text: &String| escape(text).into_owned();
     let verbs: Vec<String> = rule.verbs.iter().map(shown).collect();

@@ -1,7 +1,7 @@
 //! Which version follows which.
 
 use crate::common::{Shelf, entry, outcome, shelf};
-use olm_resolve::{Request, UpgradeConstraintPolicy};
+use olm_resolve::{Installed, ReleaseField, Request, UpgradeConstraintPolicy, passed_over};
 use serde_json::json;
 
 /// What is chosen, or the first line of the refusal.
@@ -306,4 +306,49 @@ fn t_2h_03_a_bundle_is_seen_once_it_is_promoted_to_the_channel() {
         .channel("stable", &[entry("foo.v1.0.0"), update])
         .channel("candidate", &candidate)];
     check(&after, request, Some("1.0.0"), "foo.v1.1.0");
+}
+
+#[test]
+fn an_update_passes_over_what_lies_between_in_its_channels() {
+    let shelf = shelf("a")
+        .bundles(&["1.0.0", "1.2.0", "1.1.0", "2.0.0", "1.3.0"])
+        .channel(
+            "stable",
+            &["1.0.0", "1.1.0", "1.2.0", "2.0.0"].map(|version| entry(&format!("foo.v{version}"))),
+        )
+        .channel("fast", &[entry("foo.v1.3.0")]);
+    let package = shelf.package(ReleaseField::Counts);
+    let chosen = package
+        .candidates()
+        .iter()
+        .find(|one| one.name == "foo.v2.0.0")
+        .unwrap();
+    let installed = Installed {
+        name: "foo.v1.0.0",
+        version: "1.0.0",
+        release: None,
+    };
+    let stable = ["stable".to_owned()];
+    for (channels, expected) in [
+        (&stable[..], &["foo.v1.1.0", "foo.v1.2.0"][..]),
+        (&[], &["foo.v1.1.0", "foo.v1.2.0", "foo.v1.3.0"]),
+    ] {
+        let request = Request {
+            channels,
+            ..Request::default()
+        };
+        let passed = passed_over(&package, &request, &installed, chosen).unwrap();
+        let names: Vec<&str> = passed.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
+    let back = package.candidates().first().unwrap();
+    let newest = Installed {
+        version: "2.0.0",
+        ..installed
+    };
+    assert!(
+        passed_over(&package, &Request::default(), &newest, back)
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -13,8 +13,8 @@ use flate2::write::GzEncoder;
 use olm_api::cluster_object_set::{ObjectReference, Phase, PhaseObject};
 use sha2::{Digest as _, Sha256};
 
-use crate::extension::bundle::phases::Group;
 use crate::extension::failure::{Severity, StageError};
+use olm_plan::phases::Group;
 use olm_rollout::canonical;
 
 /// The most bytes of content that a Secret holds.

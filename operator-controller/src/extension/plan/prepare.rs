@@ -11,13 +11,13 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use super::action::Action;
 use super::revision::{Creation, PlanError, Wanted, create, inherit, inherit_pause};
-use crate::extension::bundle::phases::{Marks, PhasesError, phases};
 use crate::extension::context::helm::HelmError;
 use crate::extension::context::release::{Entry, Release};
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::observe::Observed;
 use crate::extension::revisions::{Others, Revisions};
 use olm_cluster::identity::AccountName;
+use olm_plan::phases::{Marks, PhasesError, phases};
 use olm_rollout::engine::rollout::Writes;
 use olm_rollout::policy::Policy;
 use olm_rollout::status::is_archived;

@@ -11,11 +11,11 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
-use crate::extension::bundle::phases::{Group, probes};
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::plan::content::{ContentError, ContentSecret, pack};
 use crate::extension::revisions::{BundleIdentity, Others, Revisions};
 use olm_cluster::identity::AccountName;
+use olm_plan::phases::{Group, probes};
 use olm_rollout::policy::Policy;
 
 /// How many revisions stay when a new one is made.

@@ -1,8 +1,7 @@
 //! What resolution comes to: the bundle that an extension gets, or why it gets none.
 
-use olm_api::cluster_extension::BundleMetadata;
-use olm_resolve::Candidate;
 use olm_resolve::deprecation::Messages;
+use olm_resolve::{Candidate, ReleaseField};
 use serde_json::Value;
 
 use super::updates::{Held, Updates};
@@ -63,25 +62,14 @@ pub struct Resolved<'a> {
 
 /// The bundle as revisions record it.
 pub(crate) fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
-    // Resolution refuses a bundle without a readable version.
-    let (version, release) = match &bundle.version {
-        Ok(version) if gates.releases => (
-            version.version.to_string(),
-            version
-                .release
-                .as_ref()
-                .map(|release| release.as_str().to_owned()),
-        ),
-        Ok(version) => (version.to_string(), None),
-        Err(_) => (String::new(), None),
+    let releases = if gates.releases {
+        ReleaseField::Counts
+    } else {
+        ReleaseField::Ignored
     };
     BundleIdentity {
         package: package.to_owned(),
-        metadata: BundleMetadata {
-            name: bundle.name.clone(),
-            version,
-            release,
-        },
+        metadata: bundle.recorded(releases),
         image: bundle.image.clone(),
     }
 }

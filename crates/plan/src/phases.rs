@@ -9,7 +9,6 @@ use olm_api::cluster_object_set::{
 use olm_api::names::{CLUSTER_EXTENSION, annotation, cert_manager, label};
 use serde_json::{Map, Value, json};
 
-use crate::extension::failure::{Severity, StageError};
 use olm_rollout::object::ObjectId;
 
 /// The most objects that a phase may hold.
@@ -42,12 +41,6 @@ pub enum PhasesError {
         /// How many phases they need.
         phases: usize,
     },
-}
-
-impl StageError for PhasesError {
-    fn severity(&self) -> Severity {
-        Severity::Terminal
-    }
 }
 
 /// The phases in the order they are applied, with the group and kind of what belongs to them. What is not listed

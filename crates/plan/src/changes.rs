@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use olm_api::names::annotation;
-use serde_json::Value;
-
-use olm_rollout::canonical;
 use olm_rollout::object::ObjectId;
 use olm_rollout::report;
+use serde_json::Value;
+
+use crate::content::{identified, unmarked_bytes};
 
 /// How the objects of two revisions differ; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,32 +31,14 @@ pub fn changes<'v>(
     for (id, object) in &after {
         match before.get(id) {
             None => changes.added.push(id.clone()),
-            Some(present) if content(present) != content(object) => changes.changed.push(id.clone()),
+            Some(present) if unmarked_bytes(present) != unmarked_bytes(object) => {
+                changes.changed.push(id.clone())
+            }
             Some(_) => {}
         }
     }
     changes.removed = before.into_keys().filter(|id| !after.contains_key(id)).collect();
     changes
-}
-
-/// An object by its identity, whichever version of its kind it is written in.
-fn identified(object: &Value) -> (ObjectId, &Value) {
-    let mut id = ObjectId::of(object);
-    id.version.clear();
-    (id, object)
-}
-
-fn content(object: &Value) -> Vec<u8> {
-    let mut object = object.clone();
-    if let Some(annotations) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
-        for mark in [annotation::BUNDLE_VERSION, annotation::PACKAGE_NAME] {
-            annotations.shift_remove(mark);
-        }
-    }
-    canonical::to_vec(&object)
 }
 
 impl Changes {
@@ -91,6 +72,7 @@ impl fmt::Display for Changes {
 
 #[cfg(test)]
 mod tests {
+    use olm_api::names::annotation;
     use serde_json::json;
 
     use super::*;

@@ -1,0 +1,195 @@
+//! What a change does to custom resource definitions, and with them to what users have stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::crd_upgrade::{Check, Policy, compare, definition_name};
+use olm_rollout::object::ObjectId;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::content::unmarked_bytes;
+
+/// How grave the changes of all definitions are. It follows from the two revisions alone, so that it stays what it is
+/// while users write objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Class {
+    /// No definition comes, goes or changes.
+    #[default]
+    None,
+    /// What users have stored stays valid.
+    Safe,
+    /// Objects of users may become invalid or lose fields, or are deleted with their definition.
+    Breaking,
+}
+
+/// What happens to a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Fate {
+    /// It comes.
+    Added,
+    /// It changes.
+    Changed,
+    /// It is deleted, with all objects of its kind.
+    Deleted,
+    /// The bundle lacks it, and it stays on the cluster.
+    Left,
+}
+
+/// A definition that does not stay as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DefinitionChange {
+    /// Its name.
+    pub name: String,
+    /// What happens to it.
+    pub fate: Fate,
+    /// What may break objects that users have stored, compared with the old revision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+    /// How many objects of its kind there are; none when that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+}
+
+/// What the change does to the definitions among the objects; `is_left` where what the new revision lacks stays on the
+/// cluster.
+pub fn definitions(before: &[&Value], after: &[&Value], is_left: bool) -> (Class, Vec<DefinitionChange>) {
+    let (old, new) = (named(before), named(after));
+    let mut changes = Vec::new();
+    let mut class = Class::None;
+    let mut add = |name: &str, fate: Fate, findings: Vec<String>| {
+        let is_breaking = fate == Fate::Deleted || !findings.is_empty();
+        class = class.max(if is_breaking { Class::Breaking } else { Class::Safe });
+        changes.push(DefinitionChange {
+            name: name.to_owned(),
+            fate,
+            findings,
+            objects: None,
+        });
+    };
+    for (name, definition) in &new {
+        match old.get(name) {
+            None => add(name, Fate::Added, Vec::new()),
+            Some(before) if is_same(before, definition) => {}
+            Some(before) => add(name, Fate::Changed, findings(before, definition)),
+        }
+    }
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        let fate = if is_left { Fate::Left } else { Fate::Deleted };
+        add(name, fate, Vec::new());
+    }
+    changes.sort_by(|left, right| left.name.cmp(&right.name));
+    (class, changes)
+}
+
+fn named<'v>(objects: &[&'v Value]) -> BTreeMap<&'v str, &'v Value> {
+    let definitions = objects
+        .iter()
+        .filter_map(|object| Some((definition_name(object)?, *object)));
+    definitions.collect()
+}
+
+fn is_same(before: &Value, after: &Value) -> bool {
+    unmarked_bytes(before) == unmarked_bytes(after)
+}
+
+/// What is unsafe about the change, whatever the policy of the extension says. Objects may be stored in the version in
+/// which the old definition stores them; where they can be migrated, that version may go.
+fn findings(before: &Value, after: &Value) -> Vec<String> {
+    let mut before = before.clone();
+    let versions = before.pointer("/spec/versions").and_then(Value::as_array);
+    let is_storage = |version: &&Value| version.get("storage") == Some(&Value::Bool(true));
+    let storage = versions.into_iter().flatten().find(is_storage);
+    let storage = storage.and_then(|version| version.get("name")).cloned();
+    if let Some(fields) = before.as_object_mut() {
+        let stored: Vec<Value> = storage.into_iter().collect();
+        fields.insert("status".to_owned(), json!({ "storedVersions": stored }));
+    }
+    let mut found = compare(&before, after, &Policy::default());
+    if let Migration::Possible(_) = migration(&before, after) {
+        found.retain(|finding| finding.check != Check::StoredVersionRemoval);
+    }
+    found.iter().map(ToString::to_string).collect()
+}
+
+/// The kinds that definitions among objects define, by group and kind.
+pub(crate) struct DefinedKinds<'v>(BTreeSet<(&'v str, &'v str)>);
+
+impl<'v> DefinedKinds<'v> {
+    pub(crate) fn of(objects: impl IntoIterator<Item = &'v Value>) -> Self {
+        let definitions = objects
+            .into_iter()
+            .filter(|object| definition_name(object).is_some());
+        let kinds = definitions.filter_map(|definition| {
+            let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
+            Some((text("/spec/group")?, text("/spec/names/kind")?))
+        });
+        Self(kinds.collect())
+    }
+
+    /// Whether an object is a definition, or of a kind that one of these defines: what an extension may keep.
+    pub(crate) fn concern(&self, id: &ObjectId) -> bool {
+        (id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition")
+            || self.0.contains(&(id.group.as_str(), id.kind.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(name: &str, versions: &Value) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": name}, "spec": {"group": "x.io", "names": {"plural": name}, "versions": versions},
+        })
+    }
+
+    fn version(name: &str, required: &[&str]) -> Value {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": required});
+        json!({"name": name, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}})
+    }
+
+    #[track_caller]
+    fn check(before: &[&Value], after: &[&Value], is_left: bool, class: Class, expected: &[&str]) {
+        let (found, changes) = definitions(before, after, is_left);
+        let lines: Vec<String> = changes
+            .iter()
+            .map(|change| format!("{:?} {} {}", change.fate, change.name, change.findings.join("; ")))
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+        assert_eq!((found, lines), (class, expected.to_vec()));
+    }
+
+    #[test]
+    fn the_gravest_change_decides_the_class() {
+        let v1 = definition("pots", &json!([version("v1", &[])]));
+        let described = {
+            let mut described = v1.clone();
+            described["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Pots.");
+            described
+        };
+        let strict = definition("pots", &json!([version("v1", &["a"])]));
+        let other = definition("pots", &json!([version("v2", &[])]));
+        let cups = definition("cups", &json!([version("v1", &[])]));
+        check(&[], &[], false, Class::None, &[]);
+        check(&[&v1], &[&v1], false, Class::None, &[]);
+        check(&[], &[&v1], false, Class::Safe, &["Added pots"]);
+        check(&[&v1], &[&described], false, Class::Safe, &["Changed pots"]);
+        let required = "Changed pots v1: ^: required: new required fields: [a]";
+        check(
+            &[&v1],
+            &[&strict, &cups],
+            false,
+            Class::Breaking,
+            &["Added cups", required],
+        );
+        let removed =
+            "Changed pots storedVersionRemoval: stored versions removed : [v1]; servedVersionRemoval";
+        let (class, changes) = definitions(&[&v1], &[&other], false);
+        let text = format!("Changed pots {}", changes[0].findings.join("; "));
+        assert!(class == Class::Breaking && text.starts_with(removed), "{text}");
+        check(&[&v1, &cups], &[&v1], false, Class::Breaking, &["Deleted cups"]);
+        check(&[&v1, &cups], &[&v1], true, Class::Safe, &["Left cups"]);
+    }
+}

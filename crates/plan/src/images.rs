@@ -1,0 +1,110 @@
+//! The container images that objects run.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Where the kinds that run Pods describe them.
+const POD_SPECS: [&str; 3] = [
+    "/spec/template/spec",
+    "/spec/jobTemplate/spec/template/spec",
+    "/spec",
+];
+/// Kinds that run Pods.
+const WORKLOADS: [&str; 8] = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "Pod",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+];
+/// How operators are told which images to run for their users.
+const RELATED: &str = "RELATED_IMAGE_";
+
+/// Which images come, go and stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Images {
+    /// Those that only the new revision has.
+    pub added: BTreeSet<String>,
+    /// Those that only the old revision has.
+    pub removed: BTreeSet<String>,
+    /// Those that both have.
+    pub kept: BTreeSet<String>,
+}
+
+/// Compares the images of two revisions.
+pub fn images(before: &[&Value], after: &[&Value]) -> Images {
+    let (before, after) = (of(before), of(after));
+    Images {
+        added: after.difference(&before).cloned().collect(),
+        removed: before.difference(&after).cloned().collect(),
+        kept: before.intersection(&after).cloned().collect(),
+    }
+}
+
+/// The images that containers run, and those that operators are given to run.
+fn of(objects: &[&Value]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for object in objects {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if !WORKLOADS.contains(&kind) {
+            continue;
+        }
+        let specs = POD_SPECS.iter().filter_map(|pointer| object.pointer(pointer));
+        let lists = specs.flat_map(|spec| {
+            ["containers", "initContainers"]
+                .iter()
+                .filter_map(move |list| spec.get(list)?.as_array())
+        });
+        for container in lists.flatten() {
+            found.extend(container.get("image").and_then(Value::as_str).map(str::to_owned));
+            let variables = container.get("env").and_then(Value::as_array);
+            let related = variables.into_iter().flatten().filter(|variable| {
+                let name = variable.get("name").and_then(Value::as_str);
+                name.is_some_and(|name| name.starts_with(RELATED))
+            });
+            let values = related.filter_map(|variable| variable.get("value")?.as_str());
+            found.extend(values.map(str::to_owned));
+        }
+    }
+    found.remove("");
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn images_of_containers_and_those_handed_to_operators_come_go_and_stay() {
+        let deployment = |image: &str, related: &str| {
+            json!({"kind": "Deployment", "spec": {"template": {"spec": {
+                "initContainers": [{"image": "init"}],
+                "containers": [{"image": image, "env": [
+                    {"name": "RELATED_IMAGE_DB", "value": related}, {"name": "OTHER", "value": "no-image"},
+                    {"name": "RELATED_IMAGE_REF", "valueFrom": {}},
+                ]}],
+            }}}})
+        };
+        let job = json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": {
+            "containers": [{"image": "job"}]}}}}}});
+        let other = json!({"kind": "ConsolePlugin", "spec": {"containers": [{"image": "no"}]}});
+        let (old, new) = (deployment("op:1", "db:1"), deployment("op:2", "db:1"));
+        let found = images(&[&old, &other], &[&new, &job]);
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            found,
+            Images {
+                added: set(&["op:2", "job"]),
+                removed: set(&["op:1"]),
+                kept: set(&["init", "db:1"]),
+            }
+        );
+    }
+}

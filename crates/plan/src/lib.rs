@@ -1,0 +1,20 @@
+//! What a change of an extension does, before anything is done: bundles become phases of objects ([`phases`]), two
+//! revisions become a list of differences ([`changes`], [`fields`]), and everything that somebody decides on becomes a
+//! [`ChangePlan`] with a digest. [`history`] says what became of revisions, [`uninstall`] what a deletion takes away.
+//!
+//! operator-controller applies what these functions render, and the command line shows it; both call the same code.
+
+pub mod bundle;
+pub mod change;
+pub mod changes;
+mod content;
+pub mod definitions;
+pub mod fields;
+pub mod history;
+pub mod images;
+pub mod phases;
+pub mod rights;
+pub mod uninstall;
+
+pub use bundle::BundleIdentity;
+pub use change::{Change, ChangePlan, Observed};

@@ -1,0 +1,157 @@
+//! A cluster, its ClusterExtensions, and what of it a bundle that is rendered for it depends on.
+
+use anyhow::{Context as _, anyhow};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::{Client, Config};
+use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{annotation, cert_manager, label};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_bundle::CertificateProvider;
+use olm_resolve::Selector;
+use tokio::runtime::Runtime;
+
+use super::rollback::others;
+use crate::hint::Hint;
+use crate::output::note;
+use crate::rbac::bundle::catalog;
+use crate::registry::RegistryArguments;
+use crate::resolve::Source;
+
+/// A cluster, and the runtime in which it is asked.
+pub(crate) struct Cluster {
+    pub(crate) runtime: Runtime,
+    pub(crate) config: Config,
+    pub(crate) client: Client,
+}
+
+impl Cluster {
+    /// Reaches the cluster that the file names, or the one that kubectl would reach.
+    pub(crate) fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let config = runtime.block_on(olm_platform::client::config(kubeconfig, "olm"))?;
+        let client = {
+            let _inside = runtime.enter();
+            Client::try_from(config.clone())?
+        };
+        Ok(Self {
+            runtime,
+            config,
+            client,
+        })
+    }
+
+    /// The ClusterExtension of that name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> anyhow::Result<Option<ClusterExtension>> {
+        let extensions: Api<ClusterExtension> = Api::all(self.client.clone());
+        let found = self.runtime.block_on(extensions.get_opt(name));
+        found.with_context(|| format!("cannot read ClusterExtension {name:?}"))
+    }
+
+    /// The ClusterExtension of that name.
+    pub(crate) fn extension(&self, name: &str) -> anyhow::Result<ClusterExtension> {
+        if let Some(extension) = self.find(name)? {
+            return Ok(extension);
+        }
+        let extensions: Api<ClusterExtension> = Api::all(self.client.clone());
+        let error = anyhow!("ClusterExtension {name:?} not found");
+        Err(error.context(self.runtime.block_on(others(&extensions, name))))
+    }
+
+    /// What the selected catalogs of the cluster say of the package, read from their images. What is installed stays with the
+    /// catalog that it came from.
+    pub(crate) fn catalogs(
+        &self,
+        registry: &RegistryArguments,
+        extension: &ClusterExtension,
+        home: Option<&str>,
+    ) -> anyhow::Result<Vec<Source>> {
+        let filter = extension.spec.source.catalog.as_ref();
+        let package = filter
+            .map(|filter| filter.package_name.as_str())
+            .unwrap_or_default();
+        let selector = filter.and_then(|filter| filter.selector.as_ref());
+        let selector = selector
+            .map(Selector::from)
+            .filter(|selector| *selector != Selector::default());
+        let api: Api<ClusterCatalog> = Api::all(self.client.clone());
+        let listed = self.runtime.block_on(api.list(&ListParams::default()));
+        let mut found = Vec::new();
+        for listed in listed.context("cannot list the ClusterCatalogs")? {
+            let mut labels = listed.metadata.labels.clone().unwrap_or_default();
+            labels.insert(label::METADATA_NAME.to_owned(), listed.name().to_owned());
+            let is_selected = match &selector {
+                Some(selector) => selector.matches(&labels),
+                None => home.is_none_or(|home| home == listed.name()),
+            };
+            if !is_selected || listed.spec.availability_mode == AvailabilityMode::Unavailable {
+                continue;
+            }
+            let status = listed.status.as_ref();
+            let resolved = status.and_then(|status| status.resolved_source.as_ref());
+            let Some(image) = resolved.and_then(|resolved| resolved.image.as_ref()) else {
+                note(&format!(
+                    "warning: ClusterCatalog {:?} is not served",
+                    listed.name()
+                ));
+                continue;
+            };
+            let (name, priority) = (listed.name().to_owned(), listed.spec.priority);
+            let source = catalog(registry, name, priority, &image.reference, package);
+            found.push(source.map_err(|error| {
+                error.context(Hint(
+                    "set --catalog to another place of that catalog".to_owned(),
+                ))
+            })?);
+        }
+        Ok(found)
+    }
+
+    /// Who provides certificates, as operator-controller chooses it.
+    pub(crate) fn provider(&self, newest: Option<&ClusterObjectSet>) -> anyhow::Result<CertificateProvider> {
+        if let Some(provider) = recorded(newest) {
+            return Ok(provider);
+        }
+        let groups = self.runtime.block_on(self.client.list_api_groups());
+        let groups = groups
+            .context("cannot list the API groups of the cluster")?
+            .groups;
+        let has = |name: &str| groups.iter().any(|group| group.name == name);
+        Ok(if has(cert_manager::GROUP) {
+            CertificateProvider::CertManager
+        } else if has("config.openshift.io") {
+            CertificateProvider::OpenShiftServiceCa
+        } else {
+            CertificateProvider::SelfSigned
+        })
+    }
+
+    /// The custom resource definition of that name, if the cluster has it.
+    pub(crate) fn definition(&self, name: &str) -> anyhow::Result<Option<serde_json::Value>> {
+        let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let found = self.runtime.block_on(api.get_opt(name));
+        let found = found.with_context(|| format!("cannot read CustomResourceDefinition {name:?}"))?;
+        Ok(found.map(serde_json::to_value).transpose()?)
+    }
+}
+
+/// The provider of certificates that a revision records.
+pub(crate) fn recorded(set: Option<&ClusterObjectSet>) -> Option<CertificateProvider> {
+    set?.annotation(annotation::CERTIFICATE_PROVIDER)?.parse().ok()
+}
+
+/// The newest revision that is wanted.
+pub(crate) fn newest_active(sets: &[ClusterObjectSet]) -> Option<&ClusterObjectSet> {
+    active(sets).max_by_key(|set| set.spec.revision)
+}
+
+/// The revisions that are wanted.
+pub(crate) fn active(sets: &[ClusterObjectSet]) -> impl Iterator<Item = &ClusterObjectSet> {
+    let is_active =
+        |set: &&ClusterObjectSet| set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
+    sets.iter().filter(is_active)
+}

@@ -1,0 +1,85 @@
+//! `olm history`: the revisions of a ClusterExtension and how each ended.
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use olm_api::Time;
+use olm_plan::history::{Entry, history};
+
+use super::cluster::Cluster;
+use super::rollback::revisions;
+use crate::output::{Format, Outcome, Status};
+use crate::table::table;
+
+/// What stands for nothing in a table.
+const NONE: &str = "-";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The history is that of the ClusterObjectSets that the cluster keeps: those that are active and the newest \
+                        archived ones. AVAILABLE is when all of a revision was available for the first time."
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to look at
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Form of the history
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let extension = cluster.extension(&arguments.extension)?;
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
+    let entries = history(&sets);
+    arguments.output.print(&entries, || text(&entries))?;
+    Ok(Status::Success)
+}
+
+fn text(entries: &[Entry]) -> String {
+    let cell = |text: &str| {
+        Some(text)
+            .filter(|text| !text.is_empty())
+            .unwrap_or(NONE)
+            .to_owned()
+    };
+    let time = |time: &Option<Time>| time.as_ref().map_or(NONE.to_owned(), |time| time.0.to_string());
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|entry| {
+            let state = match &entry.successor {
+                Some(next) => format!(
+                    "{}, followed by revision {} ({})",
+                    entry.state.text(),
+                    next.revision,
+                    next.version
+                ),
+                None => entry.state.text().to_owned(),
+            };
+            Vec::from([
+                entry.revision.to_string(),
+                cell(&entry.bundle.version),
+                cell(&entry.bundle.name),
+                time(&entry.created),
+                time(&entry.available),
+                time(&entry.ended),
+                state,
+            ])
+        })
+        .collect();
+    table(
+        &[
+            "REVISION",
+            "VERSION",
+            "BUNDLE",
+            "CREATED",
+            "AVAILABLE",
+            "ENDED",
+            "STATE",
+        ],
+        &rows,
+    )
+}

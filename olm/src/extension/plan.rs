@@ -1,0 +1,291 @@
+//! `olm plan`: what the next revision of a ClusterExtension changes, before anything is written.
+
+mod facts;
+mod text;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use olm_api::names::{self, annotation};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, prepare};
+use olm_plan::bundle::{operator_condition, roles_named_after};
+use olm_plan::phases::{Marks, phases};
+use olm_plan::{BundleIdentity, Change, ChangePlan};
+use olm_resolve::{Catalog, Installed, ReleaseField, Request, passed_over, resolve_in};
+use olm_rollout::policy::Policy;
+use serde_json::Value;
+
+use super::cluster::{Cluster, newest_active};
+use super::rollback::account::account;
+use super::rollback::{objects, revisions};
+use crate::hint::Hint;
+use crate::input::read;
+use crate::output::{CHANGES, Format, Outcome, Status, note};
+use crate::rbac::bundle::sources;
+use crate::registry::RegistryArguments;
+use crate::resolve::{self, Source};
+use crate::source::open_bundle;
+
+/// The largest file with a ClusterExtension that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+#[command(
+    after_help = format!("The plan compares the objects of the newest revision with those that operator-controller would apply. Its digest \
+                  covers the bundle, the account, the objects of both, the rights that they give, the images and how \
+                  grave changes of CRDs are. Values of Secrets are not shown.\n\nExit status: 0 when the plan is printed, \
+                  1 when no bundle fits or the command fails; with --exit-code {CHANGES} when something would change.")
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to plan for
+    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "file")]
+    name: Option<String>,
+    /// File with a ClusterExtension to plan for, which need not exist on the cluster
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Version or range of versions instead of that of the ClusterExtension
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    version: Option<String>,
+    /// Channel instead of those of the ClusterExtension; may be repeated
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<String>,
+    /// Catalog to choose the bundle from instead of those of the cluster, as SOURCE or NAME=SOURCE; may be repeated
+    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
+    catalogs: Vec<String>,
+    /// Form of the plan
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    /// Exit with status 3 when something would change
+    #[arg(long)]
+    exit_code: bool,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// Namespace of the managers
+    #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
+    system_namespace: String,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// The bundle that resolution chooses.
+struct Chosen {
+    bundle: BundleIdentity,
+    catalog: String,
+    /// The versions that are passed over.
+    passed: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let extension = wanted(arguments, &cluster)?;
+    let name = extension.name();
+    if extension.is_deleting() {
+        bail!("ClusterExtension {name:?} is being deleted");
+    }
+    let sets = match extension.metadata.uid {
+        Some(_) => cluster.runtime.block_on(revisions(&cluster.client, &extension))?,
+        None => Vec::new(),
+    };
+    let newest = newest_active(&sets);
+    let Some((namespace, account)) = account(&extension, newest) else {
+        let error = anyhow!("ClusterExtension {name:?} names no service account");
+        return Err(error.context(Hint("set spec.serviceAccount.name".to_owned())));
+    };
+    let account = olm_cluster::identity::AccountName {
+        namespace: namespace.to_owned(),
+        name: account.to_owned(),
+    };
+    let uninstall = Policy::read(|key| extension.annotation(key))?.uninstall;
+    let Some(mut chosen) = choose(arguments, &cluster, &extension, newest)? else {
+        return Ok(Status::Failure);
+    };
+    let provider = cluster.provider(newest)?;
+    let latest = sets.iter().max_by_key(|set| set.spec.revision);
+    let after = render(arguments, &extension, latest, &mut chosen, provider)?;
+    let before = match newest {
+        Some(newest) => {
+            cluster
+                .runtime
+                .block_on(objects(&cluster.client, newest, &arguments.system_namespace))?
+        }
+        None => Vec::new(),
+    };
+    let needs = facts::needs(&cluster, &before, &after, provider)?;
+    let (old, new): (Vec<&Value>, Vec<&Value>) = (before.iter().collect(), after.iter().collect());
+    let installed = newest.map(BundleIdentity::of);
+    let mut plan = ChangePlan::new(&Change {
+        extension: name,
+        account: &account.to_string(),
+        installed_account: newest.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT)),
+        installed: installed.as_ref(),
+        wanted: &chosen.bundle,
+        catalog: &chosen.catalog,
+        passed: &chosen.passed,
+        uninstall,
+        before: &old,
+        after: &new,
+        needs: Some((&needs.before, &needs.after)),
+    });
+    facts::observe(&cluster, &extension, &account, &after, provider, &mut plan)?;
+    arguments.output.print(&plan, || text::text(&plan))?;
+    Ok(if arguments.exit_code && !plan.is_empty() {
+        Status::Changes
+    } else {
+        Status::Success
+    })
+}
+
+/// The extension as it is asked for: that of the cluster, or the spec of the file with what the cluster has of it.
+fn wanted(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<ClusterExtension> {
+    let mut extension = match (&arguments.file, &arguments.name) {
+        (Some(path), name) => {
+            let mut extension = from_file(path, name.as_deref())?;
+            if let Some(present) = cluster.find(extension.name())? {
+                extension.metadata.uid = present.metadata.uid;
+                extension.metadata.deletion_timestamp = present.metadata.deletion_timestamp;
+                extension.status = present.status;
+            }
+            extension
+        }
+        (None, Some(name)) => cluster.extension(name)?,
+        (None, None) => bail!("name the ClusterExtension, or set --file"),
+    };
+    let name = extension.name().to_owned();
+    let Some(filter) = &mut extension.spec.source.catalog else {
+        bail!("ClusterExtension {name:?} has no spec.source.catalog: there is nothing to install");
+    };
+    if let Some(version) = &arguments.version {
+        filter.version = Some(version.clone());
+    }
+    if !arguments.channels.is_empty() {
+        filter.channels.clone_from(&arguments.channels);
+    }
+    Ok(extension)
+}
+
+/// The ClusterExtension in a file, which may hold other objects besides.
+fn from_file(path: &std::path::Path, name: Option<&str>) -> anyhow::Result<ClusterExtension> {
+    let shown = path.display();
+    let text = read(path, MAX_FILE)?;
+    let mut found = Vec::new();
+    for document in olm_yaml::documents(text.as_slice(), &olm_yaml::Limits::default()) {
+        let value = document
+            .and_then(olm_yaml::Document::into_value)
+            .with_context(|| format!("cannot read {shown}"))?;
+        if value.get("kind").and_then(Value::as_str) == Some(names::CLUSTER_EXTENSION) {
+            let extension: ClusterExtension = serde_json::from_value(value)
+                .with_context(|| format!("cannot read the ClusterExtension in {shown}"))?;
+            found.push(extension);
+        }
+    }
+    found.retain(|extension| name.is_none_or(|name| name == extension.name()));
+    match (found.pop(), found.is_empty(), name) {
+        (Some(extension), true, _) => Ok(extension),
+        (Some(_), false, _) => {
+            let error = anyhow!("{shown} holds several ClusterExtensions");
+            Err(error.context(Hint("name one of them".to_owned())))
+        }
+        (None, _, Some(name)) => bail!("{shown} holds no ClusterExtension {name:?}"),
+        (None, _, None) => bail!("{shown} holds no ClusterExtension"),
+    }
+}
+
+/// The bundle that operator-controller would choose; nothing when none fits, which is reported.
+fn choose(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    extension: &ClusterExtension,
+    newest: Option<&ClusterObjectSet>,
+) -> anyhow::Result<Option<Chosen>> {
+    let Some(filter) = &extension.spec.source.catalog else {
+        return Ok(None);
+    };
+    let package = filter.package_name.as_str();
+    let home = newest.and_then(|set| set.annotation(annotation::CATALOG));
+    let found = if arguments.catalogs.is_empty() {
+        cluster.catalogs(&arguments.registry, extension, home)?
+    } else {
+        sources(&arguments.catalogs, &arguments.registry, package)?
+    };
+    let packages = found.iter().filter_map(|source| source.package.as_ref());
+    let inventory = cluster.runtime.block_on(async {
+        let known = resolve::cluster::Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+        known.inventory(Some(extension), packages).await
+    })?;
+    let catalogs: Vec<Catalog<'_>> = found.iter().map(Source::view).collect();
+    // The catalogs are selected already.
+    let request = Request::of(filter, None);
+    let status = extension.status.as_ref();
+    let installed = status.and_then(|status| status.install.as_ref());
+    let installed = installed.map(|install| Installed {
+        name: &install.bundle.name,
+        version: &install.bundle.version,
+        release: install.bundle.release.as_deref(),
+    });
+    let resolution = match resolve_in(&catalogs, &request, installed.as_ref(), &inventory.facts()) {
+        Ok(resolution) => resolution,
+        Err(refusal) => {
+            note(&format!("refused: {}", refusal.on_command_line()));
+            return Ok(None);
+        }
+    };
+    let passed = match &installed {
+        Some(installed) => passed_over(resolution.package, &request, installed, resolution.bundle)?,
+        None => Vec::new(),
+    };
+    let passed = passed
+        .into_iter()
+        .map(|candidate| candidate.recorded(ReleaseField::Counts).version);
+    Ok(Some(Chosen {
+        bundle: BundleIdentity {
+            package: package.to_owned(),
+            metadata: resolution.bundle.recorded(ReleaseField::Counts),
+            image: resolution.bundle.image.clone(),
+        },
+        catalog: resolution.catalog.to_owned(),
+        passed: passed.collect(),
+    }))
+}
+
+/// The objects of the chosen bundle as operator-controller renders them; its image is known by digest then.
+fn render(
+    arguments: &Arguments,
+    extension: &ClusterExtension,
+    latest: Option<&ClusterObjectSet>,
+    chosen: &mut Chosen,
+    provider: CertificateProvider,
+) -> anyhow::Result<Vec<Value>> {
+    let source = chosen.bundle.image.clone();
+    let bundle = open_bundle(&source, &arguments.registry)?;
+    let config = extension
+        .spec
+        .config
+        .as_ref()
+        .and_then(|config| config.inline.clone())
+        .map(Value::Object);
+    let request = Installation {
+        config: config.as_ref(),
+        certificates: Some(provider),
+        operator_condition: operator_condition(latest, &chosen.bundle),
+        roles_named_after: roles_named_after(latest, &chosen.bundle),
+        dependencies: Dependencies::Evaluated,
+        ..Installation::new(&extension.spec.namespace)
+    };
+    let prepared = prepare(&bundle.files, &bundle.labels, &request)
+        .with_context(|| format!("cannot render {source:?}"))?;
+    let marks = Marks {
+        extension: extension.name(),
+        package: &chosen.bundle.package,
+        version: &chosen.bundle.metadata.version,
+    };
+    let groups = phases(prepared.rendered.into_objects(), marks)?;
+    if let Some(pinned) = bundle.pinned {
+        chosen.bundle.image = pinned;
+    }
+    Ok(groups.into_iter().flat_map(|group| group.objects).collect())
+}

@@ -1,0 +1,159 @@
+//! What a plan takes from the cluster besides the revision.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use olm_api::ClusterExtension;
+use olm_api::names::user;
+use olm_bundle::CertificateProvider;
+use olm_cluster::discover::Discovery;
+use olm_cluster::identity::AccountName;
+use olm_cluster::list::Collection;
+use olm_cluster::permissions::Reviews;
+use olm_cluster::rights::{lacking, needed_here};
+use olm_plan::ChangePlan;
+use olm_plan::definitions::Fate;
+use olm_plan::rights;
+use olm_preflight::crd_upgrade::{Policy, compare, definition_name, resource};
+use olm_preflight::permissions::{AccountRights, Missing};
+use serde_json::Value;
+
+use crate::extension::cluster::Cluster;
+use crate::extension::rollback::account::act_as;
+use crate::rbac::bundle::with_secrets;
+
+/// What the account needs for the objects of the newest revision, and for those to install.
+pub(super) struct Needs {
+    pub(super) before: Missing,
+    pub(super) after: Missing,
+}
+
+/// Everything that is applied under the account: Secrets with certificates besides.
+fn all(objects: &[Value], provider: CertificateProvider) -> Vec<Value> {
+    let mut all = objects.to_vec();
+    with_secrets(&mut all, provider);
+    all
+}
+
+pub(super) fn needs(
+    cluster: &Cluster,
+    before: &[Value],
+    after: &[Value],
+    provider: CertificateProvider,
+) -> anyhow::Result<Needs> {
+    let discovery = discovery(cluster);
+    let needed = |objects: &[Value]| -> anyhow::Result<Missing> {
+        let all = all(objects, provider);
+        let all: Vec<&Value> = all.iter().collect();
+        let needs = cluster
+            .runtime
+            .block_on(needed_here(&discovery, &cluster.client, &all));
+        let needs = needs.context("cannot find out which rights the account needs")?;
+        Ok(needs.missing(&AccountRights::new()))
+    };
+    Ok(Needs {
+        before: needed(before)?,
+        after: needed(after)?,
+    })
+}
+
+fn discovery(cluster: &Cluster) -> Discovery {
+    let _inside = cluster.runtime.enter();
+    Discovery::new(cluster.client.clone())
+}
+
+/// Puts in what the cluster says at the moment: rights that are missing, objects of users, definitions that differ from those
+/// of the newest revision.
+pub(super) fn observe(
+    cluster: &Cluster,
+    extension: &ClusterExtension,
+    account: &AccountName,
+    after: &[Value],
+    provider: CertificateProvider,
+    plan: &mut ChangePlan,
+) -> anyhow::Result<()> {
+    missing(cluster, account, after, provider, plan);
+    let policy = match extension.annotation(user::CRD_POLICY) {
+        Some(text) => Policy::parse(text).with_context(|| format!("annotation {}", user::CRD_POLICY))?,
+        None => Policy::default(),
+    };
+    let new: BTreeMap<&str, &Value> = after
+        .iter()
+        .filter_map(|object| Some((definition_name(object)?, object)))
+        .collect();
+    let mut counts = BTreeMap::new();
+    let names: Vec<(String, Fate, Vec<String>)> = plan
+        .definitions
+        .iter()
+        .map(|one| (one.name.clone(), one.fate, one.findings.clone()))
+        .collect();
+    for (name, fate, known) in names {
+        let Some(live) = cluster.definition(&name)? else {
+            continue;
+        };
+        if let Some(new) = new.get(name.as_str()).filter(|_| fate != Fate::Left) {
+            let found = compare(&live, new, &policy);
+            let lines = found.iter().map(ToString::to_string);
+            let others = lines.filter(|line| !known.contains(line));
+            plan.observed
+                .findings
+                .extend(others.map(|line| format!("{name}: {line}")));
+        }
+        match count(cluster, &live) {
+            Ok(count) => drop(counts.insert(name, count)),
+            Err(why) => plan
+                .observed
+                .notes
+                .push(format!("cannot count the objects of {name}: {why}")),
+        }
+    }
+    plan.count(&counts);
+    Ok(())
+}
+
+/// How many objects there are of a definition's kind.
+fn count(cluster: &Cluster, definition: &Value) -> Result<u64, String> {
+    let Some((group, version, plural)) = resource(definition) else {
+        return Ok(0);
+    };
+    let collection = Collection {
+        group,
+        version,
+        plural,
+    };
+    let counted = cluster.runtime.block_on(collection.count(&cluster.client));
+    counted.map_err(|failure| failure.message)
+}
+
+/// What the account lacks at the moment, where it may be asked.
+fn missing(
+    cluster: &Cluster,
+    account: &AccountName,
+    after: &[Value],
+    provider: CertificateProvider,
+    plan: &mut ChangePlan,
+) {
+    let all = all(after, provider);
+    let all: Vec<&Value> = all.iter().collect();
+    let discovery = discovery(cluster);
+    let asked = cluster.runtime.block_on(async {
+        let client = act_as(
+            &cluster.config,
+            &cluster.client,
+            &account.namespace,
+            &account.name,
+        )
+        .await?;
+        let reviews = Reviews::default();
+        let missing = lacking(&discovery, &reviews, account, &client, &all).await;
+        missing.map_err(|error| error.to_string())
+    });
+    match asked {
+        Ok(missing) => {
+            plan.observed.missing_rights = Some(rights::lacking(&account.to_string(), &missing));
+        }
+        Err(why) => plan.observed.notes.push(format!(
+            "cannot find out what service account {account} lacks: {why}"
+        )),
+    }
+}
