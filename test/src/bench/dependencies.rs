@@ -1,13 +1,13 @@
-//! The search for the newest bundle whose requirements hold.
+//! The search for the newest bundle: of those that follow the installed one, and of those whose requirements hold.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use olm_fbc::Blob;
 use olm_resolve::{
-    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Package, ReleaseField,
-    Request, resolve_in,
+    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Installed, Package,
+    ReleaseField, Request, resolve, resolve_in,
 };
 use serde_json::json;
 
@@ -38,16 +38,81 @@ fn package() -> Result<Package> {
     Ok(Package::new(blobs, ReleaseField::Counts)?)
 }
 
-/// Measures the first search, in which the constraints are read, and the best of the following.
-pub(super) fn measure(figures: &mut Figures) -> Result<()> {
-    let (package, labels, served) = (package()?, BTreeMap::new(), HashSet::new());
-    let catalog = Catalog {
+/// Every version follows the one before it, in two channels.
+fn linked() -> Result<Package> {
+    let name = |number: usize| format!("p.v{}.{}.0", number / 100, number % 100);
+    let mut blobs = Vec::new();
+    for channel in ["stable", "candidate"] {
+        let entry = |number: usize| {
+            let before = number.checked_sub(1).map(name);
+            let range = format!(">=0.1.0 <{}.{}.0", number / 100, number % 100);
+            json!({"name": name(number), "replaces": before, "skipRange": range})
+        };
+        let entries: Vec<_> = (0..BUNDLES).map(entry).collect();
+        let channel = json!({"schema": "olm.channel", "package": "p", "name": channel, "entries": entries});
+        blobs.push(Blob::from_json("olm.channel", &channel.to_string())?);
+    }
+    for number in 0..BUNDLES {
+        let version = format!("{}.{}.0", number / 100, number % 100);
+        let properties = json!([{"type": "olm.package", "value": {"packageName": "p", "version": version}}]);
+        let bundle = json!({"schema": "olm.bundle", "package": "p", "name": name(number), "image": "i",
+            "properties": properties});
+        blobs.push(Blob::from_json("olm.bundle", &bundle.to_string())?);
+    }
+    Ok(Package::new(blobs, ReleaseField::Counts)?)
+}
+
+/// Measures the search along edges from an installed bundle.
+fn along_edges(figures: &mut Figures) -> Result<()> {
+    let (package, labels) = (linked()?, BTreeMap::new());
+    let request = Request {
+        package: "p",
+        version: Some(">=1.0.0, <49"),
+        ..Request::default()
+    };
+    let installed = Installed {
+        name: "p.v3.7.0",
+        version: "3.7.0",
+        release: None,
+    };
+    let catalog = of(&package, &labels);
+    let search = || {
+        let begin = Instant::now();
+        let found = resolve(&[catalog], &request, Some(&installed));
+        let took = begin.elapsed();
+        found.map(|_| took)
+    };
+    let first = search()?;
+    let best = (0..20)
+        .filter_map(|_| search().ok())
+        .min()
+        .context("no search ended")?;
+    figures.add(
+        &format!("search over {BUNDLES} bundles along edges: first, then"),
+        &format!("{}, {}", milliseconds(first), milliseconds(best)),
+    );
+    Ok(())
+}
+
+fn of<'a>(package: &'a Package, labels: &'a BTreeMap<String, String>) -> Catalog<'a> {
+    Catalog {
         name: "c",
         priority: 0,
-        labels: &labels,
+        labels,
         availability: Availability::Available,
-        content: Content::Package(&package),
-    };
+        content: Content::Package(package),
+    }
+}
+
+fn milliseconds(took: Duration) -> String {
+    format!("{:.1} ms", took.as_secs_f64() * 1000.0)
+}
+
+/// Measures the first search, in which the constraints are read, and the best of the following.
+pub(super) fn measure(figures: &mut Figures) -> Result<()> {
+    along_edges(figures)?;
+    let (package, labels, served) = (package()?, BTreeMap::new(), HashSet::new());
+    let catalog = of(&package, &labels);
     let facts = ClusterState {
         neighbours: &[],
         own: None,
@@ -70,7 +135,6 @@ pub(super) fn measure(figures: &mut Figures) -> Result<()> {
         .filter_map(|_| search().ok())
         .min()
         .context("no search ended")?;
-    let milliseconds = |took: std::time::Duration| format!("{:.1} ms", took.as_secs_f64() * 1000.0);
     figures.add(
         &format!("search over {BUNDLES} bundles with constraints: first, then"),
         &format!("{}, {}", milliseconds(first), milliseconds(best)),

@@ -7,6 +7,7 @@ use olm_test::world::World;
 use serde_json::{Value, json};
 
 use super::definitions::{NOT_TODAY, PODS, freeze, thaw};
+use super::pod_webhook::{PodWebhook, REFUSAL};
 use super::{CLUSTER, file};
 
 const NAME: &str = "pod-causes";
@@ -120,7 +121,7 @@ async fn await_refusal(world: &World, part: &str) -> Result<()> {
                 "jsonpath={.status.conditions}",
             ];
             let conditions = world.kubectl(&conditions)?;
-            ensure!(conditions.contains(part), "{conditions}");
+            ensure!(conditions.contains(&part.replace('"', "\\\"")), "{conditions}");
             Ok(Some(()))
         })
         .await?;
@@ -206,6 +207,13 @@ fn a_stuck_rollout_names_what_keeps_its_pods() -> Result<()> {
         let frozen = freeze(world, NAME, &PODS).await?;
         await_refusal(world, NOT_TODAY).await?;
         thaw(world, &frozen)?;
+
+        let mut webhook = PodWebhook::start(world, NAME).await?;
+        let denied = format!("admission webhook \"cost-centre.olm.example\" denied the request: {REFUSAL}");
+        await_refusal(world, &denied).await?;
+        webhook.stop();
+        await_refusal(world, "failed calling webhook \"cost-centre.olm.example\"").await?;
+        webhook.remove(world)?;
 
         world.kubectl(&["label", "nodes", "--all", "pod-causes=ready"])?;
         await_pod(world).await?;

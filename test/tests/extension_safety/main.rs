@@ -11,6 +11,7 @@ mod many;
 mod migration;
 mod order;
 mod pause;
+mod pod_webhook;
 mod rights;
 mod rollback;
 mod stuck;

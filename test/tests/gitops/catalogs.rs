@@ -10,6 +10,7 @@ use olm_test::world::World;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::watching::Which;
 use super::{CLUSTER, oracle, watching};
 
 const KIND: &str = "ClusterCatalog";
@@ -48,7 +49,7 @@ impl Life<'_> {
 
     async fn rest(&self, expected: &str) -> Result<()> {
         let Self { world, http, name } = self;
-        let truth = async |object: Option<&Value>| oracle::catalog(world, http, object).await;
+        let truth = async |object: &Value| oracle::catalog(world, http, object).await;
         world
             .eventually(&format!("{name} is {expected}"), SOON, async || {
                 let found = watching::settled(&world.client, KIND, name, truth, expected).await;
@@ -64,9 +65,9 @@ fn lifecycle(name: &str, run: impl AsyncFnOnce(&Life<'_>) -> Result<()>) -> Resu
     CLUSTER.with(async |world| {
         let authority = world.catalogd_authority().await?;
         let http = reqwest::Client::builder().tls_certs_only([authority]).build()?;
-        let truth = async |object: Option<&Value>| oracle::catalog(world, &http, object).await;
+        let truth = async |object: &Value| oracle::catalog(world, &http, object).await;
         let (stop, stopped) = watch::channel(false);
-        let following = watching::follow(&world.client, KIND, name, truth, stopped);
+        let following = watching::follow(&world.client, KIND, Which::Name(name), truth, stopped);
         let life = Life {
             world,
             http: &http,
@@ -78,7 +79,7 @@ fn lifecycle(name: &str, run: impl AsyncFnOnce(&Life<'_>) -> Result<()>) -> Resu
             done
         };
         let (seen, done) = tokio::join!(following, running);
-        let judged = seen?.judge(name);
+        let judged = watching::judge(&seen?);
         done?;
         judged
     })

@@ -8,7 +8,7 @@ use olm_api::names::user;
 use olm_test::extensions::{SOON, await_gone, catalog, extensions, patch_source};
 use serde_json::json;
 
-use super::{Change, annotate, apply, apply_changed, lifecycle, publish, rest};
+use super::{Change, annotate, apply, apply_changed, lifecycle, publish, rest, says};
 
 const SAME: Change = |_, _, text| text;
 
@@ -113,6 +113,31 @@ fn tools_are_right_about_a_catalog_without_the_version() -> Result<()> {
         let second = world.push_catalog("awaited-catalog:v2", &blobs).await?;
         world.apply(&[catalog(name, &second)])?;
         rest(world, name, "Current").await.map(drop)
+    })
+}
+
+#[test]
+fn tools_are_right_about_a_catalog_that_is_switched_off_and_removed() -> Result<()> {
+    lifecycle("outlasting", async |world, name| {
+        let blobs = publish(world, name, &["1.0.0", "1.0.1"], SAME).await?;
+        let reference = world.push_catalog("outlasting-catalog:v1", &blobs).await?;
+        let serve = |mode: &str| {
+            let mut object = catalog(name, &reference);
+            object["spec"]["availabilityMode"] = json!(mode);
+            world.apply(&[object])
+        };
+        serve("Available")?;
+        apply(world, name, "1.0.0")?;
+        rest(world, name, "Current").await?;
+        serve("Unavailable")?;
+        // What runs goes on running, and an update waits.
+        says(world, name, "Current", "Unavailable").await?;
+        patch_source(world, name, json!({ "version": "1.0.1" })).await?;
+        rest(world, name, "Failed").await?;
+        serve("Available")?;
+        rest(world, name, "Current").await?;
+        world.kubectl(&["delete", "ccat", name])?;
+        says(world, name, "Current", "does not exist").await
     })
 }
 

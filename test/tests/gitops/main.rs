@@ -1,4 +1,4 @@
-//! GitOps tools are never wrong about an extension or a catalog: at every write of a status, kstatus, Argo CD and Flux say
+//! GitOps tools are never wrong about an extension, a revision or a catalog: at every write of a status, kstatus, Argo CD and Flux say
 //! healthy exactly when the objects on the cluster are as the spec asks.
 
 mod catalogs;
@@ -9,13 +9,15 @@ mod watching;
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use olm_api::names::{CLUSTER_OBJECT_SET, label};
 use olm_test::extensions::{SOON, catalog};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use watching::Which;
 
 /// Both managers, with the packages of all lifecycles in one catalog.
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
@@ -56,19 +58,24 @@ async fn publish(world: &World, package: &str, versions: &[&str], change: Change
     Ok(samples::renamed(package, &blobs))
 }
 
-/// Runs a lifecycle of an extension while every write of its status is held against what lives on the cluster.
+/// Runs a lifecycle of an extension while every write of its status, and of those of its revisions, is held against what
+/// lives on the cluster.
 fn lifecycle(name: &str, run: impl AsyncFnOnce(&World, &str) -> Result<()>) -> Result<()> {
     CLUSTER.with(async |world| {
-        let truth = async |object: Option<&Value>| oracle::extension(world, object).await;
+        let truth = async |object: &Value| oracle::extension(world, object).await;
         let (stop, stopped) = watch::channel(false);
-        let following = watching::follow(&world.client, "ClusterExtension", name, truth, stopped);
+        let kind = "ClusterExtension";
+        let following = watching::follow(&world.client, kind, Which::Name(name), truth, stopped.clone());
+        let truth = async |object: &Value| oracle::object_set(world, object).await;
+        let sets = Which::Label(label::OWNER_NAME, name);
+        let following_sets = watching::follow(&world.client, CLUSTER_OBJECT_SET, sets, truth, stopped);
         let running = async {
             let done = run(world, name).await;
             stop.send_replace(true);
             done
         };
-        let (seen, done) = tokio::join!(following, running);
-        let judged = seen?.judge(name);
+        let (extension, sets, done) = tokio::join!(following, following_sets, running);
+        let judged = watching::judge(&extension?).and(watching::judge(&sets?));
         done?;
         judged
     })
@@ -76,12 +83,35 @@ fn lifecycle(name: &str, run: impl AsyncFnOnce(&World, &str) -> Result<()>) -> R
 
 /// Waits until all tools say what kstatus is expected to say of an extension, and the live objects agree.
 async fn rest(world: &World, name: &str, expected: &str) -> Result<Value> {
-    let truth = async |object: Option<&Value>| oracle::extension(world, object).await;
+    let truth = async |object: &Value| oracle::extension(world, object).await;
     world
         .eventually(&format!("{name} is {expected}"), SOON, async || {
             let found = watching::settled(&world.client, "ClusterExtension", name, truth, expected).await;
             found.map(Some)
         })
+        .await
+}
+
+/// The same, and the message of `Ready` has this part.
+async fn says(world: &World, name: &str, expected: &str, part: &str) -> Result<()> {
+    let truth = async |object: &Value| oracle::extension(world, object).await;
+    world
+        .eventually(
+            &format!("{name} is {expected} and says {part:?}"),
+            SOON,
+            async || {
+                let kind = "ClusterExtension";
+                let object = watching::settled(&world.client, kind, name, truth, expected).await?;
+                let conditions = object["status"]["conditions"].as_array();
+                let ready =
+                    conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "Ready"));
+                let message = ready
+                    .and_then(|ready| ready["message"].as_str())
+                    .unwrap_or_default();
+                ensure!(message.contains(part), "{message}");
+                Ok(Some(()))
+            },
+        )
         .await
 }
 

@@ -1,22 +1,19 @@
-//! Whether all is well with an extension or a catalog, from the objects that live on the cluster. Conditions of ours are
+//! Whether all is well with an extension, a revision or a catalog, from the objects that live on the cluster. Conditions of ours are
 //! never looked at.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
-use olm_api::names::{self, label, user};
+use olm_api::names::{self, annotation, label, user};
 use olm_test::world::World;
 use serde_json::Value;
 
 /// Whether an extension of the sample operator is as its spec asks: the exact version that it names runs, the definition is
 /// served, every object is controlled by a revision of this extension, and nobody has stopped it.
-pub(crate) async fn extension(world: &World, object: Option<&Value>) -> Result<bool> {
-    let Some(object) = object else {
-        return Ok(false);
-    };
+pub(crate) async fn extension(world: &World, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().context("a name")?;
     let is_paused = metadata["annotations"][user::PAUSED] == "true";
@@ -26,34 +23,93 @@ pub(crate) async fn extension(world: &World, object: Option<&Value>) -> Result<b
     let wanted = object["spec"]["source"]["catalog"]["version"]
         .as_str()
         .context("a version")?;
-    let client = &world.client;
-    let deployments = Api::<Deployment>::namespaced(client.clone(), name);
-    let Some(deployment) = deployments.get_opt(&format!("{name}-operator")).await? else {
+    let live = Live::of(world, name).await?;
+    let are_ours = live.all(|metadata| is_controlled(metadata, name));
+    Ok(are_ours && live.works(wanted))
+}
+
+/// Whether a revision of the sample operator is as its spec asks: while it is active, the version that it holds runs, the
+/// definition is served, and it controls every object; once it is archived, it controls none.
+pub(crate) async fn object_set(world: &World, object: &Value) -> Result<bool> {
+    let metadata = &object["metadata"];
+    if !metadata["deletionTimestamp"].is_null() {
         return Ok(false);
+    }
+    let extension = metadata["labels"][label::OWNER_NAME]
+        .as_str()
+        .context("an extension")?;
+    let version = metadata["annotations"][annotation::BUNDLE_VERSION]
+        .as_str()
+        .context("a version")?;
+    let uid = metadata["uid"].as_str().context("a UID")?;
+    let live = Live::of(world, extension).await?;
+    if object["spec"]["lifecycleState"] == "Archived" {
+        return Ok(!live.any(|metadata| controller(metadata).is_some_and(|owner| owner.uid == uid)));
+    }
+    let is_its_own = |metadata: &ObjectMeta| {
+        metadata.deletion_timestamp.is_none() && controller(metadata).is_some_and(|owner| owner.uid == uid)
     };
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
-    let Some(account) = accounts.get_opt(&format!("{name}-operator")).await? else {
-        return Ok(false);
-    };
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let Some(definition) = definitions
-        .get_opt(&format!("greetings.{name}.olm.example"))
-        .await?
-    else {
-        return Ok(false);
-    };
-    let is_ours = [&deployment.metadata, &account.metadata, &definition.metadata]
-        .iter()
-        .all(|metadata| is_controlled(metadata, name));
-    Ok(is_ours && runs(&deployment, wanted) && is_established(&definition))
+    Ok(live.all(is_its_own) && live.works(version))
+}
+
+/// The objects of the sample operator on the cluster.
+struct Live {
+    deployment: Option<Deployment>,
+    account: Option<ServiceAccount>,
+    definition: Option<CustomResourceDefinition>,
+}
+
+impl Live {
+    async fn of(world: &World, name: &str) -> Result<Self> {
+        let client = &world.client;
+        let operator = format!("{name}-operator");
+        Ok(Self {
+            deployment: Api::namespaced(client.clone(), name).get_opt(&operator).await?,
+            account: Api::namespaced(client.clone(), name).get_opt(&operator).await?,
+            definition: Api::all(client.clone())
+                .get_opt(&format!("greetings.{name}.olm.example"))
+                .await?,
+        })
+    }
+
+    fn metadata(&self) -> [Option<&ObjectMeta>; 3] {
+        [
+            self.deployment.as_ref().map(|object| &object.metadata),
+            self.account.as_ref().map(|object| &object.metadata),
+            self.definition.as_ref().map(|object| &object.metadata),
+        ]
+    }
+
+    /// Whether all objects are there and are so.
+    fn all(&self, is: impl Fn(&ObjectMeta) -> bool) -> bool {
+        self.metadata()
+            .into_iter()
+            .all(|metadata| metadata.is_some_and(&is))
+    }
+
+    /// Whether an object is there that is so.
+    fn any(&self, is: impl Fn(&ObjectMeta) -> bool) -> bool {
+        self.metadata().into_iter().flatten().any(is)
+    }
+
+    /// Whether this version runs and the definition is served.
+    fn works(&self, version: &str) -> bool {
+        self.deployment
+            .as_ref()
+            .is_some_and(|deployment| runs(deployment, version))
+            && self.definition.as_ref().is_some_and(is_established)
+    }
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
 }
 
 fn is_controlled(metadata: &ObjectMeta, extension: &str) -> bool {
-    let mut owners = metadata.owner_references.iter().flatten();
-    let controller = owners.find(|owner| owner.controller == Some(true));
     let labels = metadata.labels.as_ref();
     metadata.deletion_timestamp.is_none()
-        && controller.is_some_and(|owner| owner.kind == names::CLUSTER_OBJECT_SET)
+        && controller(metadata).is_some_and(|owner| owner.kind == names::CLUSTER_OBJECT_SET)
         && labels
             .and_then(|labels| labels.get(label::OWNER_NAME))
             .map(String::as_str)
@@ -94,10 +150,7 @@ fn is_established(definition: &CustomResourceDefinition) -> bool {
 
 /// Whether a catalog is as its spec asks: what is served is the content of the tag that it names, or nothing where it is
 /// to be unavailable. The content of a tag `vN` has a package `vN`.
-pub(crate) async fn catalog(world: &World, http: &reqwest::Client, object: Option<&Value>) -> Result<bool> {
-    let Some(object) = object else {
-        return Ok(false);
-    };
+pub(crate) async fn catalog(world: &World, http: &reqwest::Client, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     let is_paused = metadata["annotations"][user::PAUSED] == "true";
     if is_paused || !metadata["deletionTimestamp"].is_null() {

@@ -1,5 +1,6 @@
 //! Samples of an object at every write of its status, held against what lives on the cluster.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -26,8 +27,20 @@ struct Sample {
 /// What was seen of an object: its samples, and whether all was well, at which times.
 pub(crate) struct Seen {
     begun: Instant,
+    object: Option<Value>,
     samples: Vec<Sample>,
     truth: Vec<(Instant, bool)>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            object: None,
+            samples: Vec::new(),
+            truth: Vec::new(),
+        }
+    }
 }
 
 /// The kind of ClusterExtensions or the like.
@@ -41,56 +54,78 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     }
 }
 
-/// Follows an object until `stop`. `truth` says from live objects alone whether all is well with it as it is now.
+/// The objects to follow.
+pub(crate) enum Which<'a> {
+    /// The one with this name.
+    Name(&'a str),
+    /// All that have a label of this name and value.
+    Label(&'a str, &'a str),
+}
+
+/// Follows objects of a kind until `stop`; gives what was seen of each by its name. `truth` says from live objects alone
+/// whether all is well with an object as it is now, or was when it went.
 pub(crate) async fn follow(
     client: &Client,
     kind: &str,
-    name: &str,
-    truth: impl AsyncFn(Option<&Value>) -> Result<bool>,
+    which: Which<'_>,
+    truth: impl AsyncFn(&Value) -> Result<bool>,
     mut stop: Receiver<bool>,
-) -> Result<Seen> {
+) -> Result<BTreeMap<String, Seen>> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
-    let events = watcher(
-        api,
-        watcher::Config::default().fields(&format!("metadata.name={name}")),
-    );
-    pin_mut!(events);
-    let mut seen = Seen {
-        begun: Instant::now(),
-        samples: Vec::new(),
-        truth: Vec::new(),
+    let config = watcher::Config::default();
+    let config = match which {
+        Which::Name(name) => config.fields(&format!("metadata.name={name}")),
+        Which::Label(label, value) => config.labels(&format!("{label}={value}")),
     };
-    let mut object = None;
+    let events = watcher(api, config);
+    pin_mut!(events);
+    let mut followed = BTreeMap::<String, Seen>::new();
     loop {
         let event = tokio::select! {
             event = events.next() => event,
             () = tokio::time::sleep(LOOK) => None,
-            _ = stop.wait_for(|stop| *stop) => return Ok(seen),
+            _ = stop.wait_for(|stop| *stop) => return Ok(followed),
         };
         match event.transpose()? {
             Some(Event::Apply(now) | Event::InitApply(now)) => {
-                let now = serde_json::to_value(&now)?;
-                let status = |object: &Value| object["status"].clone();
-                if object.as_ref().map(status) != Some(status(&now)) {
-                    seen.samples.push(Sample {
-                        at: Instant::now(),
-                        object: now.clone(),
-                    });
-                }
-                object = Some(now);
+                let name = now.metadata.name.clone().unwrap_or_default();
+                followed
+                    .entry(name)
+                    .or_default()
+                    .sample(serde_json::to_value(&now)?);
             }
-            Some(Event::Delete(_)) => object = None,
+            Some(Event::Delete(gone)) => {
+                let name = gone.metadata.name.unwrap_or_default();
+                followed.entry(name).or_default().object = None;
+            }
             Some(Event::Init | Event::InitDone) | None => {}
         }
-        let well = truth(object.as_ref()).await?;
-        seen.truth.push((Instant::now(), well));
+        for seen in followed.values_mut() {
+            let well = match &seen.object {
+                Some(object) => truth(object).await?,
+                None => false,
+            };
+            seen.truth.push((Instant::now(), well));
+        }
     }
 }
 
 impl Seen {
+    /// Takes an object as it is now; a sample where its status is another than before.
+    fn sample(&mut self, now: Value) {
+        let status = |object: &Value| object["status"].clone();
+        if self.object.as_ref().map(status) != Some(status(&now)) {
+            self.samples.push(Sample {
+                at: Instant::now(),
+                object: now.clone(),
+            });
+        }
+        self.object = Some(now);
+    }
+
     /// Prints a line for each sample and fails when a tool was wrong about one.
     #[expect(clippy::print_stdout, reason = "the table of samples is the outcome")]
-    pub(crate) fn judge(&self, name: &str) -> Result<()> {
+    fn judge(&self, name: &str) -> Result<()> {
         let objects: Vec<Value> = self.samples.iter().map(|sample| sample.object.clone()).collect();
         let mut wrong = Vec::new();
         let mut table = format!("{name}: {} samples\n", objects.len());
@@ -149,17 +184,24 @@ impl Seen {
     }
 }
 
+/// Fails when a tool was wrong about a sample of one of the objects, or when nothing was sampled.
+pub(crate) fn judge(followed: &BTreeMap<String, Seen>) -> Result<()> {
+    ensure!(!followed.is_empty(), "nothing was seen");
+    let judged: Vec<_> = followed.iter().map(|(name, seen)| seen.judge(name)).collect();
+    judged.into_iter().collect()
+}
+
 /// What kstatus says of an object now, once it agrees with what lives on the cluster.
 pub(crate) async fn settled(
     client: &Client,
     kind: &str,
     name: &str,
-    truth: impl AsyncFn(Option<&Value>) -> Result<bool>,
+    truth: impl AsyncFn(&Value) -> Result<bool>,
     expected: &str,
 ) -> Result<Value> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
     let object = serde_json::to_value(api.get(name).await?)?;
-    let well = truth(Some(&object)).await?;
+    let well = truth(&object).await?;
     let said = ask(std::slice::from_ref(&object))?;
     let said = said.first().context("an answer")?;
     ensure!(

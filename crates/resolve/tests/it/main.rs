@@ -12,6 +12,6 @@ mod common;
 mod dependencies;
 mod explanations;
 mod joint_update;
-mod speed;
+mod large;
 mod update_paths;
 mod updates;

@@ -1,12 +1,10 @@
-//! One package over five thousand bundles.
-
-use std::time::{Duration, Instant};
+//! One package over five thousand bundles. How long it takes is measured by `make bench`.
 
 use crate::common::{Shelf, catalogs, shelf};
 use olm_constraint::Subject;
 use olm_fbc::Property;
 use olm_resolve::{
-    ClusterPlatform, ClusterState, Installed, Neighbour, Package, ReleaseField, Request, resolve, resolve_in,
+    ClusterPlatform, ClusterState, Installed, Neighbour, ReleaseField, Request, resolve, resolve_in,
 };
 use semver::Version;
 use serde_json::json;
@@ -31,7 +29,7 @@ fn large() -> Shelf {
 }
 
 #[test]
-fn five_thousand_bundles_take_less_than_ten_milliseconds() {
+fn the_newest_of_five_thousand_bundles_that_follows_is_chosen() {
     let shelves = [large()];
     let packages = [shelves[0].package(ReleaseField::Counts)];
     assert_eq!(packages[0].candidates().len(), 5000);
@@ -48,22 +46,9 @@ fn five_thousand_bundles_take_less_than_ten_milliseconds() {
         version: "3.7.0",
         release: None,
     };
-    let once = || {
-        let start = Instant::now();
-        let resolution = resolve(&catalogs, &request, Some(&installed));
-        let took = start.elapsed();
-        assert_eq!(
-            resolution
-                .map(|resolution| resolution.bundle.name.as_str())
-                .unwrap_or_default(),
-            "foo.v48.99.0"
-        );
-        took
-    };
-    // The fastest of several runs: the machine has other work.
-    let took = (0..20).map(|_| once()).min().unwrap_or(Duration::MAX);
-    assert!(took < Duration::from_millis(10), "{took:?}");
-    println!("one of 5,000 bundles resolved in {took:?}");
+    let resolution = resolve(&catalogs, &request, Some(&installed));
+    let chosen = resolution.map(|resolution| resolution.bundle.name.as_str());
+    assert_eq!(chosen.unwrap_or_default(), "foo.v48.99.0");
 }
 
 /// Every version asks for one of a hundred APIs, for a package or for one of ten rules; only the oldest can be there.
@@ -109,7 +94,7 @@ fn crowd() -> Vec<Neighbour> {
 }
 
 #[test]
-fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds() {
+fn the_search_over_five_thousand_constraints_ends_at_the_one_that_holds() {
     let shelves = [demanding()];
     let served = std::collections::HashSet::new();
     let neighbours = crowd();
@@ -124,21 +109,11 @@ fn the_search_over_five_thousand_constraints_takes_less_than_fifty_milliseconds(
         package: "foo",
         ..Request::default()
     };
-    let once = |packages: &[Package]| {
-        let catalogs = catalogs(&shelves, packages);
-        let start = Instant::now();
+    let packages = [shelves[0].package(ReleaseField::Counts)];
+    let catalogs = catalogs(&shelves, &packages);
+    // The second search finds the constraints read.
+    for _ in 0..2 {
         let resolution = resolve_in(&catalogs, &request, None, &facts);
-        let took = start.elapsed();
         assert_eq!(resolution.unwrap().bundle.name, "foo.v1.0.0");
-        took
-    };
-    let fresh = || [shelves[0].package(ReleaseField::Counts)];
-    // The fastest of several runs: the machine has other work.
-    let first = (0..10).map(|_| once(&fresh())).min().unwrap_or(Duration::MAX);
-    let known = fresh();
-    let took = (0..20).map(|_| once(&known)).min().unwrap_or(Duration::MAX);
-    assert!(took < Duration::from_millis(50), "{took:?}");
-    println!(
-        "one of 5,000 bundles with constraints resolved in {took:?}, in {first:?} when the constraints are yet to be read"
-    );
+    }
 }
