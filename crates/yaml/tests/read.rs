@@ -270,8 +270,8 @@ fn faults_name_their_place() {
 #[test]
 fn anchors_inside_one_another_are_not_kept_without_end() {
     let nested = |levels: usize, text: &str| {
-        let open: String = (0..levels).map(|level| format!("&a{level} [")).collect();
-        format!("{open}\"{text}\"{}", "]".repeat(levels))
+        let open: Vec<String> = (0..levels).map(|level| format!("&a{level} [")).collect();
+        format!("{}\"{text}\"{}", open.concat(), "]".repeat(levels))
     };
     let limits = Limits {
         bytes: 100_000,
@@ -284,7 +284,7 @@ fn anchors_inside_one_another_are_not_kept_without_end() {
         to_json_with(nested(110, &text), &limits).expect_err("bytes").kind,
         ErrorKind::ExcessiveAliasing
     ));
-    let wide = format!("{}", nested(110, "")).replace("\"\"", &"0,".repeat(100));
+    let wide = nested(110, "").replace("\"\"", &"0,".repeat(100));
     assert!(matches!(
         to_json_with(wide, &limits).expect_err("nodes").kind,
         ErrorKind::TooManyNodes(10_000)

@@ -102,9 +102,7 @@ impl Cluster {
             let (name, priority) = (listed.name().to_owned(), listed.spec.priority);
             let source = catalog(registry, name, priority, &image.reference, package);
             found.push(source.map_err(|error| {
-                error.context(Hint(
-                    "set --catalog to another place of that catalog".to_owned(),
-                ))
+                error.context(Hint("set --catalog to another place of that catalog".to_owned()))
             })?);
         }
         Ok(found)

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use olm_api::updates::held_back;
-use olm_resolve::cluster::updates::newest;
+use olm_resolve::cluster::updates::{Obstacle, newest};
 use olm_resolve::{
     ClusterPlatform, ClusterState, Dependents, Installed, ReleaseField, Request, UpgradeConstraintPolicy,
     resolve_in,
@@ -54,7 +54,7 @@ fn beyond(
         chosen.as_ref().ok(),
     )
     .unwrap()?;
-    let why = found.obstacles.first().map(|obstacle| obstacle.held_back_by());
+    let why = found.obstacles.first().map(Obstacle::held_back_by);
     Some((format!("{} of {}", found.bundle.name, found.catalog), why))
 }
 

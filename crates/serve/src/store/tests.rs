@@ -319,8 +319,8 @@ fn limits_stop_a_catalog_that_never_ends() {
     };
     let store = Arc::new(Store::open(root.path(), limits).unwrap());
     let mut writer = store.begin("cat").unwrap();
-    let names = (0..1000).map(|number| number.to_string());
-    let pushed: Result<(), StoreError> = names.map(|name| writer.push("x", "", &name, b"{}")).collect();
+    let mut names = (0..1000).map(|number| number.to_string());
+    let pushed = names.try_for_each(|name| writer.push("x", "", &name, b"{}"));
     assert!(matches!(pushed, Err(StoreError::IndexTooLarge(10_000))));
     let mut writer = store.begin("cat").unwrap();
     for _ in 0..100 {
