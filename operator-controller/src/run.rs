@@ -94,7 +94,6 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let reviews = Arc::new(Reviews::default());
     let teardown_records = Arc::new(TeardownRecords::default());
     let instance = unique_identity();
-    let counters = Counters::default();
     let queue = Queue::<String>::default();
     let context = Arc::new(Context {
         client: own.clone(),
@@ -132,19 +131,13 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         teardown_records: Arc::clone(&teardown_records),
         deletions: Arc::default(),
         moves: Moves::default(),
-        counters: counters.clone(),
+        counters: Counters::default(),
     });
     let writers = Writers {
         extensions: extensions.1,
         catalogs: catalogs.1,
     };
-    let options = object_set::controller::Options {
-        system_namespace: namespace.clone(),
-        default_account: args.default_service_account.clone(),
-        concurrency: args.concurrency,
-        clock: Timestamp::now,
-        counters,
-    };
+    let options = options(&args, &namespace, &context.counters);
     let revisions = object_set::controller::Context::with(
         own.clone(),
         accounts,
@@ -173,6 +166,17 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);
     Ok(run_until_end(own, election, lead, &shutdown).await?)
+}
+
+/// How revisions are worked on.
+fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::controller::Options {
+    object_set::controller::Options {
+        system_namespace: namespace.to_owned(),
+        default_account: args.default_service_account.clone(),
+        concurrency: args.concurrency,
+        clock: Timestamp::now,
+        counters: counters.clone(),
+    }
 }
 
 /// How catalogs read the release field of a bundle.
