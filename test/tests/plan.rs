@@ -130,7 +130,10 @@ async fn is_what_was_applied(world: &World, plan: &Value, from: Option<&str>, to
     let set = revisions(world).get(to).await?;
     let after = content(world, &set).await?;
     let mut wanted = BundleIdentity::of(&set);
-    wanted.image = plan["wanted"]["image"].as_str().unwrap_or_default().to_owned();
+    plan["wanted"]["image"]
+        .as_str()
+        .unwrap_or_default()
+        .clone_into(&mut wanted.image);
     ensure!(wanted.image.contains("@sha256:"), "{plan:#}");
     let (old, new): (Vec<&Value>, Vec<&Value>) = (before.iter().collect(), after.iter().collect());
     let applied = ChangePlan::new(&Change {

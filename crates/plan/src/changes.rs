@@ -32,7 +32,7 @@ pub fn changes<'v>(
         match before.get(id) {
             None => changes.added.push(id.clone()),
             Some(present) if unmarked_bytes(present) != unmarked_bytes(object) => {
-                changes.changed.push(id.clone())
+                changes.changed.push(id.clone());
             }
             Some(_) => {}
         }

@@ -185,11 +185,11 @@ impl Holdings {
                 .cloned()
                 .collect();
             let known: Vec<&PolicyRule> = known.iter().flat_map(|held| &held.rules).collect();
-            let rules = beyond(&held.rules, &known, namespace.as_deref(), &mut budget);
+            let new = beyond(&held.rules, &known, namespace.as_deref(), &mut budget);
             let grant = Grant {
                 subject: subject.clone(),
                 namespace: namespace.clone(),
-                rules,
+                rules: new,
                 roles,
             };
             if !grant.rules.is_empty() || !grant.roles.is_empty() {
