@@ -1,16 +1,18 @@
 //! The memory that both managers take under catalogs that are made to take as much as they can.
 
-use std::fmt::Write as _;
+mod attacks;
+
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::Api;
 use kube::api::DeleteParams;
 use olm_api::conditions::{self, PROGRESSING, SERVING};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use serde_json::{Value, json};
 
-use super::{Figures, process};
+use self::attacks::{ALL, Attack};
+use super::process;
 use crate::extensions::{catalog, extensions};
 use crate::world::{Manager, Options, World, eventually};
 
@@ -18,126 +20,124 @@ use crate::world::{Manager, Options, World, eventually};
 const LIMIT: Duration = Duration::from_mins(10);
 /// How long after the deletion of a catalog memory is looked at.
 const REST: Duration = Duration::from_secs(20);
-/// Packages of the largest catalog that is let through, one for each worker.
-const PACKAGES: usize = 8;
-/// Bytes of a channel blob that is let through, and of a bundle's line.
-const LINES: [usize; 2] = [2_000_000, 8_000_000];
+/// The most memory that a manager may take at once, whatever the catalog, in bytes.
+const PEAK: u64 = 200 << 20;
+/// How much more than before a manager may hold after the deletion, in bytes.
+const LEFT: u64 = 20 << 20;
+/// What the tables call the managers, in the order of [`managers`].
+const MANAGERS: [&str; 2] = ["catalogd", "operator-controller"];
 
-/// A catalog, and the packages that extensions ask it for.
-struct Attack {
-    name: &'static str,
-    what: &'static str,
-    blobs: String,
-    packages: Vec<String>,
-}
-
-/// Measures, and prints the figures.
+/// Measures with the attacks of these names, or with all, and prints the figures.
 ///
 /// # Errors
-/// When something cannot be started, or does not come to its end in time.
-pub async fn run() -> Result<()> {
-    let mut figures = Figures::new(&process::machine()?);
+/// When something cannot be started or does not come to its end in time, or a manager takes or keeps too much memory.
+pub async fn run(names: &[String]) -> Result<()> {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| ALL.iter().all(|(known, _)| known != name))
+    {
+        let known = ALL.map(|(name, _)| name).join(", ");
+        bail!("there is no catalog {unknown:?}; there are {known}");
+    }
     let world = World::start(Options::default()).await?;
-    for attack in [properties(), entries(), largest()] {
-        measure(&world, &attack, &mut figures).await?;
+    let mut text = format!(
+        "\n{}\n\nMemory in MiB at most / {} s after the deletion, in turn.\n\n| catalog | {} | {} | took | catalogd says |\n|---|---|---|---|---|\n",
+        process::machine()?,
+        REST.as_secs(),
+        MANAGERS[0],
+        MANAGERS[1],
+    );
+    let begin = resident(&world)?;
+    let [first, second] = begin.map(process::mebibytes);
+    text.push_str(&format!("| none | {first} | {second} | | |\n"));
+    let mut exceeded = Vec::new();
+    for (name, attack) in ALL {
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            let measured = measure(&world, attack()).await?;
+            text.push_str(&measured.row());
+            exceeded.extend(measured.exceeded(begin));
+        }
     }
-    super::print(&figures)
+    super::print_text(&text)?;
+    ensure!(exceeded.is_empty(), "{}", exceeded.join("; "));
+    Ok(())
 }
 
-/// A package, its channel with these entries, and a bundle with these properties.
-fn package(out: &mut String, name: &str, entries: &str, properties: &str) -> Result<(), std::fmt::Error> {
-    let package = json!({ "schema": "olm.package", "name": name, "defaultChannel": "stable" });
-    writeln!(out, "{package}")?;
-    writeln!(
-        out,
-        r#"{{"schema":"olm.channel","package":"{name}","name":"stable","entries":[{{"name":"{name}.v1.0.0"}}{entries}]}}"#
-    )?;
-    let own = json!({ "type": "olm.package", "value": { "packageName": name, "version": "1.0.0" } });
-    writeln!(
-        out,
-        r#"{{"schema":"olm.bundle","package":"{name}","name":"{name}.v1.0.0","image":"registry.invalid/{name}:v1","properties":[{own}{properties}]}}"#
-    )
+/// What was seen with one catalog.
+struct Measured {
+    what: &'static str,
+    said: String,
+    took: Duration,
+    peak: [u64; 2],
+    left: [u64; 2],
 }
 
-/// 30 properties of 60 MB in all.
-fn properties() -> Attack {
-    let value = "x".repeat(2_000_000);
-    let properties = format!(r#",{{"type":"unknown","value":"{value}"}}"#).repeat(30);
-    let mut blobs = String::new();
-    // Writing to a string does not fail.
-    let _ = package(&mut blobs, "properties", "", &properties);
-    Attack {
-        name: "properties",
-        what: "30 properties of 60 MB in all",
-        blobs,
-        packages: vec!["properties".to_owned()],
+impl Measured {
+    fn row(&self) -> String {
+        let [first, second] = [0, 1].map(|manager: usize| {
+            let of = |figures: &[u64; 2]| figures.get(manager).copied().map(process::mebibytes);
+            let (peak, left) = (of(&self.peak), of(&self.left));
+            format!("{} / {}", peak.unwrap_or_default(), left.unwrap_or_default())
+        });
+        let seconds = self.took.as_secs();
+        format!(
+            "| {} | {first} | {second} | {seconds} s | {} |\n",
+            self.what,
+            cell(&self.said)
+        )
     }
-}
 
-/// Entries of a channel as short as they can be, up to this many bytes.
-fn tiny_entries(bytes: usize) -> String {
-    let mut entries = String::with_capacity(bytes);
-    let mut number = 0;
-    while entries.len() + 24 < bytes {
-        // Writing to a string does not fail.
-        let _ = write!(entries, r#",{{"name":"{number}"}}"#);
-        number += 1;
-    }
-    entries
-}
-
-/// 197 MB of tiny channel entries.
-fn entries() -> Attack {
-    let mut blobs = String::new();
-    let _ = package(&mut blobs, "entries", &tiny_entries(197_000_000), "");
-    Attack {
-        name: "entries",
-        what: "197 MB of tiny channel entries",
-        blobs,
-        packages: vec!["entries".to_owned()],
-    }
-}
-
-/// Packages whose lines are as long as they may be, and which take as much memory as they may.
-fn largest() -> Attack {
-    let [channel, bundle] = LINES;
-    let entries = tiny_entries(channel);
-    let api = json!({ "type": "olm.gvk", "value": { "group": "g.example", "version": "v1", "kind": "K" } });
-    let described = json!({ "type": "olm.csv.metadata", "value": { "description": "x".repeat(bundle) } });
-    let properties = format!(",{described}{}", format!(",{api}").repeat(1000));
-    let mut blobs = String::new();
-    let packages: Vec<String> = (0..PACKAGES).map(|number| format!("largest-{number}")).collect();
-    for name in &packages {
-        let _ = package(&mut blobs, name, &entries, &properties);
-    }
-    Attack {
-        name: "largest",
-        what: "8 packages of 2 MB of tiny channel entries and 8 MB of a bundle each, which are let through",
-        blobs,
-        packages,
+    /// What is beyond a bound, in words.
+    fn exceeded(&self, begin: [u64; 2]) -> Vec<String> {
+        let mut found = Vec::new();
+        let figures = self.peak.iter().zip(&self.left).zip(begin);
+        for (manager, ((peak, left), begin)) in MANAGERS.iter().zip(figures) {
+            let what = self.what;
+            if *peak > PEAK {
+                found.push(format!(
+                    "{manager} took {} under {what}",
+                    process::mebibytes(*peak)
+                ));
+            }
+            if *left > begin + LEFT {
+                found.push(format!(
+                    "{manager} keeps {} after {what}",
+                    process::mebibytes(*left)
+                ));
+            }
+        }
+        found
     }
 }
 
-async fn measure(world: &World, attack: &Attack, figures: &mut Figures) -> Result<()> {
+fn managers(world: &World) -> [&Manager; 2] {
+    [&world.catalogd, &world.operator_controller]
+}
+
+fn of_each(world: &World, figure: fn(u32) -> Result<u64>) -> Result<[u64; 2]> {
+    let [first, second] =
+        managers(world).map(|manager| figure(manager.pid().context("a manager does not run")?));
+    Ok([first?, second?])
+}
+
+fn resident(world: &World) -> Result<[u64; 2]> {
+    of_each(world, process::resident)
+}
+
+async fn measure(world: &World, attack: Attack) -> Result<Measured> {
     let Attack {
         name,
         what,
-        blobs,
+        files,
         packages,
     } = attack;
-    let managers: [(&str, &Manager); 2] = [
-        ("catalogd", &world.catalogd),
-        ("operator-controller", &world.operator_controller),
-    ];
-    let pid = |manager: &Manager| manager.pid().context("a manager does not run");
-    let reference = world.push_catalog(&format!("{name}:latest"), blobs).await?;
-    for (_, manager) in managers {
-        process::forget_peak(pid(manager)?)?;
-    }
+    let reference = world.push_catalog_of(&format!("{name}:latest"), &files).await?;
+    drop(files);
+    of_each(world, |pid| process::forget_peak(pid).map(|()| 0))?;
     let begin = Instant::now();
     world.apply(&[catalog(name, &reference)])?;
     let catalogs = Api::<ClusterCatalog>::all(world.client.clone());
-    let answer = eventually("catalogd has looked at the catalog", LIMIT, async || {
+    let said = eventually("catalogd has looked at the catalog", LIMIT, async || {
         let catalog = catalogs.get(name).await?;
         let serving = conditions::is_true(catalog.conditions(), SERVING);
         let progressing = conditions::find(catalog.conditions(), PROGRESSING);
@@ -148,51 +148,39 @@ async fn measure(world: &World, attack: &Attack, figures: &mut Figures) -> Resul
         })
     })
     .await?;
-    figures.add(&format!("{what}: catalogd"), &cell(&answer));
-    let wanted: Vec<Value> = packages.iter().map(|package| wanted(package, name)).collect();
-    world.apply(&wanted)?;
-    let mut said = String::new();
-    for package in packages {
-        said = eventually(
+    let took = begin.elapsed();
+    let objects: Vec<Value> = packages.iter().map(|package| wanted(package, name)).collect();
+    if !objects.is_empty() {
+        world.apply(&objects)?;
+    }
+    for package in &packages {
+        eventually(
             "operator-controller has looked at the package",
             LIMIT,
             async || {
                 let extension: ClusterExtension = extensions(world).get(package).await?;
-                let progressing = conditions::find(extension.conditions(), PROGRESSING);
-                Ok(progressing.map(|found| found.message.clone()))
+                Ok(conditions::find(extension.conditions(), PROGRESSING).map(drop))
             },
         )
         .await?;
     }
-    // What it does at first it does again.
+    // What it does at first it does again, and catalogd goes on with what is derived.
     tokio::time::sleep(REST).await;
-    figures.add(&format!("{what}: operator-controller"), &cell(&said));
-    figures.add(
-        &format!("{what}: took"),
-        &format!("{:.0} s", begin.elapsed().as_secs_f64()),
-    );
-    for (manager, process) in managers {
-        let peak = process::mebibytes(process::peak(pid(process)?)?);
-        figures.add(&format!("{what}: peak memory of {manager}"), &peak);
-    }
-    for package in packages {
+    let peak = of_each(world, process::peak)?;
+    for package in &packages {
         extensions(world)
             .delete(package, &DeleteParams::default())
             .await?;
     }
     super::unpack::remove(world, name).await?;
     tokio::time::sleep(REST).await;
-    for (manager, process) in managers {
-        let rest = process::mebibytes(process::resident(pid(process)?)?);
-        figures.add(
-            &format!(
-                "{what}: memory of {manager} {} s after its deletion",
-                REST.as_secs()
-            ),
-            &rest,
-        );
-    }
-    Ok(())
+    Ok(Measured {
+        what,
+        said,
+        took,
+        peak,
+        left: resident(world)?,
+    })
 }
 
 /// An extension without an account: whoever may write one may have a package read.
@@ -214,6 +202,6 @@ fn wanted(package: &str, catalog: &str) -> Value {
 
 /// The beginning of a message, as a cell of a table.
 fn cell(message: &str) -> String {
-    let short: String = message.chars().take(200).collect();
+    let short: String = message.chars().take(160).collect();
     short.replace(['\n', '|'], " ")
 }

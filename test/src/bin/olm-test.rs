@@ -47,8 +47,11 @@ enum Verb {
         /// Only these packages.
         packages: Vec<String>,
     },
-    /// The memory of both managers under catalogs made to take as much as they can, as Markdown.
-    Worst,
+    /// The memory of both managers under catalogs made to take as much as they can, as Markdown. Fails where it is too much.
+    Worst {
+        /// Only these catalogs.
+        catalogs: Vec<String>,
+    },
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -92,7 +95,11 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
-        Verb::Worst => wait_for(async { olm_test::bench::worst::run().await.map(|()| ExitCode::SUCCESS) }),
+        Verb::Worst { catalogs } => wait_for(async {
+            olm_test::bench::worst::run(&catalogs)
+                .await
+                .map(|()| ExitCode::SUCCESS)
+        }),
         Verb::Bench {
             catalog,
             megabytes,

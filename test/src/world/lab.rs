@@ -169,7 +169,15 @@ impl Lab {
     /// When the registry does not take it.
     pub async fn push_catalog(&self, name: &str, blobs: &str) -> Result<String> {
         let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.as_bytes().to_vec())]);
-        self.push(name, &files, CATALOG_LABELS).await?;
+        self.push_catalog_of(name, &files).await
+    }
+
+    /// Pushes a catalog of files below `configs` and returns its reference by tag.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn push_catalog_of(&self, name: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<String> {
+        self.push(name, files, CATALOG_LABELS).await?;
         Ok(format!("{}/{name}", self.registry()?))
     }
 
