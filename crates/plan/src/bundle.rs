@@ -73,3 +73,46 @@ pub fn operator_condition<'a>(
         _ => Some(bundle.metadata.name.as_str()).filter(|name| is_name(name)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
+    use super::*;
+
+    fn bundle(version: &str) -> BundleIdentity {
+        let mut bundle = BundleIdentity::default();
+        bundle.metadata.name = format!("op.v{version}");
+        bundle.metadata.version = version.to_owned();
+        bundle
+    }
+
+    fn revision(version: &str, condition: Option<&str>) -> ClusterObjectSet {
+        let mut set = ClusterObjectSet::new("e-1", ClusterObjectSetSpec::default());
+        let bundle = bundle(version).metadata;
+        let mut annotations = std::collections::BTreeMap::from([
+            (annotation::BUNDLE_NAME.to_owned(), bundle.name),
+            (annotation::BUNDLE_VERSION.to_owned(), bundle.version),
+        ]);
+        annotations
+            .extend(condition.map(|name| (annotation::OPERATOR_CONDITION.to_owned(), name.to_owned())));
+        set.metadata.annotations = Some(annotations);
+        set
+    }
+
+    #[test]
+    fn an_operator_reads_a_condition_from_the_first_revision_of_its_bundle_on_or_never() {
+        let check = |latest: Option<&ClusterObjectSet>, version: &str, expected: Option<&str>| {
+            assert_eq!(operator_condition(latest, &bundle(version)), expected);
+        };
+        check(None, "1", Some("op.v1"));
+        // Taken over: what runs is not restarted for it.
+        check(Some(&revision("1", None)), "1", None);
+        check(Some(&revision("1", None)), "2", Some("op.v2"));
+        check(Some(&revision("1", Some("op.v1"))), "1", Some("op.v1"));
+        check(Some(&revision("2", Some("op.v2"))), "1", Some("op.v1"));
+        let mut odd = bundle("1");
+        odd.metadata.name = "Not A Name".to_owned();
+        assert_eq!(operator_condition(None, &odd), None);
+    }
+}

@@ -75,20 +75,6 @@ impl Installed<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_explicitly_empty_version_is_no_restriction() {
-        let filter = CatalogFilter {
-            version: Some(String::new()),
-            ..CatalogFilter::default()
-        };
-        assert_eq!(Request::of(&filter, None).version, None);
-    }
-}
-
 impl Candidate {
     /// The bundle as it is recorded once it is installed. Without a readable version, which resolution refuses, it has none.
     pub fn recorded(&self, releases: ReleaseField) -> BundleMetadata {
@@ -108,5 +94,19 @@ impl Candidate {
             version,
             release,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explicitly_empty_version_is_no_restriction() {
+        let filter = CatalogFilter {
+            version: Some(String::new()),
+            ..CatalogFilter::default()
+        };
+        assert_eq!(Request::of(&filter, None).version, None);
     }
 }

@@ -25,7 +25,7 @@ const MAX_OBJECTS: usize = 10_000;
 /// Bytes of their metadata.
 const MAX_BYTES: u64 = 64 << 20;
 /// How long the objects of one kind may take.
-const MAX_TIME: Duration = Duration::from_secs(60);
+const MAX_TIME: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Args)]
 #[command(

@@ -146,20 +146,16 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             Together::No => {}
         }
     }
-    let metadata = present.as_ref().map(|bundle| &bundle.metadata);
-    let identified = |bundle: &Candidate| identity(&filter.package_name, bundle, context.gates).metadata;
     let gone = admission.gone(asked.iter().map(Asked::catalog));
-    let updates = match gone {
-        Some(gone) => Err(Held::by_catalog(gone)),
-        None => updates::updates(
-            &catalogs,
-            &request,
-            metadata,
-            &facts,
-            outcome.as_ref(),
-            identified,
-        ),
-    };
+    let updates = gone.map_or_else(
+        || {
+            let metadata = present.as_ref().map(|bundle| &bundle.metadata);
+            let identified = |bundle: &Candidate| identity(request.package, bundle, context.gates).metadata;
+            let outcome = outcome.as_ref();
+            updates::updates(&catalogs, &request, metadata, &facts, outcome, identified)
+        },
+        |gone| Err(Held::by_catalog(gone)),
+    );
     match outcome {
         Ok(found) => {
             let mut resolution = chosen(context, filter, &found, present, updates);
@@ -188,10 +184,8 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             }
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = Failure::from(ResolveError::Refused(refusal));
-            let newest = revisions
-                .newest_active()
-                .map(BundleIdentity::of)
-                .or(present.clone());
+            let newest = revisions.newest_active().map(BundleIdentity::of);
+            let newest = newest.or(present.clone());
             let keep = newest
                 .as_ref()
                 .map(|bundle| as_installed(&bundle.metadata))
