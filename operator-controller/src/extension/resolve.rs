@@ -188,10 +188,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             let newest = newest.or(present.clone());
             let keep = newest
                 .as_ref()
-                .map(|bundle| as_installed(&bundle.metadata))
-                .is_some_and(|newest| {
-                    without_catalogs(&catalogs, &request, &newest) == Fallback::KeepInstalled
-                });
+                .is_some_and(|newest| is_kept(newest, &catalogs, &request));
             match newest.filter(|_| keep && failure.severity != Severity::Terminal) {
                 Some(bundle) => Resolution {
                     target: Ok(installed_target(revisions, bundle, recorded)),
@@ -204,6 +201,11 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             }
         }
     }
+}
+
+/// Whether the newest revision stays the target while no catalog answers.
+fn is_kept(newest: &BundleIdentity, catalogs: &[Catalog<'_>], request: &Request<'_>) -> bool {
+    without_catalogs(catalogs, request, &as_installed(&newest.metadata)) == Fallback::KeepInstalled
 }
 
 /// Both texts, a line each.

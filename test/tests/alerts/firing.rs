@@ -22,6 +22,7 @@ const PASSING: &[&str] = &[
 ];
 
 /// Waits for an alert and tells how long it took.
+#[expect(clippy::print_stdout, reason = "how long it took is for readers")]
 async fn fires(world: &World, prometheus: &Prometheus, fault: Instant, labels: &Value) -> Result<()> {
     world
         .eventually(&format!("{labels} fires"), LATEST, async || {

@@ -17,7 +17,8 @@ use serde_json::Value;
 /// An alert of the shipped rules.
 #[derive(Debug, Deserialize)]
 struct Alert {
-    alert: String,
+    #[serde(rename = "alert")]
+    name: String,
     expr: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
@@ -35,7 +36,7 @@ fn rules() -> Result<Value> {
 fn alerts() -> Result<Vec<Alert>> {
     let rules = rules()?;
     let groups = rules["groups"].as_array().context("groups")?;
-    let all = groups.iter().flat_map(|group| group["rules"].as_array());
+    let all = groups.iter().filter_map(|group| group["rules"].as_array());
     all.flatten()
         .map(|rule| Ok(serde_json::from_value(rule.clone())?))
         .collect()

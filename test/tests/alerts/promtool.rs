@@ -22,9 +22,9 @@ fn alerts_fire_on_series_that_show_a_fault_and_on_no_others() -> Result<()> {
         texts.push_str(&text);
     }
     for alert in alerts()? {
-        let asked = format!("expr: ALERTS{{alertname=\"{}\"", alert.alert);
+        let asked = format!("expr: ALERTS{{alertname=\"{}\"", alert.name);
         let count = texts.matches(&asked).count();
-        ensure!(count >= 2, "{}: quiet and firing", alert.alert);
+        ensure!(count >= 2, "{}: quiet and firing", alert.name);
     }
     let tool = Binaries::ensure_prometheus()?.path("promtool");
     for arguments in [

@@ -38,7 +38,7 @@ pub(crate) fn named() -> Result<BTreeSet<String>> {
 fn every_alert_has_its_texts_and_a_page() -> Result<()> {
     let mut linked = BTreeSet::new();
     for Alert {
-        alert,
+        name: alert,
         labels,
         annotations,
         ..
