@@ -617,40 +617,38 @@ mod tests {
         );
     }
 
-    /// What is changed, and how.
-    type Edit<'a, T> = (&'a str, &'a dyn Fn(&mut T));
-
     #[test]
     fn each_input_changes_the_digest() {
+        type Edit<T> = (&'static str, fn(&mut T));
         let known = plan(&Case::default());
-        let with = |change: &dyn Fn(&mut Case)| {
+        let with = |change: fn(&mut Case)| {
             let mut case = Case::default();
             change(&mut case);
             plan(&case).digest
         };
-        let cases: [Edit<'_, Case>; 8] = [
-            ("account", &|case| case.account = "n/other"),
-            ("image", &|case| case.wanted.image.push('0')),
-            ("version", &|case| case.wanted.metadata.version.push('0')),
-            ("release", &|case| {
+        let cases: [Edit<Case>; 8] = [
+            ("account", |case| case.account = "n/other"),
+            ("image", |case| case.wanted.image.push('0')),
+            ("version", |case| case.wanted.metadata.version.push('0')),
+            ("release", |case| {
                 case.wanted.metadata.release = Some("1".to_owned());
             }),
-            ("old object", &|case| case.before[1]["data"]["key"] = json!("c")),
-            ("old object gone", &|case| drop(case.before.remove(0))),
-            ("new object", &|case| case.after[0]["data"]["key"] = json!("c")),
-            ("new label", &|case| {
+            ("old object", |case| case.before[1]["data"]["key"] = json!("c")),
+            ("old object gone", |case| drop(case.before.remove(0))),
+            ("new object", |case| case.after[0]["data"]["key"] = json!("c")),
+            ("new label", |case| {
                 case.after[0]["metadata"]["labels"] = json!({"a": "b"});
             }),
         ];
         for (what, change) in cases {
             assert_ne!(with(change), known.digest, "{what}");
         }
-        let edited: [Edit<'_, ChangePlan>; 5] = [
-            ("gained", &|plan| plan.rights.gained.clear()),
-            ("lost", &|plan| plan.rights.lost.clear()),
-            ("images", &|plan| plan.images.added.clear()),
-            ("class", &|plan| plan.definitions_class = Class::Safe),
-            ("content", &|plan| plan.content.before.clear()),
+        let edited: [Edit<ChangePlan>; 5] = [
+            ("gained", |plan| plan.rights.gained.clear()),
+            ("lost", |plan| plan.rights.lost.clear()),
+            ("images", |plan| plan.images.added.clear()),
+            ("class", |plan| plan.definitions_class = Class::Safe),
+            ("content", |plan| plan.content.before.clear()),
         ];
         for (what, edit) in edited {
             let mut plan = known.clone();
