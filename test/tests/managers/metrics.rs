@@ -230,11 +230,13 @@ fn metrics_show_every_extension() -> Result<()> {
             .publish(name, &["1.0.0", "1.0.1"], samples::OPERATOR_IMAGE)
             .await?;
         world.apply(&[catalog(name, &reference)])?;
-        world.apply(&administrator(name, "installer"))?;
+        world.apply(&administrator(name, "counted-installer"))?;
+        let role = world.sample_file("manifests/overlays/restricted/token-role.yaml", name, |text| text)?;
+        world.kubectl(&["apply", "--server-side", "-f", &role])?;
         world.apply(&[json!({
             "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": { "name": name },
             "spec": {
-                "namespace": name, "serviceAccount": { "name": "installer" },
+                "namespace": name, "serviceAccount": { "name": "counted-installer" },
                 "source": { "sourceType": "Catalog", "catalog": {
                     "packageName": name, "channels": ["stable"], "version": "1.0.0",
                 } },
