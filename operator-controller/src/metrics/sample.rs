@@ -5,6 +5,7 @@ use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{self, AVAILABLE, DEPRECATED, READY, Status, prefix, reason};
 use olm_api::names::annotation;
 use olm_api::readiness::{Verdict, verdict};
+use olm_api::updates::held_back;
 use olm_text::escape;
 
 use crate::extension::revisions::Revisions;
@@ -148,9 +149,22 @@ fn state(extension: &ClusterExtension) -> (State, &'static str) {
     }
 }
 
-/// The newer bundle that a status tells of.
-fn update(_status: &ClusterExtensionStatus) -> Option<Update> {
-    None
+/// The newest bundle where it is newer than the installed one; none before an installation.
+fn update(status: &ClusterExtensionStatus) -> Option<Update> {
+    status.install.as_ref()?;
+    let updates = status.updates.as_ref()?;
+    let bundle = updates.newest.as_ref().or(updates.next.as_ref())?;
+    Some(Update {
+        version: label(&bundle.version),
+        catalog: label(&bundle.catalog),
+        held_back_by: updates.held_back_by.as_deref().map(known_hold),
+    })
+}
+
+/// A reason of [`held_back`]; whoever may write a status could invent any number of them.
+fn known_hold(by: &str) -> &'static str {
+    let found = held_back::ALL.iter().find(|known| **known == by);
+    found.copied().unwrap_or(held_back::OTHER)
 }
 
 /// The reason of a condition; whoever may write a status could invent any number of them.
@@ -183,6 +197,7 @@ pub(super) mod tests {
     };
     use olm_api::conditions::{Report, SUCCEEDED, set_condition};
     use olm_api::readiness::{Readiness, set_readiness};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
     use super::*;
     use crate::extension::revisions::tests::revision;
@@ -281,6 +296,49 @@ pub(super) mod tests {
         assert!(sample.is_installed);
         assert_eq!((sample.is_available, sample.is_deprecated), (Some(false), None));
         assert_eq!(sample.rollout_started, Some(50));
+    }
+
+    #[test]
+    fn an_update_is_the_newest_bundle_of_an_installed_extension() {
+        let bundle = |version: &str| AvailableBundle {
+            name: format!("pkg.v{version}"),
+            version: version.to_owned(),
+            release: None,
+            catalog: "hub".to_owned(),
+        };
+        let of = |next: Option<&str>, newest: Option<&str>, by: Option<&str>| {
+            let updates = UpdatesStatus {
+                next: next.map(bundle),
+                newest: newest.map(bundle),
+                held_back_by: by.map(str::to_owned),
+                message: String::new(),
+            };
+            let mut status = ClusterExtensionStatus {
+                updates: Some(updates),
+                ..ClusterExtensionStatus::default()
+            };
+            assert_eq!(update(&status), None, "nothing is installed");
+            status.install = Some(InstallStatus::default());
+            update(&status)
+        };
+        let expected = |version: &str, held_back_by| {
+            Some(Update {
+                version: version.to_owned(),
+                catalog: "hub".to_owned(),
+                held_back_by,
+            })
+        };
+        assert_eq!(of(None, None, Some(held_back::CATALOG)), None);
+        assert_eq!(
+            of(None, Some("2.0.0"), Some("Range")),
+            expected("2.0.0", Some("Range"))
+        );
+        assert_eq!(of(Some("1.1.0"), Some("2.0.0"), None), expected("2.0.0", None));
+        assert_eq!(
+            of(Some("1.1.0"), None, Some("MadeUp")),
+            expected("1.1.0", Some("Other"))
+        );
+        assert_eq!(update(&ClusterExtensionStatus::default()), None);
     }
 
     #[test]

@@ -31,8 +31,11 @@ impl Attack {
     }
 }
 
+/// Makes an attack.
+type Make = fn() -> Attack;
+
 /// Each is made when it is its turn: together they take more memory than what they attack.
-pub(super) const ALL: [(&str, fn() -> Attack); 12] = [
+pub(super) const ALL: [(&str, Make); 12] = [
     ("properties", properties),
     ("entries", entries),
     ("text", text),
