@@ -115,4 +115,39 @@ mod tests {
         odd.metadata.name = "Not A Name".to_owned();
         assert_eq!(operator_condition(None, &odd), None);
     }
+
+    fn numbered(number: i64) -> ClusterObjectSet {
+        let mut set = revision(&format!("{number}.0.0"), None);
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        for (key, value) in [
+            (annotation::PACKAGE_NAME, "pkg".to_owned()),
+            (annotation::BUNDLE_NAME, format!("pkg.v{number}")),
+        ] {
+            annotations.insert(key.to_owned(), value);
+        }
+        set
+    }
+
+    #[test]
+    fn roles_keep_the_names_that_the_first_version_gave_them() {
+        let bundle = |version: i64| BundleIdentity::of(&numbered(version));
+        let after = |set: &ClusterObjectSet, version| {
+            roles_named_after(Some(set), &bundle(version)).map(str::to_owned)
+        };
+        let first = numbered(1);
+        assert_eq!(roles_named_after(None, &bundle(1)), None);
+        assert_eq!(after(&first, 1), None, "what is there stays as it is");
+        assert_eq!(after(&first, 2).as_deref(), Some("pkg.v1"));
+        let mut second = numbered(2);
+        let annotations = second.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::ROLES_NAMED_AFTER.to_owned(), "pkg.v1".to_owned());
+        for version in [1, 2, 3] {
+            assert_eq!(after(&second, version).as_deref(), Some("pkg.v1"), "{version}");
+        }
+        let other = BundleIdentity {
+            package: "other".to_owned(),
+            ..bundle(2)
+        };
+        assert_eq!(roles_named_after(Some(&second), &other), None);
+    }
 }

@@ -226,29 +226,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn roles_keep_the_names_that_the_first_version_gave_them() {
-        let bundle = |version: i64| BundleIdentity::of(&revision(version, &[]));
-        let after = |set: &ClusterObjectSet, version| {
-            roles_named_after(Some(set), &bundle(version)).map(str::to_owned)
-        };
-        let first = revision(1, &[]);
-        assert_eq!(roles_named_after(None, &bundle(1)), None);
-        assert_eq!(after(&first, 1), None, "what is there stays as it is");
-        assert_eq!(after(&first, 2).as_deref(), Some("pkg.v1"));
-        let mut second = (*revision(2, &[])).clone();
-        let annotations = second.metadata.annotations.get_or_insert_default();
-        annotations.insert(annotation::ROLES_NAMED_AFTER.to_owned(), "pkg.v1".to_owned());
-        for version in [1, 2, 3] {
-            assert_eq!(after(&second, version).as_deref(), Some("pkg.v1"), "{version}");
-        }
-        let other = BundleIdentity {
-            package: "other".to_owned(),
-            ..bundle(2)
-        };
-        assert_eq!(roles_named_after(Some(&second), &other), None);
-    }
-
-    #[test]
     fn what_an_earlier_extension_left_behind_is_known_by_name_and_account() {
         let account: AccountName = "ns/installer".parse().unwrap();
         let left = |name: &str, works_as: Option<&str>, owner: Option<&str>| {
