@@ -88,7 +88,11 @@ pub(crate) async fn render<'a>(
     cache: &mut Cache,
 ) -> Result<Option<Rendered<'a>>, Failure> {
     let (extension, target) = (&resolved.observed.extension, &resolved.target);
-    let latest = resolved.observed.revisions.latest();
+    let own = resolved.observed.revisions.latest();
+    let others = own.is_none().then(|| context.others(extension));
+    let account = &resolved.settings.account;
+    // What was left behind or restored says how it was made, so that the same is made again and taken over.
+    let latest = own.or_else(|| others.as_ref()?.left_behind(extension.name(), account));
     let provider = render::provider(context, latest).await?;
     let pinned = context.bundles.pin(extension.name(), &target.bundle.image).await;
     let pinned = pinned.map_err(|error| fetch::failure(error, target))?;
@@ -131,7 +135,7 @@ pub(crate) async fn render<'a>(
     let mut writable = resolved.observed.revisions.operator_conditions();
     writable.extend(named.clone());
     let operator_condition = named.map(|name| OperatorCondition {
-        is_named: records::named(latest) == Some(name.as_str()),
+        is_named: records::named(own) == Some(name.as_str()),
         writable,
         name,
         account: resolved.settings.account.clone(),

@@ -258,7 +258,7 @@ fn reset(object: &mut Value) {
         Some("Service") => &["clusterIP", "clusterIPs"],
         _ => &[],
     };
-    if let Some(spec) = object["spec"].as_object_mut() {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.retain(|key, _| !taken.contains(&key.as_str()));
     }
 }

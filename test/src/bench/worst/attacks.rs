@@ -234,9 +234,10 @@ fn edges() -> Attack {
 
 fn faults() -> Attack {
     let mut blobs = String::new();
-    let package = "f".repeat(4000);
+    let package = filler(4000);
+    let text = filler(4000);
     for number in 0..5000 {
-        let name = format!("{number:04}{}", "n".repeat(4000));
+        let name = format!("{number:04}{text}");
         let _ = writeln!(
             blobs,
             r#"{{"schema":"olm.bundle","package":"{package}","name":"{name}","image":"A"}}"#
