@@ -65,8 +65,11 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
         }
         None => None,
     };
-    let certificates = CertificateProvider::SelfSigned;
-    let (package, objects) = objects(&bundle, &source, &account.namespace, given.as_ref(), certificates)?;
+    let request = Installation {
+        config: given.as_ref(),
+        ..Installation::new(&account.namespace)
+    };
+    let (package, objects) = objects(&bundle, &source, request, CertificateProvider::SelfSigned)?;
     let extension = arguments.extension.clone().or_else(|| arguments.name.clone());
     Ok(Some(Subject {
         extension: extension.unwrap_or(package),
@@ -128,15 +131,13 @@ pub(super) fn choose(
 pub(super) fn objects(
     bundle: &BundleSource,
     source: &str,
-    namespace: &str,
-    config: Option<&Value>,
+    request: Installation<'_>,
     certificates: CertificateProvider,
 ) -> anyhow::Result<(String, Vec<Value>)> {
     let request = Installation {
-        config,
         certificates: Some(certificates),
         dependencies: Dependencies::Evaluated,
-        ..Installation::new(namespace)
+        ..request
     };
     let prepared = prepare(&bundle.files, &bundle.labels, &request)
         .with_context(|| format!("cannot render {source:?}"))?;

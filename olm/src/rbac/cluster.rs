@@ -5,10 +5,13 @@ use kube::api::Api;
 use olm_api::conditions::{PROGRESSING, find, reason};
 use olm_api::names::{annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::Request as Installation;
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::AccountName;
 use olm_cluster::permissions::Reviews;
 use olm_cluster::rights::{lacking, needed_here};
+use olm_plan::BundleIdentity;
+use olm_plan::bundle::roles_named_after;
 use olm_preflight::permissions::{AccountRights, Missing};
 use olm_resolve::{Installed, Request};
 use serde_json::Value;
@@ -110,8 +113,18 @@ impl Asker {
             .and_then(|config| config.inline.clone());
         let config = config.map(Value::Object);
         let provider = self.provider(newest)?;
-        let namespace = &extension.spec.namespace;
-        let (_, objects) = objects(&bundle, &source, namespace, config.as_ref(), provider)?;
+        let filter = extension.spec.source.catalog.as_ref();
+        let wanted = BundleIdentity {
+            package: filter.map_or_else(String::new, |filter| filter.package_name.clone()),
+            ..BundleIdentity::default()
+        };
+        let latest = sets.iter().max_by_key(|set| set.spec.revision);
+        let request = Installation {
+            config: config.as_ref(),
+            roles_named_after: roles_named_after(latest, &wanted),
+            ..Installation::new(&extension.spec.namespace)
+        };
+        let (_, objects) = objects(&bundle, &source, request, provider)?;
         Ok(Some(subject(objects)))
     }
 

@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use olm_api::conditions::{self, reason};
 use olm_api::names::{annotation, user};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, extensions, grant, is_settled, patch_source, revisions,
+    SOON, await_progressing, await_version, extensions, grant, is_settled, patch_source, rbac, revisions,
 };
 use olm_test::objects::silent_webhook;
 use olm_test::world::World;
@@ -180,6 +180,13 @@ fn one_grant_carries_through_an_upgrade_that_needs_nothing_new() -> Result<()> {
         await_version(world, name, "1.0.0").await?;
         let roles = cluster_roles(world, name)?;
         ensure!(roles.contains("one-grant.v1.0.0-"), "{roles}");
+
+        let newer = format!("{}/{name}-bundle:v1.0.1", world.registry()?);
+        let needed = rbac(world, &[name, "--all", "--bundle", &newer])?;
+        ensure!(
+            needed.contains("one-grant.v1.0.0-") && !needed.contains("one-grant.v1.0.1-"),
+            "{needed}"
+        );
 
         patch_source(world, name, json!({ "version": "1.0.1" })).await?;
         await_version(world, name, "1.0.1").await?;
