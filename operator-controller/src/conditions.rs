@@ -7,5 +7,6 @@
 
 pub mod definition;
 pub mod gate;
+mod owner;
 pub mod records;
 pub mod watch;

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::definition;
+use super::owner::{has_made_binding, has_made_role, is_of, was_of};
 use crate::extension::failure::{Severity, StageError};
 use olm_rollout::engine::differences::differences_by;
 
@@ -94,11 +95,11 @@ fn is_final(code: u16) -> bool {
     matches!(code, 400..=499) && !matches!(code, 401 | 408 | 429)
 }
 
-/// An existing one was set by the operator or an administrator: it is not changed.
+/// An existing one was set by the operator or an administrator: only its owner is changed.
 async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Result<(), Error> {
     let conditions = conditions(client, &extension.spec.namespace);
     match conditions.get_metadata_opt(name).await {
-        Ok(Some(_)) => return Ok(()),
+        Ok(Some(found)) => return own(&conditions, extension, &found.metadata).await,
         Ok(None) => {}
         Err(error) => return Err(error),
     }
@@ -185,11 +186,11 @@ pub async fn bind(
     };
     let role = roles.get_opt(&name).await.map_err(failed("Role"))?;
     let binding = bindings.get_opt(&name).await.map_err(failed("RoleBinding"))?;
-    let theirs = role.as_ref().map(|role| &role.metadata);
-    let mut theirs = theirs
-        .into_iter()
-        .chain(binding.as_ref().map(|binding| &binding.metadata));
-    if theirs.any(|metadata| !is_of(metadata, extension)) {
+    let is_ours = role.as_ref().is_none_or(|role| has_made_role(role, extension))
+        && binding
+            .as_ref()
+            .is_none_or(|binding| has_made_binding(binding, extension));
+    if !is_ours {
         // Whoever made it decides what it says. The installation goes on without.
         tracing::warn!(
             extension = extension.name(),
@@ -227,7 +228,7 @@ fn holds(found: Option<&impl Serialize>, wanted: &Value) -> bool {
 }
 
 /// The Role that covers these OperatorConditions, and the RoleBinding that gives it to the accounts.
-fn role_and_binding(
+pub(super) fn role_and_binding(
     extension: &ClusterExtension,
     accounts: &BTreeSet<String>,
     names: &BTreeSet<String>,
@@ -331,10 +332,29 @@ pub(crate) fn as_seen(metadata: &ObjectMeta) -> DeleteParams {
     }
 }
 
-/// Whether the extension owns the object: any user may write its name and labels.
-fn is_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
-    let mut owners = metadata.owner_references.iter().flatten();
-    owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
+/// Makes the extension the owner of an OperatorCondition that was its own, so that it goes with it.
+async fn own(
+    conditions: &Api<DynamicObject>,
+    extension: &ClusterExtension,
+    found: &ObjectMeta,
+) -> Result<(), Error> {
+    let Some(name) = found.name.as_deref().filter(|_| was_of(found, extension)) else {
+        return Ok(());
+    };
+    let wanted = metadata(extension, name);
+    let patch = json!({ "metadata": {
+        "uid": found.uid, "resourceVersion": found.resource_version,
+        "ownerReferences": wanted.get("ownerReferences"),
+    } });
+    let params = PatchParams {
+        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    };
+    unless_gone(
+        conditions
+            .patch_metadata(name, &params, &Patch::Merge(&patch))
+            .await,
+    )
 }
 
 /// The OperatorConditions that are the extension's.

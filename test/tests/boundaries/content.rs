@@ -6,10 +6,12 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::ListParams;
-use olm_api::names::{self, label};
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::names::{self, annotation, label};
 use olm_test::extensions::{
-    administrator, await_gone, await_progressing, await_version, extensions, revisions,
+    administrator, await_gone, await_progressing, await_version, catalog, extensions, patch_source, revisions,
 };
+use olm_test::samples;
 use olm_test::world::World;
 use serde_json::{Value, json};
 
@@ -171,26 +173,55 @@ fn backup(world: &World, arguments: &[&str]) -> Result<Vec<Value>> {
     Ok(items.into_iter().map(clean).collect())
 }
 
+/// Waits until nothing of an earlier version is left to do.
+async fn await_complete(world: &World, version: &str) -> Result<()> {
+    world
+        .eventually("the newest revision alone is active", SOON, async || {
+            let found = revisions(world).list(&ListParams::default()).await?.items;
+            let mut active = found.iter().filter(|set| {
+                set.label(label::OWNER_NAME) == Some("restored")
+                    && set.spec.lifecycle_state == LifecycleState::Active
+            });
+            let (first, second) = (active.next(), active.next());
+            let is_newest =
+                first.is_some_and(|set| set.annotation(annotation::BUNDLE_VERSION) == Some(version));
+            ensure!(is_newest && second.is_none(), "{first:?} {second:?}");
+            Ok(Some(()))
+        })
+        .await
+}
+
 /// Backups bring Secrets back before custom resources; of these the revision may come first, or the extension alone, which
-/// then makes its revision again.
+/// then makes its revision again. What was upgraded has roles that are named after an earlier version, as its revision says.
 #[test]
 fn what_is_restored_from_a_backup_is_taken_over_and_nothing_is_made_anew() -> Result<()> {
     WORLD.alone(async |world| {
-        publish(world, "restored").await?;
+        let versions = ["1.0.0", "1.0.1"];
+        let reference = world
+            .publish("restored", &versions, samples::OPERATOR_IMAGE)
+            .await?;
+        world.apply(&[catalog("restored", &reference)])?;
         world.apply(&administrator("restored", "installer"))?;
-        world.apply(&[extension("restored", "restored", Some("installer"))])?;
+        let mut pinned = extension("restored", "restored", Some("installer"));
+        pinned["spec"]["source"]["catalog"]["version"] = json!("1.0.0");
+        world.apply(&[pinned])?;
         await_version(world, "restored", "1.0.0").await?;
         await_garbage_collection(world).await?;
-        let before = applied(world, "restored")?;
-        ensure!(before.lines().count() >= 4, "{before}");
-        for brings_revision in [true, false] {
-            world.operator_controller.stop().await?;
+        for (version, brings_revision) in [("1.0.0", true), ("1.0.0", false), ("1.0.1", true)] {
+            patch_source(world, "restored", json!({ "version": version })).await?;
+            await_version(world, "restored", version).await?;
             let selector = format!("{}=restored", label::OWNER_NAME);
+            let list = ["get", "clusterobjectset", "-l", &selector, "-o", "name"];
+            await_complete(world, version).await?;
+            let before = (applied(world, "restored")?, world.kubectl(&list)?);
+            ensure!(before.0.lines().count() >= 4, "{before:?}");
+            world.operator_controller.stop().await?;
             let content = backup(world, &["secret", "-n", names::SYSTEM_NAMESPACE, "-l", &selector])?;
-            let revision = backup(world, &["clusterobjectset", "restored-1"])?;
+            let sets = backup(world, &["clusterobjectset", "-l", &selector])?;
             let wanted = backup(world, &["clusterextension", "restored"])?;
             // The cluster after the loss has neither, and its objects have no owner.
-            for object in ["clusterextension/restored", "clusterobjectset/restored-1"] {
+            let names = before.1.lines().chain(["clusterextension/restored"]);
+            for object in names {
                 let none = r#"{"metadata":{"finalizers":null}}"#;
                 world.kubectl(&["patch", object, "--type=merge", "-p", none])?;
                 world.kubectl(&["delete", object, "--cascade=orphan", "--timeout=60s"])?;
@@ -198,19 +229,15 @@ fn what_is_restored_from_a_backup_is_taken_over_and_nothing_is_made_anew() -> Re
             world.kubectl(&["delete", "secret", "-n", names::SYSTEM_NAMESPACE, "-l", &selector])?;
             world.apply(&content)?;
             if brings_revision {
-                world.apply(&revision)?;
+                world.apply(&sets)?;
             }
             world.apply(&wanted)?;
             world.start_operator_controller()?;
             world.operator_controller.ready().await?;
-            await_version(world, "restored", "1.0.0").await?;
-            let after = applied(world, "restored")?;
-            ensure!(after == before, "of\n{before}there is\n{after}");
-            let sets = world.kubectl(&["get", "clusterobjectset", "-l", &selector, "-o", "name"])?;
-            ensure!(
-                sets.lines().count() == 1 && sets.trim().ends_with("/restored-1"),
-                "there is {sets}"
-            );
+            await_version(world, "restored", version).await?;
+            await_complete(world, version).await?;
+            let after = (applied(world, "restored")?, world.kubectl(&list)?);
+            ensure!(after == before, "of {before:?} there is {after:?}");
         }
         Ok(())
     })
