@@ -1,6 +1,8 @@
 //! What newer bundles there are and what holds them back stands in the status, in a column of `kubectl get`, in one event
 //! for each version, and in `olm updates`.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 use kube::api::ListParams;
 use olm_api::names::user;
@@ -252,6 +254,32 @@ fn what_is_newer_and_what_holds_it_back_is_seen_at_a_glance_and_announced_once()
     CLUSTER.alone(scenario)
 }
 
+/// The command line says the same, from the status and from the catalog itself.
+fn command_line_agrees(world: &World, file: &Path) -> Result<()> {
+    let reported = olm_updates(world, &[])?;
+    let named = format!("updates={}", file.display());
+    let computed = olm_updates(world, &["--catalog", &named, "--default-catalogs", "updates"])?;
+    for (name, by) in [
+        ("by-range", held_back::RANGE),
+        ("by-pin", held_back::PIN),
+        ("by-edge", held_back::EDGE),
+        ("by-requirement", held_back::REQUIREMENT),
+        ("by-platform", held_back::PLATFORM),
+    ] {
+        let row = [name, "1.0.0", "-", "1.0.1", by];
+        for text in [&reported, &computed] {
+            let is_row = |line: &str| line.split_whitespace().eq(row);
+            ensure!(text.lines().any(is_row), "{row:?} in\n{text}");
+        }
+    }
+    let chosen = ["by-rights", "1.0.0", "1.0.1", "1.0.1", held_back::RIGHTS];
+    ensure!(
+        reported.lines().any(|line| line.split_whitespace().eq(chosen)),
+        "{reported}"
+    );
+    Ok(())
+}
+
 async fn scenario(world: &mut World) -> Result<()> {
     let mut blobs = String::new();
     for package in PACKAGES {
@@ -319,28 +347,7 @@ async fn scenario(world: &mut World) -> Result<()> {
         );
     }
 
-    // The command line says the same, from the status and from the catalog itself.
-    let reported = olm_updates(world, &[])?;
-    let named = format!("updates={}", file.display());
-    let computed = olm_updates(world, &["--catalog", &named, "--default-catalogs", "updates"])?;
-    for (name, by) in [
-        ("by-range", held_back::RANGE),
-        ("by-pin", held_back::PIN),
-        ("by-edge", held_back::EDGE),
-        ("by-requirement", held_back::REQUIREMENT),
-        ("by-platform", held_back::PLATFORM),
-    ] {
-        let row = [name, "1.0.0", "-", "1.0.1", by];
-        for text in [&reported, &computed] {
-            let is_row = |line: &str| line.split_whitespace().eq(row);
-            ensure!(text.lines().any(is_row), "{row:?} in\n{text}");
-        }
-    }
-    let chosen = ["by-rights", "1.0.0", "1.0.1", "1.0.1", held_back::RIGHTS];
-    ensure!(
-        reported.lines().any(|line| line.split_whitespace().eq(chosen)),
-        "{reported}"
-    );
+    command_line_agrees(world, &file)?;
 
     // One event for each version: not again for another reason, nor after a restart, which writes nothing.
     let before = stands(world).await?;
