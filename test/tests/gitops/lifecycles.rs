@@ -130,8 +130,11 @@ fn tools_are_right_about_a_catalog_that_is_switched_off_and_removed() -> Result<
         apply(world, name, "1.0.0")?;
         rest(world, name, "Current").await?;
         serve("Unavailable")?;
+        let gone = "--for=condition=Serving=False";
+        world.kubectl(&["wait", gone, "--timeout=60s", &format!("ccat/{name}")])?;
         // What runs goes on running, and an update waits.
-        says(world, name, "Current", "Unavailable").await?;
+        annotate(world, name, "example.com/looked-at", Some("again")).await?;
+        rest(world, name, "Current").await?;
         patch_source(world, name, json!({ "version": "1.0.1" })).await?;
         rest(world, name, "Failed").await?;
         serve("Available")?;
