@@ -4,8 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use self::updates::UpdatesStatus;
 use crate::names;
-use crate::updates::UpdatesStatus;
+
+pub mod updates;
 
 crate::kind::kind! {
     /// One package of a catalog, installed into a namespace under a service account.

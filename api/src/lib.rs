@@ -16,12 +16,11 @@ pub mod crd;
 pub mod names;
 pub mod readiness;
 pub mod serving;
-pub mod updates;
 
 mod kind;
 
 pub use cluster_catalog::ClusterCatalog;
-pub use cluster_extension::ClusterExtension;
+pub use cluster_extension::{ClusterExtension, updates};
 pub use cluster_object_set::ClusterObjectSet;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, Time};
 pub use olm_text as text;

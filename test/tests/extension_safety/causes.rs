@@ -1,13 +1,15 @@
 //! A rollout that is stuck names what keeps its Pods.
 
+mod pod_webhook;
+
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, AVAILABLE, reason};
 use olm_test::extensions::{SOON, await_progressing, await_version, revisions};
 use olm_test::world::World;
 use serde_json::{Value, json};
 
+use self::pod_webhook::{PodWebhook, REFUSAL};
 use super::definitions::{NOT_TODAY, PODS, freeze, thaw};
-use super::pod_webhook::{PodWebhook, REFUSAL};
 use super::{CLUSTER, file};
 
 const NAME: &str = "pod-causes";

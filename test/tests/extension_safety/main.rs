@@ -11,7 +11,6 @@ mod many;
 mod migration;
 mod order;
 mod pause;
-mod pod_webhook;
 mod rights;
 mod rollback;
 mod stuck;

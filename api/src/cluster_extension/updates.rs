@@ -3,7 +3,7 @@
 use olm_text::escape_lines;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_extension::BundleMetadata;
+use super::BundleMetadata;
 use crate::conditions::prefix;
 
 /// The longest name, version, release or catalog, in bytes; what is longer is cut.
