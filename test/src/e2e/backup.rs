@@ -58,7 +58,7 @@ impl Story {
             self.bring_back(objects)?;
         }
         self.available("greeter", "greeter-operator").await?;
-        let before = self.running()?;
+        let before = self.running().await?;
         self.scale(1).await?;
         self.available(names::SYSTEM_NAMESPACE, MANAGER).await?;
         self.taken_over(&before).await?;
@@ -80,7 +80,7 @@ impl Story {
             "--cascade=orphan",
             "--timeout=60s",
         ])?;
-        let orphaned = self.running()?;
+        let orphaned = self.running().await?;
         ensure!(orphaned == before, "of\n{before}the orphaned is\n{orphaned}");
         self.lab.apply(&[wanted])?;
         self.taken_over(&before).await
@@ -187,11 +187,15 @@ impl Story {
     }
 
     /// Every object of the sample that runs or lets it run: kind, name, UID, generation, restarts.
-    fn running(&self) -> Result<String> {
+    async fn running(&self) -> Result<String> {
         let kinds = "pods,replicasets,deployments,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,customresourcedefinitions,operatorconditions.operators.coreos.com,greetings.samples.olm.example";
         let line = "{.kind} {.metadata.name} {.metadata.uid} {.metadata.generation} {.status.containerStatuses[*].restartCount}";
         let lines = format!("jsonpath={{range .items[*]}}{line}{{\"\\n\"}}{{end}}");
-        let all = self.lab.kubectl(&["get", kinds, "-A", "-o", &lines])?;
+        // A kind that was brought back is served a little before discovery lists it.
+        let all = eventually("the kinds of the sample are listed", SOON, async || {
+            self.lab.kubectl(&["get", kinds, "-A", "-o", &lines]).map(Some)
+        })
+        .await?;
         let of_sample = all
             .lines()
             .filter(|line| line.split(' ').nth(1).is_some_and(named));
@@ -214,7 +218,7 @@ impl Story {
             bail!("status is {}", serde_json::to_string(&extension.status)?)
         })
         .await?;
-        let after = self.running()?;
+        let after = self.running().await?;
         ensure!(after == before, "of\n{before}there is\n{after}");
         let (owner, left) = self.owners_of_revisions()?;
         let extension = self.extensions().get("greeter").await?;
