@@ -198,7 +198,7 @@ async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
         "greeter",
         conditions::reason::RETRYING,
         "the operator blocks the upgrade from greeter.v1.1.0 to greeter.v1.2.0: OperatorCondition \
-         greeter/greeter.v1.1.0 says Upgradeable=False (migration): The Operator is performing a migration.; it goes on",
+         greeter/greeter.v1.1.0 says Upgradeable=False (migration): The Operator is performing a migration.; the upgrade follows",
     )
     .await?;
     let sets = revisions(world).list(&ListParams::default()).await?;
@@ -234,7 +234,7 @@ async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
         world,
         "greeter",
         conditions::reason::RETRYING,
-        "upgrade from greeter.v1.2.0 to greeter.v1.1.0 is held back",
+        "the operator blocks the upgrade from greeter.v1.2.0 to greeter.v1.1.0",
     )
     .await?;
     merge(
