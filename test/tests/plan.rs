@@ -312,7 +312,7 @@ async fn an_uninstallation(world: &World) -> Result<()> {
         "- CustomResourceDefinition greetings.planned.olm.example\n",
         "- Deployment planned/planned-operator\n",
         "\nCustom resources:\n- greetings.planned.olm.example: 1 deleted\n    ! 1 of them wait for the finalizer \
-         planned.olm.example/clean, which nobody removes once the operator is gone: planned/stored\n",
+         planned.olm.example/clean, which only the operator removes: planned/stored\n",
     ] {
         ensure!(printed.contains(part), "{part:?} is not in {printed}");
     }

@@ -187,7 +187,7 @@ fn text(plan: &UninstallPlan) -> String {
         for finalizer in &kind.finalizers {
             let _ = writeln!(
                 text,
-                "    ! {} of them wait for the finalizer {}, which nobody removes once the operator is gone: {}",
+                "    ! {} of them wait for the finalizer {}, which only the operator removes: {}",
                 finalizer.objects,
                 finalizer.name,
                 finalizer.examples.join(", ")
