@@ -39,6 +39,18 @@ pub mod reason {
     pub const HEALTHY: &str = "Healthy";
     /// The user has everything stand still.
     pub const PAUSED: &str = "Paused";
+    /// A change waits until somebody approves it.
+    pub const AWAITING_APPROVAL: &str = "AwaitingApproval";
+    /// A change waits until a window opens.
+    pub const AWAITING_WINDOW: &str = "AwaitingWindow";
+    /// A policy lets no change begin.
+    pub const FROZEN: &str = "Frozen";
+    /// Somebody rejected the change.
+    pub const REJECTED: &str = "Rejected";
+    /// A change that is not wanted any more.
+    pub const VOID: &str = "Void";
+    /// A policy that cannot be used.
+    pub const INVALID: &str = "Invalid";
     /// What was wanted is reached.
     pub const SUCCEEDED: &str = "Succeeded";
     /// A retry follows by itself.
@@ -94,6 +106,12 @@ pub mod reason {
     pub const ALL: &[&str] = &[
         HEALTHY,
         PAUSED,
+        AWAITING_APPROVAL,
+        AWAITING_WINDOW,
+        FROZEN,
+        REJECTED,
+        VOID,
+        INVALID,
         SUCCEEDED,
         RETRYING,
         BLOCKED,

@@ -5,8 +5,10 @@
 //! rules, messages, defaults and list types are a contract of their own.
 
 mod catalog;
+mod change_policy;
 mod extension;
 mod object_set;
+mod pending_change;
 mod reference;
 mod schema;
 mod version_pattern;
@@ -38,6 +40,10 @@ pub struct File {
 pub fn files() -> Vec<File> {
     [
         (
+            "olm.operatorframework.io_changepolicies.yaml",
+            change_policy::definition(),
+        ),
+        (
             "olm.operatorframework.io_clustercatalogs.yaml",
             catalog::definition(),
         ),
@@ -48,6 +54,10 @@ pub fn files() -> Vec<File> {
         (
             "olm.operatorframework.io_clusterobjectsets.yaml",
             object_set::definition(),
+        ),
+        (
+            "olm.operatorframework.io_pendingchanges.yaml",
+            pending_change::definition(),
         ),
     ]
     .into_iter()
@@ -64,6 +74,8 @@ pub fn definitions() -> Vec<Value> {
         catalog::definition(),
         extension::definition(),
         object_set::definition(),
+        change_policy::definition(),
+        pending_change::definition(),
     ]
 }
 
@@ -120,6 +132,10 @@ const REASON: Column = Column {
 /// A cluster-scoped definition with one version, served and stored, and a status subresource.
 fn definition(kind: &str, short_name: &str, columns: &Columns<'_>, root: Schema) -> Value {
     let singular = kind.to_ascii_lowercase();
+    let plural = match singular.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{singular}s"),
+    };
     let always = columns
         .always
         .iter()
@@ -133,7 +149,7 @@ fn definition(kind: &str, short_name: &str, columns: &Columns<'_>, root: Schema)
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{singular}s.{}", names::GROUP),
+            "name": format!("{plural}.{}", names::GROUP),
             "annotations": {names::annotation::GENERATOR: "experimental"},
         },
         "spec": {
@@ -141,7 +157,7 @@ fn definition(kind: &str, short_name: &str, columns: &Columns<'_>, root: Schema)
             "names": {
                 "kind": kind,
                 "listKind": format!("{kind}List"),
-                "plural": format!("{singular}s"),
+                "plural": plural,
                 "singular": singular,
                 "shortNames": [short_name],
                 "categories": ["olm"],

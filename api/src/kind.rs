@@ -1,4 +1,4 @@
-//! What all three kinds have in common: a cluster-scoped object of group `olm.operatorframework.io/v1` with a spec
+//! What all kinds have in common: a cluster-scoped object of group `olm.operatorframework.io/v1` with a spec
 //! and a status.
 //!
 //! The root types are written here instead of derived because the schema requires neither `spec` nor `status`: one

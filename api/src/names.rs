@@ -18,6 +18,10 @@ pub const CLUSTER_CATALOGS: &str = "clustercatalogs";
 pub const CONTENT: &str = "content";
 /// Kind of ClusterObjectSet.
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
+/// Kind of ChangePolicy.
+pub const CHANGE_POLICY: &str = "ChangePolicy";
+/// Kind of PendingChange.
+pub const PENDING_CHANGE: &str = "PendingChange";
 /// The default namespace of the managers.
 pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
 /// The audience of tokens that are shown to catalogd: the API server and others refuse them.
@@ -109,6 +113,10 @@ pub mod annotation {
     /// `true` on a revision whose content was there before under its name: restored from a backup, or left behind. It takes
     /// objects back that it applied before and that have no controller. On revisions.
     pub const RESTORED: &str = "olm.operatorframework.io/restored";
+    /// Digest of the plan of the change that created the revision, where a ChangePolicy selects the extension. On revisions.
+    pub const CHANGE_DIGEST: &str = "olm.operatorframework.io/change-digest";
+    /// Who approved that change, where it needed an approval. On revisions.
+    pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
     /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
     /// `true` once the deletion of the extension tears the revision down. Without it, a deleted revision keeps the CRDs and

@@ -41,6 +41,12 @@ pub mod held_back {
     pub const CONFIGURATION: &str = "Configuration";
     /// The annotation `paused` stops all changes.
     pub const PAUSED: &str = "Paused";
+    /// A ChangePolicy wants an approval of the change, which is missing or was denied.
+    pub const APPROVAL: &str = "Approval";
+    /// A ChangePolicy lets changes begin in windows, and none is open.
+    pub const WINDOW: &str = "Window";
+    /// A ChangePolicy lets no change begin.
+    pub const FREEZE: &str = "Freeze";
     /// Its revision rolls out and is stuck.
     pub const ROLLOUT: &str = "Rollout";
     /// Anything else; the condition `Ready` explains it.
@@ -62,6 +68,9 @@ pub mod held_back {
         OPERATOR,
         CONFIGURATION,
         PAUSED,
+        APPROVAL,
+        WINDOW,
+        FREEZE,
         ROLLOUT,
         OTHER,
     ];

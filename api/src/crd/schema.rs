@@ -40,6 +40,11 @@ pub(super) fn array(description: &str, items: Schema) -> Schema {
     node("array", description).extension("items", items.into_value())
 }
 
+/// Yes or no.
+pub(super) fn boolean(description: &str) -> Schema {
+    node("boolean", description)
+}
+
 /// A text that is one of a few.
 pub(super) fn boolean_enum(description: &str, values: &[&str]) -> Schema {
     string(description).extension("enum", json!(values))

@@ -65,6 +65,38 @@ fn names_and_priorities_are_bounded() {
 }
 
 #[test]
+fn types_and_schema_of_changes_have_the_same_members() {
+    check::<crate::ChangePolicy>(
+        "ChangePolicy",
+        &json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy", "metadata": {"name": "a"},
+            "spec": {
+                "selector": selector(), "freeze": true,
+                "approval": {
+                    "default": "Manual", "install": "Automatic", "patch": "Automatic", "minor": "Manual",
+                    "major": "Manual", "widenedRights": "Manual",
+                },
+                "windows": [{"schedule": "0 1 * * *", "duration": "1h", "timeZone": "UTC"}],
+            },
+            "status": {"observedGeneration": 1, "conditions": [condition()]},
+        }),
+    );
+    check::<crate::PendingChange>(
+        "PendingChange",
+        &json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "PendingChange", "metadata": {"name": "a"},
+            "spec": {
+                "extension": "e", "extensionUID": "u", "digest": "sha256:0", "from": "1.0.0", "to": "1.1.0",
+                "bundle": "e.v1.1.0", "image": "i", "account": "n/a", "class": "Minor", "widensRights": true,
+                "definitions": "Safe", "summary": ["adds 1 object"],
+                "decision": {"verdict": "Approved", "approver": "jane", "note": "ok"},
+            },
+            "status": {"observedGeneration": 1, "conditions": [condition()]},
+        }),
+    );
+}
+
+#[test]
 fn types_and_schema_have_the_same_members() {
     check::<crate::ClusterExtension>(
         "ClusterExtension",

@@ -1,0 +1,147 @@
+//! The schema of PendingChange.
+
+use serde_json::{Value, json};
+
+use super::schema::{Schema, array, boolean, boolean_enum, object, string};
+use super::{AGE, Column, Columns, conditions, definition as define, root, status_root};
+use crate::names::PENDING_CHANGE;
+
+/// The fields that are fixed once the object is created: all but the decision.
+const FIXED: [&str; 12] = [
+    "account",
+    "bundle",
+    "class",
+    "definitions",
+    "digest",
+    "extension",
+    "extensionUID",
+    "from",
+    "image",
+    "summary",
+    "to",
+    "widensRights",
+];
+
+pub(super) fn definition() -> Value {
+    let columns = Columns {
+        always: &[
+            Column {
+                name: "Extension",
+                kind: "string",
+                path: ".spec.extension",
+            },
+            Column {
+                name: "From",
+                kind: "string",
+                path: ".spec.from",
+            },
+            Column {
+                name: "To",
+                kind: "string",
+                path: ".spec.to",
+            },
+            Column {
+                name: "Class",
+                kind: "string",
+                path: ".spec.class",
+            },
+            Column {
+                name: "Decision",
+                kind: "string",
+                path: ".spec.decision.verdict",
+            },
+            Column {
+                name: "Status",
+                kind: "string",
+                path: ".status.conditions[?(@.type=='Applied')].reason",
+            },
+            AGE,
+        ],
+        wide: &[
+            Column {
+                name: "Approver",
+                kind: "string",
+                path: ".spec.decision.approver",
+            },
+            Column {
+                name: "Widens Rights",
+                kind: "boolean",
+                path: ".spec.widensRights",
+            },
+            Column {
+                name: "Definitions",
+                kind: "string",
+                path: ".spec.definitions",
+            },
+        ],
+    };
+    let description = "A PendingChange is a change of a ClusterExtension that waits for an approval. operator-controller creates it; whoever may approve sets its decision. The approval holds for exactly the content that its digest names.";
+    let status = status_root("What became of the change.").property(
+        "conditions",
+        conditions("Applied: the change is made. While it is not, the reason says what it waits for, or that it is void: the extension does not want it any more."),
+    );
+    let root = root(description, spec(), status).extension("required", json!(["metadata", "spec"]));
+    define(PENDING_CHANGE, "pchg", &columns, root)
+}
+
+fn spec() -> Schema {
+    let text = |description: &str| string(description).max_length(1024);
+    let decision = object("The decision. Absent: nobody has decided.")
+        .required(
+            "approver",
+            string("The user who decides, as the API server knows them; an admission policy refuses another name.")
+                .length(1, 1024),
+        )
+        .property("note", text("Why."))
+        .required(
+            "verdict",
+            boolean_enum("What is decided.", &["Approved", "Rejected"]),
+        );
+    let schema = object("The change, which never alters, and the decision.")
+        .required("account", text("The account that applies it, NAMESPACE/NAME."))
+        .required("bundle", text("The bundle to install."))
+        .required(
+            "class",
+            boolean_enum(
+                "The kind of change. Content: other objects of the same version.",
+                &["Install", "Content", "Patch", "Minor", "Major"],
+            ),
+        )
+        .property("decision", decision)
+        .required(
+            "definitions",
+            boolean_enum(
+                "How grave the changes of CustomResourceDefinitions are.",
+                &["None", "Safe", "Breaking"],
+            ),
+        )
+        .required(
+            "digest",
+            string("What is approved: the digest of the plan, as `olm plan` prints it.")
+                .pattern("^sha256:[0-9a-f]{64}$"),
+        )
+        .required("extension", text("The name of the ClusterExtension."))
+        .required("extensionUID", text("Its UID."))
+        .property(
+            "from",
+            text("The version of the newest revision; absent before there is one."),
+        )
+        .required("image", text("The image of the bundle, by digest."))
+        .property(
+            "summary",
+            array("What changes, a line each. `olm plan` shows all of it.", text(""))
+                .max_items(100)
+                .list_type("atomic"),
+        )
+        .required("to", text("The version to install."))
+        .required(
+            "widensRights",
+            boolean("Whether the bundle gives rights that it did not give before."),
+        );
+    FIXED.into_iter().fold(schema, |schema, field| {
+        schema.rule(
+            &format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"),
+            &format!("{field} is immutable"),
+        )
+    })
+}

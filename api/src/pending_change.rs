@@ -1,0 +1,118 @@
+//! PendingChange: a change of an extension that waits for an approval, and the approval.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::{Deserialize, Serialize};
+
+crate::kind::kind! {
+    /// A change of an extension that somebody approves or rejects. operator-controller creates it.
+    PendingChange, "pendingchanges", PendingChangeSpec, PendingChangeStatus
+}
+
+/// Hexadecimal digits of the digest in the name of a PendingChange.
+const NAME_DIGITS: usize = 12;
+
+/// The name of the PendingChange of an extension and a digest.
+pub fn name(extension: &str, digest: &str) -> String {
+    let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
+    let digits: String = digits.chars().take(NAME_DIGITS).collect();
+    format!("{extension}-{digits}")
+}
+
+/// The change, which never alters, and the decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PendingChangeSpec {
+    /// The name of the ClusterExtension.
+    pub extension: String,
+    /// Its UID: another one of its name needs an approval of its own.
+    #[serde(rename = "extensionUID")]
+    pub extension_uid: String,
+    /// What is approved: the digest of the plan, as `olm plan` prints it.
+    pub digest: String,
+    /// The version of the newest revision; none before there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The version to install.
+    pub to: String,
+    /// The bundle to install.
+    pub bundle: String,
+    /// Its image, by digest.
+    pub image: String,
+    /// The account that applies it, `NAMESPACE/NAME`.
+    pub account: String,
+    /// The kind of change: `Install`, `Content`, `Patch`, `Minor` or `Major`.
+    pub class: String,
+    /// Whether the bundle gives rights that it did not give before.
+    pub widens_rights: bool,
+    /// How grave the changes of definitions are: `None`, `Safe` or `Breaking`.
+    pub definitions: String,
+    /// What changes, a line each.
+    pub summary: Vec<String>,
+    /// The decision; none as long as nobody has decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// A decision, and whose it is. An admission policy holds the approver equal to the user who writes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Decision {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The user who decided, as the API server knows them.
+    pub approver: String,
+    /// Why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The change may be made.
+    Approved,
+    /// It may not.
+    #[default]
+    Rejected,
+}
+
+/// What became of the change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PendingChangeStatus {
+    /// The generation of the object that the conditions are about; -1, by the schema's default, before the first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// [`APPLIED`] says what became of the change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The condition of a PendingChange: whether the change is made.
+pub const APPLIED: &str = "Applied";
+
+impl PendingChange {
+    /// Whether the change is not wanted any more: an approval of it is worth nothing.
+    pub fn is_void(&self) -> bool {
+        crate::conditions::find(self.conditions(), APPLIED)
+            .is_some_and(|applied| applied.reason == crate::conditions::reason::VOID)
+    }
+
+    /// Whether the change is made.
+    pub fn is_applied(&self) -> bool {
+        crate::conditions::is_true(self.conditions(), APPLIED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_holds_extension_and_digest() {
+        let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+        assert_eq!(name("ext", &digest), "ext-0123456789ab");
+        let longest = "a".repeat(crate::names::MAX_EXTENSION_NAME as usize);
+        assert!(name(&longest, &digest).len() <= 253);
+    }
+}
