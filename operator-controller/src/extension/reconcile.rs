@@ -194,6 +194,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         target,
         deprecations,
         problem,
+        silent,
         held,
         updates,
     } = resolution;
@@ -237,12 +238,13 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
             return None;
         }
         (Err(failure), _) | (Ok(Applied::Done(_)), Some(failure)) => Progress::Failed(failure),
-        (Ok(Applied::Done(done)), None) => Progress::Applied {
-            started: done.started,
+        (Ok(Applied::Done(done)), None) => match (done.started, silent) {
+            (None, Some(silent)) => Progress::Silent(silent),
+            (started, _) => Progress::Applied { started },
         },
     };
     let warnings = match &progress {
-        Progress::Applied { .. } => memory.bundle.warnings(context).await,
+        Progress::Applied { .. } | Progress::Silent(_) => memory.bundle.warnings(context).await,
         Progress::Failed(_) => None,
     };
     Some(Run {

@@ -193,7 +193,8 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                 Some(bundle) => Resolution {
                     target: Ok(installed_target(revisions, bundle, recorded)),
                     deprecations,
-                    problem: silent.then_some(failure),
+                    problem: None,
+                    silent: silent.then_some(failure),
                     held: admission.note(asked.iter().map(Asked::catalog)),
                     updates,
                 },
@@ -278,6 +279,7 @@ fn chosen(
         target,
         deprecations: Some(deprecations),
         problem: None,
+        silent: None,
         held,
         updates,
     }
@@ -300,6 +302,7 @@ fn refused(
         target: Err(failure),
         deprecations,
         problem: None,
+        silent: None,
         held: None,
     }
 }

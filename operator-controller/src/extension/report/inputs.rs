@@ -14,6 +14,8 @@ pub enum Progress {
         /// The new revision.
         started: Option<Started>,
     },
+    /// The same, but a catalog that may offer an update does not answer.
+    Silent(Failure),
     /// A step failed.
     Failed(Failure),
 }
@@ -23,7 +25,7 @@ impl Progress {
     pub fn severity(&self) -> Option<Severity> {
         match self {
             Self::Applied { .. } => None,
-            Self::Failed(failure) => Some(failure.severity),
+            Self::Silent(failure) | Self::Failed(failure) => Some(failure.severity),
         }
     }
 }

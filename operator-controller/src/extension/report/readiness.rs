@@ -10,7 +10,7 @@ use olm_rollout::status::rolling_out;
 
 use super::inputs::{Progress, StatusInputs};
 use crate::extension::failure::{Failure, Severity};
-use crate::extension::revisions::vanishing;
+use crate::extension::revisions::{Revisions, vanishing};
 
 /// The state with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,11 +64,6 @@ impl Conclusion {
 
 /// What a run means, given the conditions that it leads to.
 pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
-    let progressing = || {
-        let progressing = conditions::find(list, PROGRESSING);
-        progressing.map_or_else(String::new, |found| found.message.clone())
-    };
-    let revisions = inputs.revisions;
     match inputs.progress {
         Progress::Failed(failure) => Conclusion::of_failure(failure, inputs.is_paused),
         Progress::Applied {
@@ -89,15 +84,29 @@ pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
                 message.collect::<String>(),
             )
         }
-        Progress::Applied { started: None } => {
-            let rolling = revisions.rolling().last();
-            match rolling.or_else(|| revisions.installed()) {
-                Some(set) => of_revision(set, is_true(list, DEPRECATED)),
-                None if vanishing(revisions).is_some() => {
-                    Conclusion::new(Verdict::Reconciling, reason::REMOVING, "")
-                }
-                None => Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, progressing()),
-            }
+        Progress::Applied { started: None } => of_revisions(inputs.revisions, list),
+        Progress::Silent(failure) => {
+            let mut conclusion = of_revisions(inputs.revisions, list);
+            let separator = if conclusion.message.is_empty() { "" } else { "\n" };
+            conclusion.message.push_str(separator);
+            conclusion
+                .message
+                .push_str(&conditions::steady(&failure.explained()));
+            conclusion
+        }
+    }
+}
+
+/// What the newest revision says.
+fn of_revisions(revisions: &Revisions, list: &[Condition]) -> Conclusion {
+    let rolling = revisions.rolling().last();
+    match rolling.or_else(|| revisions.installed()) {
+        Some(set) => of_revision(set, is_true(list, DEPRECATED)),
+        None if vanishing(revisions).is_some() => Conclusion::new(Verdict::Reconciling, reason::REMOVING, ""),
+        None => {
+            let progressing = conditions::find(list, PROGRESSING);
+            let message = progressing.map_or_else(String::new, |found| found.message.clone());
+            Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, message)
         }
     }
 }
@@ -127,7 +136,7 @@ mod tests {
     use olm_api::updates::held_back;
 
     use super::*;
-    use crate::extension::revisions::{Revisions, tests::revision};
+    use crate::extension::revisions::tests::revision;
 
     const APPLIED: Progress = Progress::Applied { started: None };
 
@@ -183,6 +192,18 @@ mod tests {
         ] {
             assert_eq!(line(revisions, &APPLIED, false), expected);
         }
+        let silent = Failure {
+            severity: Severity::Transient,
+            reason: reason::RETRYING,
+            message: "catalog \"c\" is not being served".to_owned(),
+            help: None,
+            held_back_by: held_back::CATALOG,
+        };
+        assert_eq!(
+            line(vec![installed()], &Progress::Silent(silent), false),
+            "Ready Healthy",
+            "what is installed does not depend on a catalog"
+        );
         let mut stale = (*installed()).clone();
         stale.metadata.generation = Some(2);
         assert_eq!(

@@ -39,7 +39,7 @@ pub fn status(
         None => {}
     }
     match inputs.progress {
-        Progress::Failed(failure) => {
+        Progress::Silent(failure) | Progress::Failed(failure) => {
             let status = if failure.reason == reason::RETRYING {
                 Status::True
             } else {
@@ -89,7 +89,7 @@ pub fn status(
     next.install = bundle.map(|bundle| InstallStatus {
         bundle: bundle.metadata,
     });
-    if matches!(inputs.progress, Progress::Applied { .. }) {
+    if !matches!(inputs.progress, Progress::Failed(_)) {
         next.active_revisions = active_revisions(inputs.revisions);
     }
     let conclusion = conclude(inputs, &next.conditions);

@@ -56,11 +56,13 @@ fn obstacle(status: &ClusterExtensionStatus, progress: &Progress) -> Option<Held
                 (failure.held_back_by, failure.message.as_str())
             }
         },
-        Progress::Applied { .. } if verdict(&status.conditions) == Some(Verdict::Stalled) => {
+        Progress::Applied { .. } | Progress::Silent(_)
+            if verdict(&status.conditions) == Some(Verdict::Stalled) =>
+        {
             let ready = conditions::find(&status.conditions, READY)?;
             (held_back::ROLLOUT, ready.message.as_str())
         }
-        Progress::Applied { .. } => return None,
+        Progress::Applied { .. } | Progress::Silent(_) => return None,
     };
     let line = message.lines().next().unwrap_or_default();
     Some(Held {

@@ -42,8 +42,10 @@ pub struct Resolution {
     pub target: Result<Target, Failure>,
     /// What the catalogs say against what is used; nothing when none answered.
     pub deprecations: Option<Messages>,
-    /// What the status reports although there is a target.
+    /// What keeps the extension from an upgrade that it asks for.
     pub problem: Option<Failure>,
+    /// Which catalog does not answer, where what is installed is what the spec asks for.
+    pub silent: Option<Failure>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,
     /// What there is beyond what is installed, or why that is not known.
