@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs fuzz help run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: docs fuzz help race run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ bench: ## prints time, memory and requests; needs no root
 worst: ## prints the memory that catalogs take which are made to take as much as they can; needs no root
 	$(PROGRAMS)
 	$(OLM_TEST) worst
+
+race: ## ROUNDS random steps (10000) against approvals; prints what was applied and fails where it was not approved as such
+	$(PROGRAMS)
+	RACE_ROUNDS=$${ROUNDS:-10000} $(CARGO) test $(RELEASE) -p olm-test --test approval race -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check

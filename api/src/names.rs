@@ -115,6 +115,10 @@ pub mod annotation {
     pub const RESTORED: &str = "olm.operatorframework.io/restored";
     /// Digest of the plan of the change that created the revision, where a ChangePolicy selects the extension. On revisions.
     pub const CHANGE_DIGEST: &str = "olm.operatorframework.io/change-digest";
+    /// UID of the PendingChange by which that change was approved, where it needed an approval. On revisions.
+    pub const PENDING_CHANGE: &str = "olm.operatorframework.io/pending-change";
+    /// Digest of `spec.config` of the extension, where it has any. On revisions.
+    pub const CONFIG_DIGEST: &str = "olm.operatorframework.io/config-digest";
     /// Who approved that change, where it needed an approval. On revisions.
     pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
     /// Warnings from the creation of a revision. On revisions.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::extension::{history, plan, rollback, uninstall};
+use crate::extension::{approve, history, plan, rollback, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::resolve::updates;
 use crate::{bundle, catalog, crd, rbac, resolve, search};
@@ -52,10 +52,14 @@ pub(crate) enum Command {
     /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
+    /// Approve a change of a ClusterExtension that waits for an approval
+    Approve(approve::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
     /// Show what the next revision of a ClusterExtension would change, before anything is written
     Plan(plan::Arguments),
+    /// Reject a change of a ClusterExtension that waits for an approval
+    Reject(approve::Arguments),
     /// Show which bundle an extension would install, or why none fits
     Resolve(resolve::Arguments),
     /// Print the roles that a service account needs for an extension
@@ -80,6 +84,8 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Crd(command) => command.run(),
+            Self::Approve(arguments) => approve::approve(&arguments),
+            Self::Reject(arguments) => approve::reject(&arguments),
             Self::History(arguments) => history::run(&arguments),
             Self::Plan(arguments) => plan::run(&arguments),
             Self::Resolve(arguments) => resolve::run(&arguments),

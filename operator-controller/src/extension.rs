@@ -13,6 +13,7 @@
 //! matter of [`crate::object_set`].
 
 pub mod act;
+pub mod approval;
 pub mod bundle;
 pub mod context;
 pub mod delete;

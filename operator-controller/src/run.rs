@@ -83,6 +83,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     serve(&args, &own, &namespace, &profile, &metrics, &shutdown, &started).await?;
 
     let (extensions, catalogs, sets) = (reflector::store(), reflector::store(), Arc::<Sets>::default());
+    let (policies, changes) = (reflector::store(), reflector::store());
     let authorities = Authorities {
         directory: args.catalogd_authorities(),
         client: own.clone(),
@@ -109,6 +110,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         migration_time: Duration::from_secs(args.storage_migration_seconds.into()),
         extensions: extensions.0,
         cluster_catalogs: catalogs.0,
+        policies: policies.0,
+        changes: changes.0,
         sets: Arc::clone(&sets),
         catalogs: Catalogs::new(authorities, release_field(gates))
             .with_token(args.catalogd_token(&namespace)),
@@ -136,6 +139,8 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let writers = Writers {
         extensions: extensions.1,
         catalogs: catalogs.1,
+        policies: policies.1,
+        changes: changes.1,
     };
     let options = options(&args, &namespace, &context.counters);
     let revisions = object_set::controller::Context::with(

@@ -1,12 +1,16 @@
 //! What tests do with ClusterExtensions and wait for.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use olm_api::names::SYSTEM_NAMESPACE;
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
+use olm_rollout::content::{SecretContent, resolve, secrets_of};
 use serde_json::{Value, json};
 
 use crate::world::{World, binary};
@@ -49,6 +53,27 @@ pub fn extensions(world: &World) -> Api<ClusterExtension> {
 /// All ClusterObjectSets.
 pub fn revisions(world: &World) -> Api<ClusterObjectSet> {
     Api::all(world.client.clone())
+}
+
+/// The objects of a revision, as they are stored.
+///
+/// # Errors
+/// A Secret is gone or does not hold what the revision says.
+pub async fn content(world: &World, set: &ClusterObjectSet) -> Result<Vec<Value>> {
+    let mut secrets = BTreeMap::new();
+    for name in secrets_of(&set.spec, SYSTEM_NAMESPACE).into_keys() {
+        let api: Api<Secret> = Api::namespaced(world.client.clone(), &name.namespace);
+        let secret = api.get(&name.name).await?;
+        let data = secret.data.unwrap_or_default().into_iter();
+        let content = SecretContent {
+            immutable: secret.immutable == Some(true),
+            data: data.map(|(key, value)| (key, value.0)).collect(),
+        };
+        secrets.insert(name, content);
+    }
+    let content = resolve(&set.spec, &secrets, SYSTEM_NAMESPACE)?;
+    let objects = content.phases.into_iter().flat_map(|phase| phase.objects);
+    Ok(objects.map(|object| object.object).collect())
 }
 
 /// The version that the status says is installed.

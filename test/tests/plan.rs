@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use olm_api::ClusterObjectSet;
-use olm_api::names::{SYSTEM_NAMESPACE, user};
+use olm_api::names::user;
 use olm_plan::{BundleIdentity, Change, ChangePlan};
-use olm_rollout::content::{SecretContent, resolve, secrets_of};
 use olm_rollout::policy::Uninstall;
-use olm_test::extensions::{SOON, administrator, await_version, catalog, merge, patch_source, revisions};
+use olm_test::extensions::{
+    SOON, administrator, await_version, catalog, content, merge, patch_source, revisions,
+};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World, binary};
@@ -97,24 +95,6 @@ fn planned(world: &World, arguments: &[&str]) -> Result<Value> {
     ensure!(status == 0, "{said}");
     ensure!(!printed.contains(PASSWORD), "a value of a Secret is shown");
     Ok(serde_json::from_str(&printed)?)
-}
-
-/// The objects of a revision, as they are stored.
-async fn content(world: &World, set: &ClusterObjectSet) -> Result<Vec<Value>> {
-    let mut secrets = BTreeMap::new();
-    for name in secrets_of(&set.spec, SYSTEM_NAMESPACE).into_keys() {
-        let api: Api<Secret> = Api::namespaced(world.client.clone(), &name.namespace);
-        let secret = api.get(&name.name).await?;
-        let data = secret.data.unwrap_or_default().into_iter();
-        let content = SecretContent {
-            immutable: secret.immutable == Some(true),
-            data: data.map(|(key, value)| (key, value.0)).collect(),
-        };
-        secrets.insert(name, content);
-    }
-    let content = resolve(&set.spec, &secrets, SYSTEM_NAMESPACE)?;
-    let objects = content.phases.into_iter().flat_map(|phase| phase.objects);
-    Ok(objects.map(|object| object.object).collect())
 }
 
 /// Holds a plan against the revision that came of it.

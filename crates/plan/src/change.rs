@@ -241,7 +241,7 @@ impl ChangePlan {
             ("definitions", json!(self.definitions_class)),
         ];
         let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value));
-        digest_of(fields.collect::<Map<_, _>>())
+        digest_of(&fields.collect::<Map<_, _>>())
     }
 
     /// Whether nothing is different from the newest revision: neither bundle nor objects nor account. The reference of the image does

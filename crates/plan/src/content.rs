@@ -109,8 +109,8 @@ pub(crate) fn digest<'v>(objects: impl IntoIterator<Item = &'v Value>) -> String
     format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
-/// The digest of a value in its canonical form.
-pub(crate) fn digest_of(value: Map<String, Value>) -> String {
-    let bytes = canonical::to_vec(&Value::Object(value));
+/// The digest of an object in its canonical form: `sha256:` and hexadecimal digits.
+pub fn digest_of(value: &Map<String, Value>) -> String {
+    let bytes = canonical::to_vec(&Value::Object(value.clone()));
     format!("sha256:{}", hex::encode(Sha256::digest(&bytes)))
 }

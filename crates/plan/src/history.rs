@@ -35,6 +35,9 @@ pub struct Entry {
     /// The account that applied it, `NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// Who approved the change that created it, where it needed an approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
     /// When it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
@@ -128,6 +131,7 @@ fn entry(set: &ClusterObjectSet, successor: Option<&ClusterObjectSet>) -> Entry 
         bundle: Bundle::of(&BundleIdentity::of(set)),
         catalog: set.annotation(annotation::CATALOG).map(str::to_owned),
         account: set.annotation(annotation::SERVICE_ACCOUNT).map(str::to_owned),
+        approver: set.annotation(annotation::APPROVED_BY).map(str::to_owned),
         created: set.metadata.creation_timestamp.clone(),
         available,
         ended: is_archived(conditions).then(|| at(PROGRESSING)).flatten(),

@@ -20,3 +20,4 @@ pub mod uninstall;
 
 pub use bundle::BundleIdentity;
 pub use change::{Change, ChangePlan, Observed};
+pub use content::digest_of as digest;

@@ -66,6 +66,7 @@ fn text(entries: &[Entry]) -> String {
                 time(&entry.created),
                 time(&entry.available),
                 time(&entry.ended),
+                cell(entry.approver.as_deref().unwrap_or_default()),
                 state,
             ])
         })
@@ -78,6 +79,7 @@ fn text(entries: &[Entry]) -> String {
             "CREATED",
             "AVAILABLE",
             "ENDED",
+            "APPROVED BY",
             "STATE",
         ],
         &rows,

@@ -1,5 +1,6 @@
 //! Executes what was planned and checked; it decides nothing. The only stage that writes, but for status and events.
 
+pub mod changes;
 pub mod migrate;
 pub mod orphaned_secrets;
 pub mod progress;
@@ -14,9 +15,11 @@ use olm_api::names::field_manager;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
+use self::changes::ChangeError;
 use self::migrate::MigrationError;
 use self::progress::Migration;
 use self::write::WriteError;
+use super::approval::Held;
 use super::context::Context;
 use super::context::helm::HelmError;
 use super::failure::{Severity, StageError};
@@ -66,6 +69,8 @@ pub enum Applied {
     Done(Announcement),
     /// What has to be done first. The next run goes on.
     Prepared,
+    /// Nothing: the change has to wait.
+    Held(Held),
     /// Nothing: the API server refuses the OperatorCondition of that name. The next run plans without it.
     ConditionRefused(String),
 }
@@ -95,6 +100,9 @@ pub enum ActError {
         #[source]
         source: kube::Error,
     },
+    /// A PendingChange could not be written.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
     /// A record for the operator could not be written.
     #[error(transparent)]
     Condition(#[from] RecordError),
@@ -128,9 +136,12 @@ impl StageError for ActError {
             Self::Account(error) => error.severity(),
             Self::Migration(error) => error.severity(),
             Self::Release(error) => error.severity(),
-            Self::Write(_) | Self::Adopt(_) | Self::Complete { .. } | Self::Condition(_) | Self::Api(_) => {
-                Severity::Transient
-            }
+            Self::Write(_)
+            | Self::Adopt(_)
+            | Self::Complete { .. }
+            | Self::Condition(_)
+            | Self::Change(_)
+            | Self::Api(_) => Severity::Transient,
         }
     }
 
@@ -207,6 +218,9 @@ async fn execute(
         Action::TakeDown { set, patch, delete } => {
             write::take_down(client, &set, patch.as_ref(), delete).await?;
         }
+        Action::OfferChange(change) => changes::offer(client, &change).await?,
+        Action::RecordPendingChange(change) => changes::record(client, &change).await?,
+        Action::RemovePendingChange(change) => changes::remove(client, &change).await?,
         Action::RemoveSecrets => orphaned_secrets::remove(context, extension).await?,
         Action::RemoveAllOperatorConditions => records::remove(client, extension).await?,
     }

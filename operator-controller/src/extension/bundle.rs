@@ -54,6 +54,8 @@ pub struct Rendered<'a> {
     pub properties: Option<String>,
     /// Those that follow from the rest of its files, and those that its catalog adds.
     pub further_properties: Option<String>,
+    /// The reference of its image, by digest.
+    pub image: String,
     /// Its objects.
     pub groups: Vec<Group>,
     /// Fields of the configuration that have no effect.
@@ -154,6 +156,7 @@ pub(crate) async fn render<'a>(
         roles_named_after,
         properties,
         further_properties,
+        image: pinned.to_string(),
         groups,
         ignored,
         inputs,

@@ -13,7 +13,7 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::label;
-use olm_api::{ClusterCatalog, ClusterExtension};
+use olm_api::{ChangePolicy, ClusterCatalog, ClusterExtension, PendingChange};
 use olm_platform::events::Events;
 
 use self::cluster_info::ClusterInfo;
@@ -81,6 +81,10 @@ pub struct Context {
     pub extensions: Store<ClusterExtension>,
     /// All ClusterCatalogs.
     pub cluster_catalogs: Store<ClusterCatalog>,
+    /// All ChangePolicies.
+    pub policies: Store<ChangePolicy>,
+    /// All PendingChanges.
+    pub changes: Store<PendingChange>,
     /// All ClusterObjectSets.
     pub sets: Arc<Sets>,
     /// Content of catalogs.
@@ -136,6 +140,13 @@ impl Context {
         sets.filter_map(|set| set.metadata.uid.clone())
             .chain(uid.clone())
             .collect()
+    }
+
+    /// The PendingChanges of extensions of that name.
+    pub fn pending_changes(&self, name: &str) -> Vec<Arc<PendingChange>> {
+        let mut all = self.changes.state();
+        all.retain(|change| change.spec.extension == name);
+        all
     }
 
     /// Sets that stand in the way of a name or a number of an extension's next revision.

@@ -28,6 +28,7 @@ pub(crate) fn plan<'a>(
 ) -> Result<Plan<'a>, PlanError> {
     let resolved = &rendered.resolved;
     let condition = rendered.operator_condition.as_ref();
+    let config = content::config_digest(&resolved.observed.extension);
     let wanted = Wanted {
         extension: &resolved.observed.extension,
         account: Some(&resolved.settings.account),
@@ -38,6 +39,7 @@ pub(crate) fn plan<'a>(
         certificates: rendered.certificates,
         operator_condition: condition.map(|condition| condition.name.as_str()),
         roles_named_after: rendered.roles_named_after.as_deref(),
+        config_digest: config.as_deref(),
         groups: &rendered.groups,
         adopt: resolved.settings.options.adopt,
         system_namespace,

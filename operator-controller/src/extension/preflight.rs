@@ -42,7 +42,7 @@ use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
 /// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` is what earlier runs
-/// migrated for the new revision.
+/// migrated for the new revision; `is_held`: the revision has to wait, so that nothing is done.
 ///
 /// # Errors
 /// The plan must not be executed, or that is not known.
@@ -50,6 +50,7 @@ pub(crate) async fn check(
     context: &Context,
     plan: Plan<'_>,
     migrated: &[String],
+    is_held: bool,
 ) -> Result<Checked, PreflightError> {
     let Plan { rendered, revision } = plan;
     let latest = latest(&rendered);
@@ -62,7 +63,11 @@ pub(crate) async fn check(
     );
     let (secrets, settled) = match revision {
         RevisionPlan::Create(mut creation) => {
-            let found = match examine(context, &rendered, migrated).await? {
+            let examined = examine(context, &rendered, migrated).await?;
+            if is_held {
+                return Ok(Checked::own_records(Vec::new()));
+            }
+            let found = match examined {
                 Examined::Passed(found) => found,
                 Examined::Migrates(action) => return Ok(Checked::preparation(action)),
             };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use olm_api::ClusterExtension;
 use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::reason;
@@ -13,6 +14,8 @@ use olm_platform::queue::Outcome;
 use parking_lot::Mutex;
 
 use super::act::{self, ActError, Applied, act};
+use super::approval;
+use super::approval::pending::{Wanted, records};
 use super::bundle::fetch::patient;
 use super::bundle::{self, render};
 use super::context::Context;
@@ -20,6 +23,7 @@ use super::delete;
 use super::events::{self, EventKind};
 use super::failure::{Failure, Severity};
 use super::observe::{Observed, claim, observe};
+use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
 use super::report::retry::{self, AT_ONCE, unless_stale};
@@ -30,6 +34,8 @@ use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
+/// Why PendingChanges are void where the extension is at what it asks for.
+const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
 /// Characters of what blocks an extension that others show.
 const SHOWN: usize = 200;
 
@@ -144,8 +150,12 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
     }
     let awaits_others = run.held.is_some() || severity == Some(Severity::Waiting);
     context.moves.awaits_others(extension.name(), awaits_others);
-    let is_unannounced = run.held.is_some() || run.warnings.is_some();
+    let is_unannounced = run.held.is_some() || run.warnings.is_some() || run.waits.is_some();
     let outcome = memory.retry.after(severity, is_unannounced, begun.elapsed());
+    let outcome = run.opens.map_or(outcome, |opens| {
+        let left = opens.duration_since(Timestamp::now());
+        retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
+    });
     let written = report(context, &observed, &run).await;
     // After the status, which is written to the extension as it was seen.
     memory.act.record(context, &extension).await;
@@ -199,6 +209,14 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         updates,
     } = resolution;
     let is_paused = is_paused(observed);
+    let is_update = target
+        .as_ref()
+        .is_ok_and(|target| approval::is_satisfied(observed, target));
+    if let Err(failure) = &target
+        && matches!(failure.severity, Severity::Waiting | Severity::Terminal)
+    {
+        settle_changes(context, observed, &first_line(failure), memory).await;
+    }
     let is_candidate = target
         .as_ref()
         .is_ok_and(|target| target.origin == Origin::Catalog)
@@ -222,6 +240,11 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
             })
         }
     };
+    let (mut opens, mut waits) = (None, None);
+    if let Ok(Applied::Held(held)) = &applied {
+        opens = held.opens;
+        waits = is_update.then(|| held.clone());
+    }
     if was_tried(&applied) {
         resume(context, &observed.extension, memory).await;
     }
@@ -237,6 +260,8 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
             memory.bundle.refuse_condition(name);
             return None;
         }
+        (Ok(Applied::Held(_)), _) if waits.is_some() => Progress::Applied { started: None },
+        (Ok(Applied::Held(held)), _) => Progress::Failed(held.failure()),
         (Err(failure), _) | (Ok(Applied::Done(_)), Some(failure)) => Progress::Failed(failure),
         (Ok(Applied::Done(done)), None) => match (done.started, silent) {
             (None, Some(silent)) => Progress::Silent(silent),
@@ -254,6 +279,8 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         deprecations,
         held,
         updates,
+        waits,
+        opens,
         warnings,
     })
 }
@@ -262,6 +289,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
 fn was_tried(applied: &Result<Applied, Failure>) -> bool {
     match applied {
         Ok(Applied::Done(done)) => done.started.is_none(),
+        Ok(Applied::Held(_)) => true,
         Ok(Applied::Prepared | Applied::ConditionRefused(_)) => false,
         Err(failure) => failure.severity != Severity::Pulling,
     }
@@ -286,20 +314,76 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
 
 /// The line of stages from a chosen bundle to a written revision.
 async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -> Result<Applied, Failure> {
-    let extension = &resolved.observed.extension;
+    let observed = resolved.observed;
+    let extension = &observed.extension;
     let Some(rendered) = render(context, resolved, &mut memory.bundle).await? else {
+        record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?;
         return Ok(Applied::default());
     };
     let plan = plan(rendered, &context.others(extension), &context.system_namespace)?;
-    let checked = check(context, plan, memory.act.migrated()).await?;
+    let creates = matches!(plan.revision, RevisionPlan::Create(_));
+    let proposal = approval::propose(context, &plan).await?;
+    let held = proposal
+        .as_ref()
+        .and_then(|proposal| proposal.held(extension.name()));
+    let mut checked = check(context, plan, memory.act.migrated(), held.is_some()).await?;
+    let wanted = match &proposal {
+        Some(proposal) => Wanted::Change(proposal, held.as_ref()),
+        None => Wanted::Nothing(NOTHING_WAITS),
+    };
+    record_changes(context, observed, &wanted, memory).await?;
+    if let Some(held) = held {
+        return Ok(Applied::Held(held));
+    }
     // Pulling and checking take time: another extension may have the better claim by now.
     claim(context, extension, &context.revisions(extension.name()))?;
+    if creates && !approval::confirm(context, observed, proposal.as_ref()).await? {
+        return Ok(Applied::Prepared);
+    }
+    if let Some(proposal) = &proposal {
+        checked.approve(proposal);
+    }
     let applied = act(context, extension, checked, &mut memory.act).await?;
     if let Applied::Done(done) = &applied {
         memory.bundle.settle(done.settled.clone());
         done.announce(context, extension);
     }
     Ok(applied)
+}
+
+/// Writes what became of the PendingChanges of an extension.
+async fn record_changes(
+    context: &Context,
+    observed: &Observed,
+    wanted: &Wanted<'_>,
+    memory: &mut Memory,
+) -> Result<(), ActError> {
+    let (extension, all) = (
+        &observed.extension,
+        context.pending_changes(observed.extension.name()),
+    );
+    if all.is_empty() && matches!(wanted, Wanted::Nothing(_)) {
+        return Ok(());
+    }
+    let actions = records(extension, &all, &observed.revisions, wanted, Timestamp::now());
+    if actions.is_empty() {
+        return Ok(());
+    }
+    act(context, extension, Checked::own_records(actions), &mut memory.act)
+        .await
+        .map(drop)
+}
+
+/// Has PendingChanges say that the extension does not want them any more. What fails is tried again by the next run.
+async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut Memory) {
+    let recorded = record_changes(context, observed, &Wanted::Nothing(why), memory).await;
+    if let Err(error) = recorded {
+        tracing::debug!(
+            extension = observed.extension.name(),
+            error = &error as &dyn std::error::Error,
+            "cannot write the status of a PendingChange"
+        );
+    }
 }
 
 /// What is reported of a paused extension.

@@ -1,6 +1,7 @@
 //! The status of an extension, its events, and when it is reconciled again.
 
 mod inputs;
+pub mod policy;
 pub mod readiness;
 pub mod retry;
 pub mod status;
@@ -18,6 +19,7 @@ use olm_resolve::deprecation::Messages;
 
 use self::readiness::Conclusion;
 use self::status::{Progress, StatusInputs, status};
+use super::approval;
 use super::context::Context;
 use super::events::{self, EventKind};
 use super::failure::Failure;
@@ -38,6 +40,10 @@ pub struct Run {
     pub held: Option<String>,
     /// What there is beyond what is installed, or why that is not known.
     pub updates: Result<Updates, Held>,
+    /// The update that has to wait although it is chosen.
+    pub waits: Option<approval::Held>,
+    /// When a window opens for the change that waits.
+    pub opens: Option<Timestamp>,
     /// Warnings about the installed bundle on this cluster.
     pub warnings: Option<String>,
     /// How a blocker is reported as an event.
@@ -64,7 +70,7 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
         inputs,
         Timestamp::now(),
     );
-    updates::report(&mut next, &run.updates, &run.progress);
+    updates::report(&mut next, &run.updates, &run.progress, run.waits.as_ref());
     let list = &mut next.conditions;
     let is_one_of = |list: &[Condition], reasons: &[&str]| {
         conditions::find(list, PROGRESSING).is_some_and(|found| reasons.contains(&found.reason.as_str()))
@@ -77,6 +83,9 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
         let is_known = before.is_some_and(|before| says(&before.conditions, held));
         add_line(list, held);
         announced = (!is_known).then(|| events::normal(events::HELD_BACK, held));
+    }
+    if let Some(waits) = &run.waits {
+        add_line(list, &waits.message);
     }
     if let Some(vanishing) = vanishing(revisions) {
         add_line(list, &vanishing);

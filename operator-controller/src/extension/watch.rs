@@ -13,12 +13,13 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{PROGRESSING, SERVING, SUCCEEDED, find, is_true};
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
-use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_api::{ChangePolicy, ClusterCatalog, ClusterExtension, ClusterObjectSet, PendingChange};
 use olm_platform::queue::Queue;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::extension::context::Context;
+use crate::extension::report::policy;
 use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, ObjectChange};
 
@@ -31,6 +32,10 @@ pub struct Writers {
     pub extensions: Writer<ClusterExtension>,
     /// Of ClusterCatalogs.
     pub catalogs: Writer<ClusterCatalog>,
+    /// Of ChangePolicies.
+    pub policies: Writer<ChangePolicy>,
+    /// Of PendingChanges.
+    pub changes: Writer<PendingChange>,
 }
 
 /// Fills the stores and adds to the queue what changed. `revisions` is notified of changes of revisions.
@@ -96,7 +101,54 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             }
         }
     };
-    futures::join!(extensions, sets, context.sets.follow(client), catalogs);
+    let approvals = approvals(&context, &queue, writers.policies, writers.changes);
+    futures::join!(extensions, sets, context.sets.follow(client), catalogs, approvals);
+}
+
+/// Follows ChangePolicies and PendingChanges. A policy leads to a look at every extension: which ones it selected before
+/// is not known.
+async fn approvals(
+    context: &Context,
+    queue: &Queue<String>,
+    policies: Writer<ChangePolicy>,
+    changes: Writer<PendingChange>,
+) {
+    let client = &context.client;
+    let policies = async {
+        let events = follow(client, policies);
+        pin_mut!(events);
+        let mut followed = Followed::default();
+        while let Some(event) = events.next().await {
+            if let Event::Apply(policy) | Event::InitApply(policy) = &event {
+                policy::report(client, policy).await;
+            }
+            let changed = followed.take(&event, |policy: &ChangePolicy| policy.generation());
+            if changed.iter().any(|change| change.before != change.now) {
+                let extensions = context.extensions.state();
+                extensions
+                    .iter()
+                    .for_each(|extension| queue.add(extension.name().to_owned()));
+            }
+        }
+    };
+    let changes = async {
+        let events = follow(client, changes);
+        pin_mut!(events);
+        let mut followed = Followed::default();
+        while let Some(event) = events.next().await {
+            if let Event::Apply(change) | Event::InitApply(change) | Event::Delete(change) = &event {
+                let name = change.spec.extension.clone();
+                let generation = |change: &PendingChange| change.generation();
+                let changed = followed.take(&event, generation);
+                if changed.iter().any(|change| change.before != change.now) {
+                    queue.add(name);
+                }
+            } else {
+                followed.take(&event, |change: &PendingChange| change.generation());
+            }
+        }
+    };
+    futures::join!(policies, changes);
 }
 
 /// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of

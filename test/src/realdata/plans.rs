@@ -113,6 +113,7 @@ fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
         certificates: Some(CertificateProvider::SelfSigned),
         operator_condition: Some(&bundle.metadata.name),
         roles_named_after: None,
+        config_digest: None,
         groups: &groups,
         adopt: CollisionProtection::Prevent,
         system_namespace: SYSTEM_NAMESPACE,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::api::PropagationPolicy;
-use olm_api::ClusterObjectSet;
+use olm_api::{ClusterObjectSet, PendingChange};
 use olm_preflight::crd_upgrade::migration::Rewrite;
 use serde_json::Value;
 
@@ -73,6 +73,12 @@ pub enum Action {
     },
     /// Removes the content Secrets of the extension whose revisions are gone.
     RemoveSecrets,
+    /// Creates a PendingChange.
+    OfferChange(Box<PendingChange>),
+    /// Writes the status of a PendingChange.
+    RecordPendingChange(Box<PendingChange>),
+    /// Removes a PendingChange.
+    RemovePendingChange(Arc<PendingChange>),
     /// Removes everything by which its operator could report conditions.
     RemoveAllOperatorConditions,
 }

@@ -193,6 +193,7 @@ fn adopt(
         certificates: None,
         operator_condition: None,
         roles_named_after: None,
+        config_digest: None,
         groups: &groups,
         // The extension owns the objects, but for those that the bundle keeps: they have no owner.
         adopt: CollisionProtection::IfNoController,

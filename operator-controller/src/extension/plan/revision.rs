@@ -25,7 +25,7 @@ const KEPT: usize = 5;
 /// down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
 /// Annotations that a revision made here may carry.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
     annotation::BUNDLE_VERSION,
@@ -38,6 +38,7 @@ const OURS: [&str; 12] = [
     annotation::CERTIFICATE_PROVIDER,
     annotation::OPERATOR_CONDITION,
     annotation::ROLES_NAMED_AFTER,
+    annotation::CONFIG_DIGEST,
 ];
 
 /// What a revision is to hold.
@@ -61,6 +62,8 @@ pub struct Wanted<'a> {
     pub operator_condition: Option<&'a str>,
     /// The bundle after which its roles are named, when it is another one.
     pub roles_named_after: Option<&'a str>,
+    /// The digest of the configuration, when there is any.
+    pub config_digest: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
@@ -356,6 +359,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
         (annotation::CERTIFICATE_PROVIDER, certificates.as_deref()),
         (annotation::OPERATOR_CONDITION, wanted.operator_condition),
         (annotation::ROLES_NAMED_AFTER, wanted.roles_named_after),
+        (annotation::CONFIG_DIGEST, wanted.config_digest),
         (annotation::BUNDLE_RELEASE, metadata.release.as_deref()),
         (annotation::PROPERTIES, wanted.properties),
         (

@@ -4,6 +4,7 @@ use kube::Resource as _;
 use olm_api::ClusterExtension;
 use olm_platform::events::Notice;
 
+use crate::extension::approval::Proposal;
 use crate::extension::bundle::settled::Inputs;
 use crate::extension::context::Context;
 use crate::extension::plan::action::Action;
@@ -79,6 +80,15 @@ impl Checked {
         Self {
             actions,
             announcement: Some(announcement),
+        }
+    }
+
+    /// Records on the revision that is created what it was approved as.
+    pub(crate) fn approve(&mut self, proposal: &Proposal) {
+        for action in &mut self.actions {
+            if let Action::CreateRevision(creation) = action {
+                proposal.record(creation);
+            }
         }
     }
 

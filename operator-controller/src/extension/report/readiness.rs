@@ -41,6 +41,10 @@ impl Conclusion {
             Severity::Terminal | Severity::Waiting if failure.reason == reason::RETRYING => {
                 (Verdict::Stalled, reason::BLOCKED)
             }
+            // A window opens by itself.
+            Severity::Terminal if failure.reason == reason::AWAITING_WINDOW => {
+                (Verdict::Reconciling, failure.reason)
+            }
             Severity::Terminal | Severity::Waiting => (Verdict::Stalled, failure.reason),
             Severity::Transient | Severity::Unfinished | Severity::Pulling => {
                 (Verdict::Reconciling, reason::RETRYING)

@@ -70,6 +70,15 @@ impl Cache {
     }
 }
 
+/// The outcome, but for another run after that time at the latest.
+pub(crate) fn at_the_latest(outcome: Outcome, time: Duration) -> Outcome {
+    match outcome {
+        Outcome::Done | Outcome::Refused => Outcome::After(time),
+        Outcome::After(other) => Outcome::After(other.min(time)),
+        Outcome::Failed => Outcome::Failed,
+    }
+}
+
 /// How long a failure rests that waits for a user: 1 s, 2 s, 4 s … 60 s, and longer when a run takes long.
 fn rest(waits: u32, taken: Duration) -> Duration {
     let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);

@@ -6,6 +6,7 @@ use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::{UpdatesStatus, bounded_lines, held_back};
 
 use super::inputs::Progress;
+use crate::extension::approval;
 use crate::extension::failure::Severity;
 use crate::extension::resolve::updates::{Held, Updates};
 use crate::extension::revisions::as_installed;
@@ -16,12 +17,16 @@ pub(crate) fn report(
     status: &mut ClusterExtensionStatus,
     found: &Result<Updates, Held>,
     progress: &Progress,
+    waits: Option<&approval::Held>,
 ) {
     let before = status.updates.take().and_then(|before| before.newest);
     let installed = status.install.as_ref().map(|install| &install.bundle);
     let (next, newest, held) = match found {
         Ok(found) => {
-            let obstacle = found.next.as_ref().and_then(|_| obstacle(status, progress));
+            let obstacle = found
+                .next
+                .as_ref()
+                .and_then(|_| obstacle(status, progress, waits));
             (
                 found.next.clone(),
                 found.newest.clone(),
@@ -48,7 +53,17 @@ pub(crate) fn report(
 }
 
 /// What keeps the chosen bundle from being installed; nothing while it is on its way.
-fn obstacle(status: &ClusterExtensionStatus, progress: &Progress) -> Option<Held> {
+fn obstacle(
+    status: &ClusterExtensionStatus,
+    progress: &Progress,
+    waits: Option<&approval::Held>,
+) -> Option<Held> {
+    if let Some(waits) = waits {
+        return Some(Held {
+            by: waits.cause.held_back_by(),
+            message: waits.message.clone(),
+        });
+    }
     let (by, message) = match progress {
         Progress::Failed(failure) => match failure.severity {
             Severity::Pulling | Severity::Unfinished => return None,
@@ -150,10 +165,10 @@ mod tests {
         progress: &Progress,
         expected: &str,
     ) {
-        report(&mut status, found, progress);
+        report(&mut status, found, progress, None);
         assert_eq!(line(&status), expected);
         let first = status.clone();
-        report(&mut status, found, progress);
+        report(&mut status, found, progress, None);
         assert_eq!(status, first, "the same again changes nothing");
     }
 

@@ -1,0 +1,167 @@
+//! `olm approve` and `olm reject`: decide about a change of a ClusterExtension that waits for an approval.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use olm_api::PendingChange;
+use olm_api::conditions::find;
+use olm_api::names::{CHANGE_POLICY, CLUSTER_EXTENSION, PENDING_CHANGE, label};
+use olm_api::pending_change::{APPLIED, Decision, Verdict};
+use serde_json::json;
+
+use super::cluster::Cluster;
+use crate::hint::Hint;
+use crate::output::{Outcome, Status, print_text};
+
+/// As whom the decision is written.
+const MANAGER: &str = "olm";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The decision holds for exactly the change that is shown: for its digest, as `olm plan` prints it. Another \
+                  change needs another decision. The right to decide is the verb `approve` on the ClusterExtension, and \
+                  the right to patch PendingChanges."
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension whose change waits
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Decide only if the digest of the change is this one
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// Change nothing; the API server is asked whether it would take the decision
+    #[arg(long)]
+    dry_run: bool,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+}
+
+/// Approves.
+pub(crate) fn approve(arguments: &Arguments) -> Outcome {
+    decide(arguments, Verdict::Approved)
+}
+
+/// Rejects.
+pub(crate) fn reject(arguments: &Arguments) -> Outcome {
+    decide(arguments, Verdict::Rejected)
+}
+
+fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
+    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let extension = cluster.extension(&arguments.extension)?;
+    let name = extension.name();
+    let changes: Api<PendingChange> = Api::all(cluster.client.clone());
+    let all = match label::selector(label::OWNER_NAME, name) {
+        Some(selector) => {
+            let listed = cluster
+                .runtime
+                .block_on(changes.list(&ListParams::default().labels(&selector)));
+            listed.context("cannot list the PendingChanges")?.items
+        }
+        None => Vec::new(),
+    };
+    let waits = |change: &PendingChange| {
+        change.metadata.deletion_timestamp.is_none()
+            && !change.is_void()
+            && !change.is_applied()
+            && Some(&change.spec.extension_uid) == extension.metadata.uid.as_ref()
+    };
+    let mut waiting: Vec<PendingChange> = all.into_iter().filter(waits).collect();
+    waiting.retain(|change| {
+        let digest = arguments.digest.as_ref();
+        digest.is_none_or(|digest| *digest == change.spec.digest)
+    });
+    let Some(change) = waiting.pop() else {
+        return Err(nothing(arguments, name));
+    };
+    if !waiting.is_empty() {
+        bail!(
+            "several changes of {CLUSTER_EXTENSION} {name:?} wait; set --digest to one of: {}, {}",
+            change.spec.digest,
+            waiting
+                .iter()
+                .map(|change| change.spec.digest.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+    }
+    let approver = cluster.runtime.block_on(own_name(&cluster))?;
+    let decision = Decision {
+        verdict,
+        approver,
+        note: arguments.note.clone(),
+    };
+    // With the version that was seen: nobody else's decision is overwritten unseen.
+    let patch = json!({
+        "metadata": { "resourceVersion": change.metadata.resource_version },
+        "spec": { "decision": decision },
+    });
+    let params = PatchParams {
+        dry_run: arguments.dry_run,
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(&patch);
+    let patched = changes.patch(change.name(), &params, &patch);
+    cluster
+        .runtime
+        .block_on(patched)
+        .with_context(|| format!("cannot write {PENDING_CHANGE} {:?}", change.name()))?;
+    print_text(&text(&change, &decision, arguments.dry_run))?;
+    Ok(Status::Success)
+}
+
+fn nothing(arguments: &Arguments, name: &str) -> anyhow::Error {
+    let error = match &arguments.digest {
+        Some(digest) => anyhow!(
+            "no change of {CLUSTER_EXTENSION} {name:?} with the digest {digest} waits for an approval"
+        ),
+        None => anyhow!("no change of {CLUSTER_EXTENSION} {name:?} waits for an approval"),
+    };
+    error.context(Hint(format!(
+        "see what waits with `kubectl get pendingchanges`; which changes need an approval is what every {CHANGE_POLICY} says"
+    )))
+}
+
+/// The user as the API server knows them.
+async fn own_name(cluster: &Cluster) -> anyhow::Result<String> {
+    let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await
+        .context("cannot find out who decides")?;
+    let info = review.status.and_then(|status| status.user_info);
+    info.and_then(|info| info.username)
+        .context("the API server does not say who decides")
+}
+
+fn text(change: &PendingChange, decision: &Decision, is_dry_run: bool) -> String {
+    let spec = &change.spec;
+    let done = match decision.verdict {
+        Verdict::Approved => "approved",
+        Verdict::Rejected => "rejected",
+    };
+    let from = spec.from.as_deref().unwrap_or("nothing");
+    let mut text = format!(
+        "{}: {from} -> {} ({}), {}\n",
+        spec.extension, spec.to, spec.bundle, spec.class
+    );
+    for line in &spec.summary {
+        let _ = writeln!(text, "  {line}");
+    }
+    let _ = writeln!(text, "{:<9}{}", "digest", spec.digest);
+    if let Some(applied) = find(change.conditions(), APPLIED) {
+        let _ = writeln!(text, "{:<9}{}", "waited", applied.message);
+    }
+    let suffix = if is_dry_run { " (dry run)" } else { "" };
+    let _ = writeln!(text, "{done} by {}{suffix}", decision.approver);
+    text
+}

@@ -1,0 +1,280 @@
+//! Whether a change may begin: what the ChangePolicies that select the extension ask for, and what was decided.
+
+pub mod pending;
+pub mod policies;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::api::Api;
+use olm_api::names::{PENDING_CHANGE, annotation};
+use olm_api::pending_change::{self, Decision};
+use olm_api::updates::held_back;
+use olm_api::{ChangePolicy, ClusterExtension, PendingChange};
+use olm_plan::approval::{Cause, Gate, gate};
+use olm_plan::{BundleIdentity, Change, ChangePlan};
+use olm_resolve::Request;
+use olm_resolve::fallback::{Fallback, without_catalogs};
+use olm_rollout::policy::Policy;
+use serde_json::Value;
+
+use self::policies::PoliciesError;
+use super::context::Context;
+use super::failure::{Failure, Severity, StageError};
+use super::observe::Observed;
+use super::plan::Plan;
+use super::plan::content::config_digest;
+use super::plan::revision::{Creation, RevisionPlan};
+use super::resolve::Target;
+use super::revisions::as_installed;
+use crate::object_set::gather::{self, GatherError};
+
+/// Why it is not known whether a change may begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ApprovalError {
+    /// The policies are not known.
+    #[error(transparent)]
+    Policies(#[from] PoliciesError),
+    /// The objects of the newest revision are not known.
+    #[error("cannot plan the change of {revision}: its objects cannot be read")]
+    Before {
+        /// The revision.
+        revision: String,
+        /// Why not.
+        #[source]
+        source: GatherError,
+    },
+    /// The decision is not known.
+    #[error("cannot read {PENDING_CHANGE} {name:?}")]
+    Pending {
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+impl StageError for ApprovalError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Policies(error) => error.severity(),
+            Self::Before { .. } | Self::Pending { .. } => Severity::Transient,
+        }
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        held_back::APPROVAL
+    }
+}
+
+/// A new revision of an extension that policies select.
+pub struct Proposal {
+    /// What it changes.
+    pub plan: ChangePlan,
+    /// The policies that select the extension.
+    pub policies: Vec<Arc<ChangePolicy>>,
+    /// What they come to.
+    pub gate: Gate,
+    /// The PendingChange of the plan, where there is one that counts.
+    pub pending: Option<PendingChange>,
+}
+
+/// A change that has to wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// What holds it back first.
+    pub cause: Cause,
+    /// What waits, why, and what to do.
+    pub message: String,
+    /// When a window opens.
+    pub opens: Option<Timestamp>,
+}
+
+impl Held {
+    /// What is reported where the extension is not what its spec asks for.
+    pub fn failure(&self) -> Failure {
+        Failure {
+            severity: Severity::Terminal,
+            reason: self.cause.reason(),
+            message: self.message.clone(),
+            help: None,
+            held_back_by: self.cause.held_back_by(),
+        }
+    }
+}
+
+impl Proposal {
+    /// What has to wait, if anything holds the change back.
+    pub fn held(&self, extension: &str) -> Option<Held> {
+        let cause = self.gate.causes.first()?.clone();
+        let texts: Vec<String> = self.gate.causes.iter().map(Cause::text).collect();
+        let wanted = &self.plan.wanted.version;
+        let what = match &self.plan.installed {
+            None => format!("the installation of {wanted}"),
+            Some(installed) if installed.version == *wanted => format!("the change of {wanted}"),
+            Some(installed) => format!("the change from {} to {wanted}", installed.version),
+        };
+        let advice = match cause {
+            Cause::Approval | Cause::Rejected(_) => format!("; to decide: `olm approve {extension}`"),
+            _ => String::new(),
+        };
+        let opens = self.gate.causes.iter().find_map(|cause| match cause {
+            Cause::Window { opens, .. } => *opens,
+            _ => None,
+        });
+        Some(Held {
+            cause,
+            message: format!("{what} waits: {}{advice}", texts.join("; ")),
+            opens,
+        })
+    }
+
+    /// Records on a revision what it was approved as.
+    pub fn record(&self, creation: &mut Creation) {
+        let annotations = creation.set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::CHANGE_DIGEST.to_owned(), self.plan.digest.clone());
+        let uid = self
+            .pending
+            .as_ref()
+            .and_then(|pending| pending.metadata.uid.clone());
+        if let (Some(approver), Some(uid)) = (&self.gate.approver, uid) {
+            annotations.insert(annotation::APPROVED_BY.to_owned(), approver.clone());
+            annotations.insert(annotation::PENDING_CHANGE.to_owned(), uid);
+        }
+    }
+}
+
+/// What a plan changes, and whether that may begin; `None` where it makes no revision or no policy is known that selects
+/// the extension.
+///
+/// # Errors
+/// That is not known.
+pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option<Proposal>, ApprovalError> {
+    let observed = plan.rendered.resolved.observed;
+    if !matches!(plan.revision, RevisionPlan::Create(_)) {
+        return Ok(None);
+    }
+    let policies = policies::known(context, &observed.extension);
+    if policies.is_empty() {
+        return Ok(None);
+    }
+    let change = change(context, plan).await?;
+    let (gate, pending) = evaluate(context, observed, &change, &policies).await?;
+    Ok(Some(Proposal {
+        plan: change,
+        policies,
+        gate,
+        pending,
+    }))
+}
+
+/// Whether nothing was changed or withdrawn since a change was found to be free: asked of the API server right before the
+/// revision is made, also where no policy was known.
+///
+/// # Errors
+/// That is not known.
+pub(crate) async fn confirm(
+    context: &Context,
+    observed: &Observed,
+    proposal: Option<&Proposal>,
+) -> Result<bool, ApprovalError> {
+    let now = policies::read(context, &observed.extension).await?;
+    let known = proposal.map_or(&[][..], |proposal| &proposal.policies);
+    if !policies::are_same(known, &now) {
+        return Ok(false);
+    }
+    let Some(proposal) = proposal else {
+        return Ok(true);
+    };
+    let (gate, pending) = evaluate(context, observed, &proposal.plan, &now).await?;
+    let uid = |pending: &Option<PendingChange>| pending.as_ref().and_then(|found| found.metadata.uid.clone());
+    Ok(gate.causes.is_empty()
+        && gate.approver == proposal.gate.approver
+        && uid(&pending) == uid(&proposal.pending))
+}
+
+async fn evaluate(
+    context: &Context,
+    observed: &Observed,
+    plan: &ChangePlan,
+    policies: &[Arc<ChangePolicy>],
+) -> Result<(Gate, Option<PendingChange>), ApprovalError> {
+    let name = pending_change::name(observed.extension.name(), &plan.digest);
+    let changes: Api<PendingChange> = Api::all(context.client.clone());
+    let found = changes.get_opt(&name).await;
+    let found = found.map_err(|source| ApprovalError::Pending { name, source })?;
+    let pending =
+        found.filter(|found| pending::counts(found, &observed.extension, plan, &observed.revisions));
+    let decision: Option<&Decision> = pending
+        .as_ref()
+        .and_then(|pending| pending.spec.decision.as_ref());
+    let policies = policies.iter().map(AsRef::as_ref);
+    Ok((gate(plan, policies, decision, Timestamp::now()), pending))
+}
+
+/// The plan of a new revision, as `olm plan` makes it.
+async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, ApprovalError> {
+    let resolved = &plan.rendered.resolved;
+    let extension = &resolved.observed.extension;
+    let newest = resolved.observed.revisions.newest_active();
+    let before = match newest {
+        Some(newest) => gather::objects(newest, &context.system_namespace, &context.client)
+            .await
+            .map_err(|source| ApprovalError::Before {
+                revision: newest.name().to_owned(),
+                source,
+            })?,
+        None => Vec::new(),
+    };
+    let before: Vec<&Value> = before.iter().collect();
+    let after: Vec<&Value> = plan
+        .rendered
+        .groups
+        .iter()
+        .flat_map(|group| &group.objects)
+        .collect();
+    let installed = newest.map(BundleIdentity::of);
+    let uninstall = Policy::read(|key| extension.annotation(key)).map(|policy| policy.uninstall);
+    Ok(ChangePlan::new(&Change {
+        extension: extension.name(),
+        account: &resolved.settings.account.to_string(),
+        installed_account: newest.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT)),
+        installed: installed.as_ref(),
+        wanted: &BundleIdentity {
+            image: plan.rendered.image.clone(),
+            ..resolved.target.bundle.clone()
+        },
+        catalog: &resolved.target.catalog,
+        passed: &[],
+        uninstall: uninstall.unwrap_or_default(),
+        before: &before,
+        after: &after,
+        needs: None,
+    }))
+}
+
+/// Whether what is installed or on its way is what the spec asks for, so that a change that waits is an update: version,
+/// package, account and configuration.
+pub(crate) fn is_satisfied(observed: &Observed, target: &Target) -> bool {
+    let (extension, revisions) = (&observed.extension, &observed.revisions);
+    let Some(newest) = revisions.newest_active() else {
+        return false;
+    };
+    let bundle = BundleIdentity::of(newest);
+    bundle.package == target.bundle.package
+        && bundle.metadata != target.bundle.metadata
+        && fits(extension, &bundle)
+        && observed.settings.as_ref().is_ok_and(|settings| {
+            newest.annotation(annotation::SERVICE_ACCOUNT) == Some(settings.account.to_string().as_str())
+        })
+        && newest.annotation(annotation::CONFIG_DIGEST) == config_digest(extension).as_deref()
+}
+
+/// Whether the version of a bundle is one that the spec asks for.
+fn fits(extension: &ClusterExtension, bundle: &BundleIdentity) -> bool {
+    extension.spec.source.catalog.as_ref().is_some_and(|filter| {
+        let installed = as_installed(&bundle.metadata);
+        without_catalogs(&[], &Request::of(filter, None), &installed) == Fallback::KeepInstalled
+    })
+}

@@ -1,0 +1,110 @@
+//! The ChangePolicies that select an extension.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::api::{Api, ListParams};
+use kube::core::DeserializeGuard;
+use olm_api::names::CHANGE_POLICY;
+use olm_api::{ChangePolicy, ClusterExtension, LabelSelector};
+use olm_resolve::Selector;
+
+use crate::extension::context::Context;
+use crate::extension::failure::{Severity, StageError};
+
+/// Why the policies are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum PoliciesError {
+    /// They cannot be listed.
+    #[error("cannot list the ChangePolicies")]
+    List(#[source] kube::Error),
+    /// One cannot be read. Nothing is known of what it selects, so that it holds every change back.
+    #[error(
+        "{CHANGE_POLICY} {name:?} cannot be read: {message}; no change begins until it is corrected or deleted"
+    )]
+    Read {
+        /// Its name.
+        name: String,
+        /// Why not.
+        message: String,
+    },
+}
+
+impl StageError for PoliciesError {
+    fn severity(&self) -> Severity {
+        match self {
+            Self::List(_) => Severity::Transient,
+            Self::Read { .. } => Severity::Waiting,
+        }
+    }
+}
+
+/// Those that the watch has seen.
+pub(crate) fn known(context: &Context, extension: &ClusterExtension) -> Vec<Arc<ChangePolicy>> {
+    sorted(context.policies.state(), extension)
+}
+
+/// Those that the API server has now. There are none where it does not know the kind.
+///
+/// # Errors
+/// They cannot be listed, or one cannot be read.
+pub(crate) async fn read(
+    context: &Context,
+    extension: &ClusterExtension,
+) -> Result<Vec<Arc<ChangePolicy>>, PoliciesError> {
+    let api: Api<DeserializeGuard<ChangePolicy>> = Api::all(context.client.clone());
+    let list = match api.list(&ListParams::default()).await {
+        Ok(list) => list,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        Err(error) => return Err(PoliciesError::List(error)),
+    };
+    let mut found = Vec::new();
+    for DeserializeGuard(read) in list.items {
+        let policy = read.map_err(|error| PoliciesError::Read {
+            name: error.metadata.name.clone().unwrap_or_default(),
+            message: error.to_string(),
+        })?;
+        found.push(Arc::new(policy));
+    }
+    Ok(sorted(found, extension))
+}
+
+/// Whether two lists hold the same policies with the same rules.
+pub(crate) fn are_same(one: &[Arc<ChangePolicy>], other: &[Arc<ChangePolicy>]) -> bool {
+    let identity = |policy: &Arc<ChangePolicy>| (policy.metadata.uid.clone(), policy.metadata.generation);
+    one.iter().map(identity).eq(other.iter().map(identity))
+}
+
+fn sorted(mut policies: Vec<Arc<ChangePolicy>>, extension: &ClusterExtension) -> Vec<Arc<ChangePolicy>> {
+    let none = BTreeMap::new();
+    let labels = extension.metadata.labels.as_ref().unwrap_or(&none);
+    policies.retain(|policy| selects(&policy.spec.selector, labels));
+    policies.sort_by(|a, b| a.name().cmp(b.name()));
+    policies
+}
+
+/// Whether a policy is about an extension with these labels. A selector that means nothing selects every extension, so
+/// that a mistake in it lets nothing through.
+pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    let selector = Selector::from(selector);
+    selector.validate().is_err() || selector.matches(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_and_an_invalid_selector_select_every_extension() {
+        let labels = BTreeMap::from([("tier".to_owned(), "prod".to_owned())]);
+        let check = |selector: serde_json::Value, expected: bool| {
+            let read: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!(selects(&read, &labels), expected, "{selector}");
+        };
+        check(serde_json::json!({}), true);
+        check(serde_json::json!({ "matchLabels": { "tier": "prod" } }), true);
+        check(serde_json::json!({ "matchLabels": { "tier": "test" } }), false);
+        let unknown = serde_json::json!({ "matchExpressions": [{ "key": "tier", "operator": "Is" }] });
+        check(unknown, true);
+    }
+}

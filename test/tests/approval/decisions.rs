@@ -1,0 +1,265 @@
+//! Approvals: who gives them, and what they hold for.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use olm_api::PendingChange;
+use olm_api::names::annotation;
+use olm_test::extensions::{SOON, await_version, merge, patch_source, revisions};
+use olm_test::world::{World, binary};
+use serde_json::{Value, json};
+
+use super::{
+    CLUSTER, apply, change, changes, held_back_by, install_and_update, own_name, policy, publish, ready,
+};
+
+/// Runs `olm` and gives what it printed; its message where it fails.
+fn olm(world: &World, arguments: &[&str]) -> Result<String> {
+    let run = Command::new(binary("olm")?)
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(world.cluster.kubeconfig())
+        .output()?;
+    if !run.status.success() {
+        bail!("{}", String::from_utf8_lossy(&run.stderr));
+    }
+    Ok(String::from_utf8_lossy(&run.stdout).into_owned())
+}
+
+/// The digest that `olm plan` prints.
+fn planned_digest(world: &World, name: &str) -> Result<String> {
+    let authorities = world.authorities().display().to_string();
+    let printed = olm(world, &["plan", name, "--ca-dir", &authorities, "-o", "json"])?;
+    let plan: Value = serde_json::from_str(&printed)?;
+    Ok(plan["digest"].as_str().context("a digest")?.to_owned())
+}
+
+/// Decides as a user, by the API alone.
+async fn decide(world: &World, user: &str, change: &PendingChange, decision: &Value) -> Result<()> {
+    let patch = json!({ "spec": { "decision": decision } }).to_string();
+    world
+        .kubectl(&[
+            "patch",
+            "pendingchange",
+            change.metadata.name.as_deref().unwrap_or_default(),
+            "--type=merge",
+            "-p",
+            &patch,
+            "--as",
+            user,
+        ])
+        .map(drop)
+}
+
+#[test]
+fn an_update_waits_for_an_approval_while_what_is_installed_is_kept() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "awaited";
+        install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;
+        let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        let extension = ready(world, name, "True", "Healthy", "olm approve awaited").await?;
+        ensure!(
+            held_back_by(&extension) == Some("Approval"),
+            "{:?}",
+            extension.status
+        );
+        ensure!(
+            pending.spec.digest == planned_digest(world, name)?,
+            "{:?}",
+            pending.spec
+        );
+        ensure!(
+            pending.spec.class == "Patch" && pending.spec.from.as_deref() == Some("1.0.0"),
+            "{:?}",
+            pending.spec
+        );
+        // Drift is repaired meanwhile.
+        let deployments = Api::<Deployment>::namespaced(world.client.clone(), name);
+        let operator = format!("{name}-operator");
+        deployments.delete(&operator, &DeleteParams::default()).await?;
+        world
+            .eventually("the Deployment is back", SOON, async || {
+                Ok(deployments.get_opt(&operator).await?.map(drop))
+            })
+            .await?;
+        let printed = olm(world, &["approve", name, "--note", "tested"])?;
+        ensure!(
+            printed.contains(&pending.spec.digest) && printed.contains("approved by"),
+            "{printed}"
+        );
+        await_version(world, name, "1.0.1").await?;
+        let applied = change(world, name, "1.0.1", "Succeeded").await?;
+        let approver = applied.spec.decision.context("a decision")?.approver;
+        let set = revisions(world).get(&format!("{name}-2")).await?;
+        ensure!(set.annotation(annotation::CHANGE_DIGEST) == Some(pending.spec.digest.as_str()));
+        ensure!(set.annotation(annotation::APPROVED_BY) == Some(approver.as_str()));
+        let history = olm(world, &["history", name])?;
+        ensure!(history.contains(&approver), "{history}");
+        let refused = olm(world, &["approve", name]);
+        ensure!(
+            refused.is_err_and(|error| error
+                .to_string()
+                .contains("no change of ClusterExtension \"awaited\" waits")),
+            "an approval is used once"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "guarded";
+        install_and_update(world, name, &json!({ "approval": { "default": "Manual", "install": "Automatic" } })).await?;
+        let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        let role = |role: &str, user: &str| {
+            let role = format!("--clusterrole={role}");
+            let user_flag = format!("--user={user}");
+            world.kubectl(&["create", "clusterrolebinding", &format!("{name}-{user}"), &role, &user_flag])
+        };
+        role("olm-changes-approve", "jane")?;
+        // Everything on these kinds, but not the verb that decides.
+        world.apply(&[json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "guarded-writer" },
+            "rules": [{
+                "apiGroups": ["olm.operatorframework.io"], "resources": ["pendingchanges", "pendingchanges/status"],
+                "verbs": ["get", "list", "create", "update", "patch", "delete"],
+            }],
+        })])?;
+        role("guarded-writer", "joe")?;
+        let refused = |outcome: Result<()>, part: &str| {
+            let message = outcome.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            ensure!(message.contains(part), "{part}: {message:?}");
+            Ok(())
+        };
+        let approved = |approver: &str| json!({ "verdict": "Approved", "approver": approver });
+        refused(decide(world, "joe", &pending, &approved("joe")).await, "needs the verb approve on it")?;
+        refused(decide(world, "joe", &pending, &approved("jane")).await, "needs the verb approve on it")?;
+        refused(decide(world, "jane", &pending, &approved("joe")).await, "cannot decide in the name of joe")?;
+        // What is approved does not change, not even with its approval.
+        let digest = json!({ "spec": { "digest": format!("sha256:{}", "0".repeat(64)) } });
+        let patched = changes(world)
+            .patch(pending.name(), &PatchParams::default(), &Patch::Merge(&digest))
+            .await;
+        refused(patched.map(drop).map_err(Into::into), "digest is immutable")?;
+        // Nobody makes one, and nobody says that it is applied.
+        let mut forged = serde_json::to_value(&pending)?;
+        forged["metadata"] = json!({ "name": "guarded-forged" });
+        forged["spec"]["decision"] = approved("joe");
+        let file = world.folder().join("forged.json");
+        std::fs::write(&file, forged.to_string())?;
+        let file = file.display().to_string();
+        refused(
+            world.kubectl(&["create", "--as", "joe", "-f", &file]).map(drop),
+            "only operator-controller creates PendingChanges",
+        )?;
+        let status = json!({ "status": { "conditions": [] } });
+        let patch = status.to_string();
+        refused(
+            world
+                .kubectl(&[
+                    "patch", "pendingchange", pending.name(), "--subresource=status", "--type=merge", "-p", &patch, "--as",
+                    "joe",
+                ])
+                .map(drop),
+            "only operator-controller writes the status",
+        )?;
+        let present = changes(world).get(pending.name()).await?;
+        ensure!(present.spec.decision.is_none(), "{:?}", present.spec);
+        decide(world, "jane", &pending, &approved("jane")).await?;
+        await_version(world, name, "1.0.1").await.map(drop)
+    })
+}
+
+#[test]
+fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "rejected";
+        publish(world, name, &["1.0.0", "1.0.1"]).await?;
+        policy(world, name, &json!({ "approval": { "default": "Manual" } }))?;
+        apply(world, name, "1.0.0")?;
+        // Without the approval nothing is there yet, which is not what the spec asks for.
+        ready(
+            world,
+            name,
+            "False",
+            "AwaitingApproval",
+            "the installation of 1.0.0 waits",
+        )
+        .await?;
+        change(world, name, "1.0.0", "AwaitingApproval").await?;
+        olm(world, &["reject", name, "--note", "not before the audit"])?;
+        ready(
+            world,
+            name,
+            "False",
+            "Rejected",
+            "rejected it: not before the audit",
+        )
+        .await?;
+        olm(world, &["approve", name])?;
+        await_version(world, name, "1.0.0").await?;
+        patch_source(world, name, json!({ "version": "1.0.1" })).await?;
+        let extension = ready(world, name, "False", "AwaitingApproval", "from 1.0.0 to 1.0.1").await?;
+        ensure!(
+            held_back_by(&extension) == Some("Approval"),
+            "{:?}",
+            extension.status
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn an_approval_holds_for_what_was_shown_and_for_nothing_else() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "bound";
+        install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;
+        let first = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        // The same version with another configuration is another change.
+        let config = |level: &str| {
+            json!({ "spec": { "config": { "configType": "Inline", "inline": {
+                "deploymentConfig": { "env": [{ "name": "LEVEL", "value": level }] },
+            } } } })
+        };
+        merge(world, name, config("debug")).await?;
+        let void = change(world, name, "1.0.1", "Void").await?;
+        ensure!(void.metadata.uid == first.metadata.uid, "{void:?}");
+        let second = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        ensure!(second.spec.digest != first.spec.digest, "{second:?}");
+        ready(world, name, "False", "AwaitingApproval", "").await?;
+        // An approval of what is void counts for nothing, also once the extension wants it again.
+        let user = &own_name(world)?;
+        let refused = olm(world, &["approve", name, "--digest", &first.spec.digest]);
+        ensure!(refused.is_err(), "{refused:?}");
+        let decision = json!({ "spec": { "decision": { "verdict": "Approved", "approver": user } } });
+        changes(world)
+            .patch(first.name(), &PatchParams::default(), &Patch::Merge(&decision))
+            .await?;
+        merge(world, name, json!({ "spec": { "config": null } })).await?;
+        world
+            .eventually("the change with the configuration is void", SOON, async || {
+                let second = changes(world).get(second.name()).await?;
+                Ok(second.is_void().then_some(()))
+            })
+            .await?;
+        let again = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        ensure!(
+            again.spec.digest == first.spec.digest && again.metadata.uid != first.metadata.uid,
+            "{again:?}"
+        );
+        ensure!(again.spec.decision.is_none(), "{again:?}");
+        // What is gone from the catalog cannot be approved.
+        publish(world, name, &["1.0.0"]).await?;
+        let gone = change(world, name, "1.0.1", "Void").await?;
+        ensure!(gone.spec.digest == first.spec.digest || gone.spec.digest == second.spec.digest);
+        let refused = olm(world, &["approve", name]);
+        ensure!(refused.is_err(), "{refused:?}");
+        let set = revisions(world).get_opt(&format!("{name}-2")).await?;
+        ensure!(set.is_none(), "{set:?}");
+        Ok(())
+    })
+}

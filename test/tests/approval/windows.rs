@@ -1,0 +1,104 @@
+//! Windows, freezes, and policies that cannot be used.
+
+use anyhow::{Result, ensure};
+use olm_test::extensions::{SOON, await_version};
+use serde_json::json;
+
+use super::{CLUSTER, apply, change, held_back_by, install_and_update, own_name, policy, publish, ready};
+
+/// The 30th of February.
+const NEVER: &str = "0 0 30 2 *";
+
+#[test]
+fn a_change_begins_only_while_a_window_is_open_and_nothing_is_frozen() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "windowed";
+        let window =
+            |schedule: &str| json!({ "schedule": schedule, "duration": "2m", "timeZone": "Europe/Berlin" });
+        publish(world, name, &["1.0.0", "1.0.1"]).await?;
+        policy(world, name, &json!({ "freeze": true }))?;
+        apply(world, name, "1.0.x")?;
+        let frozen = ready(world, name, "False", "Frozen", "freezes all changes").await?;
+        ensure!(frozen.status.is_some_and(|status| status.install.is_none()));
+        policy(world, name, &json!({ "windows": [window(NEVER)] }))?;
+        ready(world, name, "False", "AwaitingWindow", "opens again").await?;
+        // From a window on that is open now, what was wanted goes on by itself.
+        policy(
+            world,
+            name,
+            &json!({ "windows": [window(NEVER), window("* * * * *")] }),
+        )?;
+        await_version(world, name, "1.0.1").await.map(drop)
+    })
+}
+
+#[test]
+fn an_approved_update_waits_for_its_window() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "scheduled";
+        let closed = json!([{ "schedule": "0 3 1 1 *", "duration": "1h", "timeZone": "UTC" }]);
+        let open = json!([{ "schedule": "* * * * *", "duration": "5m" }]);
+        let rules =
+            |windows: &serde_json::Value| json!({ "approval": { "patch": "Manual" }, "windows": windows });
+        install_and_update(world, name, &rules(&open)).await?;
+        change(world, name, "1.0.1", "AwaitingApproval").await?;
+        policy(world, name, &rules(&closed))?;
+        let user = own_name(world)?;
+        let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        let decision = json!({ "spec": { "decision": { "verdict": "Approved", "approver": user } } });
+        let decision = decision.to_string();
+        world.kubectl(&[
+            "patch",
+            "pendingchange",
+            pending.name(),
+            "--type=merge",
+            "-p",
+            &decision,
+        ])?;
+        let held = world
+            .eventually("it waits for the window", SOON, async || {
+                let extension = ready(world, name, "True", "Healthy", "01-01T03:00:00Z").await?;
+                Ok((held_back_by(&extension) == Some("Window")).then_some(extension))
+            })
+            .await;
+        ensure!(held.is_ok(), "{held:?}");
+        change(world, name, "1.0.1", "AwaitingWindow").await?;
+        policy(world, name, &rules(&open))?;
+        await_version(world, name, "1.0.1").await.map(drop)
+    })
+}
+
+#[test]
+fn a_policy_that_cannot_be_used_says_so_and_holds_changes_back() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "mistaken";
+        let window = json!([{ "schedule": "0 25 * * *", "duration": "1h" }]);
+        install_and_update(world, name, &json!({})).await?;
+        await_version(world, name, "1.0.1").await?;
+        policy(world, name, &json!({ "windows": window }))?;
+        world.kubectl(&[
+            "wait",
+            "--for=condition=Stalled",
+            "--timeout=60s",
+            "changepolicy/mistaken",
+        ])?;
+        let text = world.kubectl(&["get", "changepolicy", name, "--no-headers"])?;
+        ensure!(text.contains("False") && text.contains("Invalid"), "{text}");
+        olm_test::extensions::patch_source(
+            world,
+            name,
+            json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" }),
+        )
+        .await?;
+        ready(
+            world,
+            name,
+            "False",
+            "Blocked",
+            "ChangePolicy \"mistaken\" cannot be used",
+        )
+        .await?;
+        policy(world, name, &json!({ "windows": [] }))?;
+        await_version(world, name, "1.0.0").await.map(drop)
+    })
+}
