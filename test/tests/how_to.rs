@@ -23,6 +23,7 @@ const ADMINISTRATION: &[&str] = &[
     "how-to/roll-back.md",
     "how-to/pin.md",
     "how-to/pause.md",
+    "how-to/approve.md",
     "how-to/verify-signatures.md",
     "how-to/move-over.md",
     "how-to/remove.md",
