@@ -226,7 +226,12 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     queue.report_to(&metrics, CONTROLLER);
     revisions.report_to(&metrics);
     context.counters.register(&metrics);
-    collector::register(&metrics, context.extensions.clone(), Arc::clone(&context.sets));
+    collector::register(
+        &metrics,
+        context.extensions.clone(),
+        Arc::clone(&context.sets),
+        context.changes.clone(),
+    );
     let rollouts = rollouts::follow(context.sets.subscribe(), context.counters.clone());
     shutdown.spawn("rollouts", until(stop.clone(), rollouts));
     let watching = watch(Arc::clone(&context), writers, queue.clone(), Arc::clone(&changed));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use kube::runtime::reflector::Store;
 use olm_api::cluster_extension::controlling_extension;
-use olm_api::conditions::reason;
-use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_api::conditions::{self, reason};
+use olm_api::pending_change::APPLIED;
+use olm_api::{ClusterExtension, ClusterObjectSet, PendingChange};
 use olm_platform::metrics::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -18,9 +19,25 @@ use super::sample::{Sample, State};
 use crate::extension::revisions::Revisions;
 use crate::object_set::store::Sets;
 
-/// Shows the extensions of a store.
-pub fn register(metrics: &Metrics, extensions: Store<ClusterExtension>, sets: Arc<Sets>) {
-    let look = move || samples(&extensions.state(), &sets.state());
+/// What a PendingChange can wait for.
+const WAITING: [&str; 4] = [
+    reason::AWAITING_APPROVAL,
+    reason::REJECTED,
+    reason::AWAITING_WINDOW,
+    reason::FROZEN,
+];
+
+/// Shows the extensions and the PendingChanges of stores.
+pub fn register(
+    metrics: &Metrics,
+    extensions: Store<ClusterExtension>,
+    sets: Arc<Sets>,
+    changes: Store<PendingChange>,
+) {
+    let look = move || Seen {
+        samples: samples(&extensions.state(), &sets.state()),
+        waiting: waiting(&changes.state()),
+    };
     let collector = Extensions { look: Box::new(look) };
     metrics.register(|registry| registry.register_collector(Box::new(collector)));
 }
@@ -45,8 +62,28 @@ fn samples(extensions: &[Arc<ClusterExtension>], sets: &[Arc<ClusterObjectSet>])
     samples
 }
 
+/// How many PendingChanges wait, by what they wait for. Those that need an approval are there even when there are none.
+fn waiting(changes: &[Arc<PendingChange>]) -> BTreeMap<&'static str, i64> {
+    let mut waiting = BTreeMap::from([(reason::AWAITING_APPROVAL, 0)]);
+    for change in changes {
+        let applied = conditions::find(change.conditions(), APPLIED);
+        let reason = applied.and_then(|applied| WAITING.into_iter().find(|known| *known == applied.reason));
+        if let Some(reason) = reason {
+            *waiting.entry(reason).or_default() += 1;
+        }
+    }
+    waiting
+}
+
+/// What is shown.
+#[derive(Clone)]
+struct Seen {
+    samples: Vec<Sample>,
+    waiting: BTreeMap<&'static str, i64>,
+}
+
 struct Extensions {
-    look: Box<dyn Fn() -> Vec<Sample> + Send + Sync>,
+    look: Box<dyn Fn() -> Seen + Send + Sync>,
 }
 
 impl fmt::Debug for Extensions {
@@ -84,7 +121,16 @@ fn states(samples: &[Sample]) -> BTreeMap<(&'static str, &'static str), i64> {
 
 impl Collector for Extensions {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        encode(&mut encoder, &(self.look)())
+        let seen = (self.look)();
+        gauge(
+            &mut encoder,
+            "operator_controller_pending_changes",
+            "Changes that wait, by what they wait for",
+            seen.waiting
+                .iter()
+                .map(|(reason, count)| ([("reason", *reason)], *count)),
+        )?;
+        encode(&mut encoder, &seen.samples)
     }
 }
 
@@ -213,7 +259,11 @@ mod tests {
 
     fn text(samples: Vec<Sample>) -> String {
         let metrics = Metrics::default();
-        let look = move || samples.clone();
+        let waiting = waiting(&[]);
+        let look = move || Seen {
+            samples: samples.clone(),
+            waiting: waiting.clone(),
+        };
         let collector = Extensions { look: Box::new(look) };
         metrics.register(|registry| registry.register_collector(Box::new(collector)));
         metrics.text().unwrap()
@@ -228,7 +278,10 @@ mod tests {
     fn without_extensions_their_number_is_zero() {
         assert_eq!(
             lines(&text(Vec::new())),
-            ["operator_controller_extensions{state=\"Ready\",reason=\"Healthy\"} 0"]
+            [
+                "operator_controller_pending_changes{reason=\"AwaitingApproval\"} 0",
+                "operator_controller_extensions{state=\"Ready\",reason=\"Healthy\"} 0"
+            ]
         );
     }
 
@@ -250,6 +303,7 @@ mod tests {
         assert_eq!(
             lines(&text(samples)),
             [
+                "operator_controller_pending_changes{reason=\"AwaitingApproval\"} 0",
                 "operator_controller_extensions{state=\"Ready\",reason=\"Healthy\"} 1",
                 "operator_controller_extensions{state=\"Stalled\",reason=\"Blocked\"} 1",
                 "operator_controller_extension_ready{extension=\"a\"} 0",

@@ -62,15 +62,18 @@ struct Seen {
 }
 
 /// Reads every revision as soon as it is there, before it is archived and removed.
-async fn follow(world: &World, mut stop: watch::Receiver<bool>) -> Result<BTreeMap<String, Seen>> {
+async fn follow(
+    world: &World,
+    seen: &mut BTreeMap<String, Seen>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<()> {
     let sets: Api<ClusterObjectSet> = Api::all(world.client.clone());
     let events = watcher(sets, watcher::Config::default());
     pin_mut!(events);
-    let mut seen = BTreeMap::new();
     loop {
         let event = tokio::select! {
             event = events.next() => event.context("the watch ended")?,
-            _ = stop.wait_for(|stop| *stop) => return Ok(seen),
+            _ = stop.wait_for(|stop| *stop) => return Ok(()),
         };
         let (Event::Apply(set) | Event::InitApply(set)) = event? else {
             continue;
@@ -261,7 +264,6 @@ fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
         rival.start(&world.cluster)?;
         let mut world = world;
         let mut approved = Approved::new();
-        let (stop, stopped) = watch::channel(false);
         let begun = Instant::now();
         let mut leaders = 0;
         let mut seen = BTreeMap::new();
@@ -280,11 +282,8 @@ fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
                 halt.send_replace(true);
                 outcome
             };
-            let (found, outcome) = tokio::join!(follow(&world, halted), running);
-            outcome?;
-            for (uid, one) in found? {
-                seen.entry(uid).or_insert(one);
-            }
+            let (found, outcome) = tokio::join!(follow(&world, &mut seen, halted), running);
+            found.and(outcome)?;
             leaders += 1;
             if leaders % 2 == 1 {
                 world.operator_controller.stop().await?;
@@ -294,7 +293,6 @@ fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
                 rival.start(&world.cluster)?;
             }
         }
-        drop((stop, stopped));
         let count = judge(&seen, &approved)?;
         let listed = revisions(&world).list(&ListParams::default()).await?.items.len();
         println!(

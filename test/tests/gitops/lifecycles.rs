@@ -45,6 +45,7 @@ pub(crate) const PACKAGES: &[(&str, Change)] = &[
     ("drifted", SAME),
     ("uninstalled", SAME),
     ("adopted", SAME),
+    ("approved", SAME),
 ];
 
 #[test]
@@ -178,6 +179,41 @@ fn tools_are_right_about_a_paused_extension() -> Result<()> {
             "{said:?}"
         );
         annotate(world, name, user::PAUSED, None).await?;
+        rest(world, name, "Current").await.map(drop)
+    })
+}
+
+#[test]
+fn tools_are_right_about_changes_that_need_an_approval() -> Result<()> {
+    lifecycle("approved", async |world, name| {
+        let policy = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy", "metadata": { "name": name },
+            "spec": { "selector": { "matchLabels": { "gitops": name } }, "approval": { "default": "Manual" } },
+        });
+        world.apply(&[policy])?;
+        let approve = || {
+            let olm = olm_test::world::binary("olm")?;
+            let run = std::process::Command::new(olm)
+                .args(["approve", name, "--kubeconfig"])
+                .arg(world.cluster.kubeconfig())
+                .output()?;
+            ensure!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+            anyhow::Ok(())
+        };
+        let kind = "kind: ClusterExtension\nmetadata:\n";
+        let labelled = format!("{kind}  labels: {{gitops: {name}}}\n");
+        apply_changed(world, name, "1.0.0", |text| text.replace(kind, &labelled))?;
+        says(world, name, "Failed", "it needs an approval").await?;
+        approve()?;
+        rest(world, name, "Current").await?;
+        patch_source(world, name, json!({ "version": "1.0.1" })).await?;
+        let waiting = rest(world, name, "Failed").await?;
+        let said = olm_test::gitops::ask(&[waiting])?;
+        ensure!(
+            said.iter().all(|said| said.argo.status == "Suspended"),
+            "{said:?}"
+        );
+        approve()?;
         rest(world, name, "Current").await.map(drop)
     })
 }

@@ -228,3 +228,185 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
     let rest = (more > 0).then(|| format!("and {more} more"));
     shown.chain(rest).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use olm_api::ClusterObjectSet;
+    use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
+    use olm_api::conditions::find;
+    use olm_plan::approval::{Cause, Gate};
+    use olm_plan::{BundleIdentity, Change as PlannedChange};
+    use olm_rollout::policy::Uninstall;
+
+    use super::*;
+    use crate::extension::revisions::tests::revision;
+
+    fn extension() -> ClusterExtension {
+        let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
+        extension.metadata.uid = Some("u".to_owned());
+        extension
+    }
+
+    fn proposal(version: &str, causes: Vec<Cause>) -> Proposal {
+        let wanted = BundleIdentity {
+            package: "p".to_owned(),
+            metadata: BundleMetadata {
+                name: format!("p.v{version}"),
+                version: version.to_owned(),
+                release: None,
+            },
+            image: "i".to_owned(),
+        };
+        Proposal {
+            plan: ChangePlan::new(&PlannedChange {
+                extension: "ext",
+                account: "n/a",
+                installed_account: None,
+                installed: None,
+                wanted: &wanted,
+                catalog: "",
+                passed: &[],
+                uninstall: Uninstall::Delete,
+                before: &[],
+                after: &[],
+                needs: None,
+            }),
+            policies: Vec::new(),
+            gate: Gate {
+                needs_approval: true,
+                approver: None,
+                causes,
+            },
+            pending: None,
+        }
+    }
+
+    fn run(all: &[PendingChange], sets: Vec<Arc<ClusterObjectSet>>, wanted: &Wanted<'_>) -> Vec<Action> {
+        let all: Vec<Arc<PendingChange>> = all.iter().cloned().map(Arc::new).collect();
+        let now = Timestamp::UNIX_EPOCH;
+        records(&extension(), &all, &Revisions::new(sets), wanted, now)
+    }
+
+    fn offered(version: &str, uid: &str) -> PendingChange {
+        let proposal = proposal(version, vec![Cause::Approval]);
+        let held = proposal.held("ext");
+        let actions = run(&[], Vec::new(), &Wanted::Change(&proposal, held.as_ref()));
+        let [Action::OfferChange(change)] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        let mut change = (**change).clone();
+        change.metadata.uid = Some(uid.to_owned());
+        change.metadata.generation = Some(1);
+        change
+    }
+
+    fn reason_of(action: &Action) -> String {
+        match action {
+            Action::RecordPendingChange(change) => {
+                find(change.conditions(), APPLIED).map_or_else(String::new, |applied| applied.reason.clone())
+            }
+            Action::RemovePendingChange(_) => "removed".to_owned(),
+            Action::OfferChange(_) => "offered".to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reasons(all: &[PendingChange], sets: Vec<Arc<ClusterObjectSet>>, wanted: &Wanted<'_>) -> Vec<String> {
+        run(all, sets, wanted).iter().map(reason_of).collect()
+    }
+
+    #[test]
+    fn a_change_is_offered_once_and_is_void_when_it_is_not_wanted() {
+        let first = offered("1.0.0", "a");
+        assert_eq!(first.spec.class, "Install");
+        let (one, other) = (
+            proposal("1.0.0", vec![Cause::Approval]),
+            proposal("1.0.1", vec![Cause::Approval]),
+        );
+        let held = one.held("ext");
+        let wanted = Wanted::Change(&one, held.as_ref());
+        assert!(
+            run(&[first.clone()], Vec::new(), &wanted).is_empty(),
+            "again: nothing"
+        );
+        let held = other.held("ext");
+        let wanted = Wanted::Change(&other, held.as_ref());
+        assert_eq!(
+            reasons(&[first.clone()], Vec::new(), &wanted),
+            ["Void", "offered"]
+        );
+        let nothing = Wanted::Nothing("the catalog lost it");
+        assert_eq!(reasons(&[first.clone()], Vec::new(), &nothing), ["Void"]);
+        let Some(Action::RecordPendingChange(void)) = run(&[first], Vec::new(), &nothing).pop() else {
+            panic!("it is not void");
+        };
+        assert!(run(&[(*void).clone()], Vec::new(), &nothing).is_empty());
+        // What was void is offered anew, so that an old decision counts for nothing.
+        let held = one.held("ext");
+        let wanted = Wanted::Change(&one, held.as_ref());
+        assert_eq!(reasons(&[*void], Vec::new(), &wanted), ["removed", "offered"]);
+    }
+
+    #[test]
+    fn a_decision_is_used_once() {
+        let change = offered("1.0.0", "a");
+        let mut set = (*revision(1, &[])).clone();
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::PENDING_CHANGE.to_owned(), "a".to_owned());
+        let sets = vec![Arc::new(set)];
+        let wanted = proposal("1.0.0", vec![Cause::Approval]);
+        let revisions = Revisions::new(sets.clone());
+        assert!(!counts(&change, &extension(), &wanted.plan, &revisions));
+        assert!(counts(&change, &extension(), &wanted.plan, &Revisions::default()));
+        let nothing = Wanted::Nothing("");
+        assert_eq!(reasons(&[change.clone()], sets.clone(), &nothing), ["Succeeded"]);
+        let held = wanted.held("ext");
+        let again = Wanted::Change(&wanted, held.as_ref());
+        assert_eq!(reasons(&[change], sets, &again), ["removed", "offered"]);
+    }
+
+    #[test]
+    fn a_namesake_of_the_extension_needs_decisions_of_its_own() {
+        let mut change = offered("1.0.0", "a");
+        change.spec.extension_uid = "another".to_owned();
+        let wanted = proposal("1.0.0", vec![Cause::Approval]);
+        assert!(!counts(
+            &change,
+            &extension(),
+            &wanted.plan,
+            &Revisions::default()
+        ));
+        change.spec.extension_uid = "u".to_owned();
+        change.spec.digest = "sha256:0".to_owned();
+        assert!(!counts(
+            &change,
+            &extension(),
+            &wanted.plan,
+            &Revisions::default()
+        ));
+    }
+
+    #[test]
+    fn only_the_newest_of_what_is_over_stay() {
+        let over: Vec<PendingChange> = (0..8)
+            .map(|number| {
+                let change = offered(&format!("1.0.{number}"), &number.to_string());
+                let mut actions = run(&[change], Vec::new(), &Wanted::Nothing("over"));
+                let Some(Action::RecordPendingChange(mut void)) = actions.pop() else {
+                    panic!("it is not void");
+                };
+                let second = Timestamp::from_second(number).unwrap();
+                void.metadata.creation_timestamp = Some(olm_api::Time(second));
+                *void
+            })
+            .collect();
+        let removed: Vec<String> = run(&over, Vec::new(), &Wanted::Nothing("over"))
+            .iter()
+            .map(|action| match action {
+                Action::RemovePendingChange(change) => change.spec.to.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(removed, ["1.0.0", "1.0.1", "1.0.2"]);
+    }
+}

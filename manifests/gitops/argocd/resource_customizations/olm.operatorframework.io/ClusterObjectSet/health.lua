@@ -25,7 +25,7 @@ end
 health.message = ready.message
 if ready.status == "True" then
   health.status = "Healthy"
-elseif stalled and ready.reason == "Paused" then
+elseif stalled and (ready.reason == "Paused" or ready.reason == "AwaitingApproval" or ready.reason == "Frozen") then
   health.status = "Suspended"
 elseif stalled then
   health.status = "Degraded"
