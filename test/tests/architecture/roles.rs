@@ -132,6 +132,20 @@ const WRITES: &[(&str, &str, &str, &str, &str)] = &[
     ),
     (
         "operator-controller-manager-role",
+        "olm.operatorframework.io",
+        "pendingchanges",
+        "create,delete",
+        "our kind; an admission policy refuses its decisions",
+    ),
+    (
+        "operator-controller-manager-role",
+        "olm.operatorframework.io",
+        "changepolicies/status,pendingchanges/status",
+        "patch,update",
+        "our kinds",
+    ),
+    (
+        "operator-controller-manager-role",
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         "create",
