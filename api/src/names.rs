@@ -2,6 +2,8 @@
 
 /// The longest name of a ClusterExtension, in bytes: with the number of a revision it still fits a label.
 pub const MAX_EXTENSION_NAME: u32 = 52;
+/// The longest name of a ClusterCatalog, in bytes: it is the value of [`label::METADATA_NAME`].
+pub const MAX_CATALOG_NAME: u32 = 63;
 /// The API group.
 pub const GROUP: &str = "olm.operatorframework.io";
 /// The API version in the group.

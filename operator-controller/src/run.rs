@@ -32,6 +32,7 @@ use crate::bundles::{Bundles, Settings};
 use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
 use crate::extension::act::orphaned_secrets;
+use crate::extension::context::claims::Claims;
 use crate::extension::context::cluster_info::ClusterInfo;
 use crate::extension::context::helm::Releases;
 use crate::extension::context::moves::Moves;
@@ -134,6 +135,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         teardown_records: Arc::clone(&teardown_records),
         deletions: Arc::default(),
         moves: Moves::default(),
+        claims: Claims::default(),
         counters: Counters::default(),
     });
     let writers = Writers {

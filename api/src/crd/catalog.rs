@@ -6,7 +6,7 @@ use super::schema::{Schema, boolean_enum, integer, object, string};
 use super::{
     AGE, Column, Columns, READY, REASON, STATUS, TOOLS, conditions, definition as define, root, status_root,
 };
-use crate::names::CLUSTER_CATALOG;
+use crate::names::{CLUSTER_CATALOG, MAX_CATALOG_NAME};
 
 pub(super) fn definition() -> Value {
     let columns = Columns {
@@ -40,7 +40,11 @@ pub(super) fn definition() -> Value {
         ],
     };
     let description = "A ClusterCatalog is an image of file-based catalogs that is unpacked and served on the cluster, so that ClusterExtensions can be installed from it.";
-    let root = root(description, spec(), status()).extension("required", json!(["metadata", "spec"]));
+    // catalogd writes the name as the value of a label.
+    let name = string("").max_length(MAX_CATALOG_NAME);
+    let root = root(description, spec(), status())
+        .property("metadata", Schema::bare_object().property("name", name))
+        .extension("required", json!(["metadata", "spec"]));
     define(CLUSTER_CATALOG, "ccat", &columns, root)
 }
 

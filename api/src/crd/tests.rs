@@ -57,8 +57,10 @@ where
 
 #[test]
 fn names_and_priorities_are_bounded() {
-    let name = &schema_of("ClusterExtension")["properties"]["metadata"]["properties"]["name"];
-    assert_eq!(name, &json!({"type": "string", "maxLength": 52}));
+    for (kind, longest) in [("ClusterExtension", 52), ("ClusterCatalog", 63)] {
+        let name = &schema_of(kind)["properties"]["metadata"]["properties"]["name"];
+        assert_eq!(name, &json!({"type": "string", "maxLength": longest}));
+    }
     let priority = &schema_of("ClusterCatalog")["properties"]["spec"]["properties"]["priority"];
     assert_eq!(priority["minimum"], json!(i32::MIN));
     assert_eq!(priority["maximum"], json!(i32::MAX));

@@ -1,5 +1,6 @@
 //! What every run over a ClusterExtension needs: clients, stores that watches fill, and answers that extensions share.
 
+pub mod claims;
 pub mod cluster_info;
 pub mod helm;
 pub mod moves;
@@ -12,14 +13,15 @@ use std::time::Duration;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::cluster_extension::controlling_extension;
-use olm_api::names::label;
 use olm_api::{ChangePolicy, ClusterCatalog, ClusterExtension, PendingChange};
 use olm_platform::events::Events;
 
+use self::claims::Claims;
 use self::cluster_info::ClusterInfo;
 use self::helm::Releases;
 use self::moves::Moves;
 use self::providers::CertificateProviders;
+use super::observe::account;
 use super::revisions::{Others, Revisions, is_left_behind};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -109,6 +111,8 @@ pub struct Context {
     pub deletions: Arc<Deletions>,
     /// Which of the extensions that need each other go.
     pub moves: Moves,
+    /// Which extensions may claim a package before they have a revision.
+    pub claims: Claims,
     /// What is counted and timed.
     pub counters: Counters,
 }
@@ -149,9 +153,11 @@ impl Context {
         all
     }
 
-    /// Sets that stand in the way of a name or a number of an extension's next revision.
+    /// Sets that stand in the way of a name or a number of an extension's next revision. Any user may write the label
+    /// of an owner: only what works under the extension's account counts.
     pub fn others(&self, extension: &ClusterExtension) -> Others {
         let uid = extension.metadata.uid.as_deref();
+        let account = account::choose(extension, self.default_account.as_ref()).ok();
         let mut others = Others::default();
         for set in self.sets.state() {
             let extension_of = controlling_extension(&set.metadata);
@@ -161,9 +167,9 @@ impl Context {
             if set.name().starts_with(extension.name()) {
                 others.names.insert(set.name().to_owned());
             }
-            let is_of = extension_of.is_none() && set.label(label::OWNER_NAME) == Some(extension.name());
-            // Anybody can write the label, and there must be a next number.
-            if is_of && set.spec.revision < i64::MAX / 2 {
+            let is_left = |account| is_left_behind(&set, extension.name(), account);
+            // There must be a next number.
+            if account.as_ref().is_some_and(is_left) && set.spec.revision < i64::MAX / 2 {
                 others.highest = others.highest.max(set.spec.revision);
                 others.left.push(set);
             }
@@ -174,6 +180,7 @@ impl Context {
     /// Forgets an extension that is gone.
     pub fn forget(&self, name: &str) {
         self.moves.forget(name);
+        self.claims.forget(name);
         self.counters.forget(name);
         self.deletions.forget(name);
         self.bundles.forget(name);

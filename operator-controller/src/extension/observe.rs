@@ -12,6 +12,7 @@ use olm_api::ClusterExtension;
 use self::claim::{Claim, ClaimError, Standing};
 use self::options::Options;
 use super::context::Context;
+use super::context::claims::Stage;
 use super::context::helm::HelmError;
 use super::context::release::{Entry, Release, Successor};
 use super::failure::Failure;
@@ -119,30 +120,12 @@ pub(crate) async fn releases(
     releases.of(extension.name(), successor, had_something).await
 }
 
-/// Whether an extension names an account, and its annotations have known values. One that cannot install anything keeps
-/// no package from others. Only its spec and annotations count, so that two extensions never both take the other for
-/// idle.
-fn may_install(context: &Context, extension: &ClusterExtension) -> bool {
-    account::choose(extension, context.default_account.as_ref()).is_ok() && Options::of(extension).is_ok()
-}
-
 /// Whether the package is ours.
 ///
 /// # Errors
 /// Another extension has the better claim.
-pub(crate) fn claim(
-    context: &Context,
-    extension: &ClusterExtension,
-    revisions: &Revisions,
-) -> Result<(), ClaimError> {
-    let package = |extension: &ClusterExtension| {
-        let catalog = extension.spec.source.catalog.as_ref();
-        catalog.map(|catalog| catalog.package_name.clone())
-    };
-    let others = context.extensions.state().into_iter();
-    let rivals: Vec<Arc<ClusterExtension>> = others
-        .filter(|other| other.name() != extension.name() && package(other) == package(extension))
-        .collect();
+fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
+    let rivals = rivals(context, extension);
     // Revisions that cannot be read are there all the same.
     let standing = |extension: &ClusterExtension, revisions: &Revisions| {
         let uid = extension.metadata.uid.as_deref();
@@ -159,11 +142,42 @@ pub(crate) fn claim(
             extension: rival,
             standing: standing(rival, &context.revisions(rival.name())),
         })
-        .filter(|rival| rival.standing == Standing::Established || may_install(context, rival.extension))
+        .filter(|rival| {
+            let stage = context.claims.stage(rival.extension.name());
+            rival.standing == Standing::Established || stage != Some(Stage::Blocked)
+        })
         .collect();
     let ours = Claim {
         extension,
         standing: standing(extension, revisions),
     };
     claim::package(ours, &claims)
+}
+
+/// Claims the package for an extension that begins to install its bundle.
+///
+/// # Errors
+/// Another extension has the better claim, or began before.
+pub(crate) fn seize(context: &Context, extension: &ClusterExtension) -> Result<(), ClaimError> {
+    claim(context, extension, &context.revisions(extension.name()))?;
+    let Some(package) = claim::wanted(extension) else {
+        return Ok(());
+    };
+    let rivals = rivals(context, extension);
+    let names = rivals.iter().map(|rival| rival.name());
+    let begun = context.claims.install(extension.name(), names);
+    begun.map_err(|owner| ClaimError::Package {
+        package: package.to_owned(),
+        owner: owner.to_owned(),
+        standing: Standing::New,
+    })
+}
+
+/// The other extensions of the same package.
+fn rivals(context: &Context, extension: &ClusterExtension) -> Vec<Arc<ClusterExtension>> {
+    let package = claim::wanted(extension);
+    let others = context.extensions.state().into_iter();
+    others
+        .filter(|other| other.name() != extension.name() && claim::wanted(other) == package)
+        .collect()
 }

@@ -22,7 +22,7 @@ use super::context::Context;
 use super::delete;
 use super::events::{self, EventKind};
 use super::failure::{Failure, Severity};
-use super::observe::{Observed, claim, observe};
+use super::observe::{Observed, observe, seize};
 use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
@@ -249,6 +249,11 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         resume(context, &observed.extension, memory).await;
     }
     let blocker = applied.as_ref().err();
+    let waiting = match &applied {
+        Ok(Applied::Held(held)) if waits.is_none() => Some(held.failure()),
+        _ => None,
+    };
+    context.claims.conclude(extension, waiting.as_ref().or(blocker));
     // What the extension can do is not known before its image is here.
     if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
         let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
@@ -335,14 +340,14 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     if let Some(held) = held {
         return Ok(Applied::Held(held));
     }
-    // Pulling and checking take time: another extension may have the better claim by now.
-    claim(context, extension, &context.revisions(extension.name()))?;
     if creates && !approval::confirm(context, observed, proposal.as_ref()).await? {
         return Ok(Applied::Prepared);
     }
     if let Some(proposal) = &proposal {
         checked.approve(proposal);
     }
+    // All of this takes time: another extension may have the better claim by now.
+    seize(context, extension)?;
     let applied = act(context, extension, checked, &mut memory.act).await?;
     if let Applied::Done(done) = &applied {
         memory.bundle.settle(done.settled.clone());

@@ -93,8 +93,8 @@ impl Revisions {
 pub struct Others {
     /// Names that begin like the extension's.
     pub names: BTreeSet<String>,
-    /// The highest number of those without a controller that are labelled as the extension's: what an earlier
-    /// extension of the same name left behind. A new revision takes over from them only with a higher number.
+    /// The highest number of those that an earlier extension of the same name left behind under the same account. A
+    /// new revision takes over from them only with a higher number.
     pub highest: i64,
     /// These sets.
     pub left: Vec<Arc<ClusterObjectSet>>,

@@ -187,13 +187,14 @@ fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) ->
     })
 }
 
-/// Differs when others may move along with the extension that could not, or the other way round.
+/// Differs when others may move along with the extension that could not, or install its package, or the other way round.
 fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
     let mut hasher = DefaultHasher::new();
     let progressing = find(extension.conditions(), PROGRESSING);
     progressing.map(|condition| &condition.reason).hash(&mut hasher);
     extension.annotation(user::PAUSED).hash(&mut hasher);
     context.moves.digest(extension.name()).hash(&mut hasher);
+    context.claims.stage(extension.name()).hash(&mut hasher);
     hasher.finish()
 }
 

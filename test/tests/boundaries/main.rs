@@ -3,10 +3,12 @@
 
 mod actor;
 mod catalogs;
+mod claims;
 mod content;
 mod controller;
 mod finalizers;
 mod memory;
+mod names;
 mod overlays;
 mod rbac;
 mod running;

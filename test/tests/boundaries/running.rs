@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use olm_api::names::{self, annotation, label, user};
 use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Platform, Reference};
-use olm_test::extensions::{administrator, await_progressing, await_version, catalog, merge};
+use olm_test::extensions::{administrator, await_progressing, await_version, catalog};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
@@ -253,23 +253,5 @@ fn a_workload_runs_as_the_installing_account_only_where_the_user_allows_it() -> 
                 Ok(sets.contains("usurper-1").then_some(()))
             })
             .await
-    })
-}
-
-#[test]
-fn an_extension_without_an_account_keeps_no_package() -> Result<()> {
-    WORLD.with(async |world| {
-        publish(world, "coveted").await?;
-        world.apply(&[extension("squatter", "coveted", None)])?;
-        await_progressing(world, "squatter", "Blocked", "no service account").await?;
-        world.apply(&administrator("coveted", "installer"))?;
-        world.apply(&[extension("coveted", "coveted", Some("installer"))])?;
-        await_version(world, "coveted", "1.0.0").await?;
-        // Once it names one, it is too late.
-        let account = json!({ "spec": { "serviceAccount": { "name": "installer" } } });
-        merge(world, "squatter", account).await?;
-        await_progressing(world, "squatter", "Blocked", "belongs to ClusterExtension")
-            .await
-            .map(drop)
     })
 }

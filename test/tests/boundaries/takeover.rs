@@ -53,7 +53,7 @@ async fn await_served(world: &World, name: &str) -> Result<()> {
 }
 
 /// Publishes these versions in the catalog that has the package's name.
-async fn publish(world: &World, package: &str, versions: &[&str]) -> Result<()> {
+pub(crate) async fn publish(world: &World, package: &str, versions: &[&str]) -> Result<()> {
     let reference = world.publish(package, versions, samples::OPERATOR_IMAGE).await?;
     let mut catalog = catalog(package, &reference);
     catalog["metadata"]["annotations"] = json!({ user::POLL: versions.join(",") });

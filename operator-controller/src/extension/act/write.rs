@@ -161,15 +161,22 @@ pub(crate) async fn restore(
     wanted: &[ContentSecret],
 ) -> Result<(), WriteError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
-    let labelled = ListParams::default().labels(&format!("{}={}", label::REVISION_NAME, set.name()));
-    let present = secrets.list_metadata(&labelled).await;
-    let present = present.map_err(|source| WriteError::List {
-        name: set.name().to_owned(),
-        source,
-    })?;
+    let present = match label::selector(label::REVISION_NAME, set.name()) {
+        Some(labelled) => {
+            let listed = secrets
+                .list_metadata(&ListParams::default().labels(&labelled))
+                .await;
+            listed
+                .map_err(|source| WriteError::List {
+                    name: set.name().to_owned(),
+                    source,
+                })?
+                .items
+        }
+        None => Vec::new(),
+    };
     let is_there = |name: &str| {
         present
-            .items
             .iter()
             .any(|found| found.metadata.name.as_deref() == Some(name))
     };

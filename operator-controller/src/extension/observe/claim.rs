@@ -60,21 +60,15 @@ pub enum Standing {
     New,
 }
 
+/// The package that an extension wants.
+pub fn wanted(extension: &ClusterExtension) -> Option<&str> {
+    let catalog = extension.spec.source.catalog.as_ref();
+    catalog.map(|catalog| catalog.package_name.as_str())
+}
+
 /// The package is ours unless another extension has a better claim to it: one with revisions comes before one without,
 /// then the older one, then the name.
 pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> {
-    fn wanted<'a>(claim: &Claim<'a>) -> Option<&'a str> {
-        Some(
-            claim
-                .extension
-                .spec
-                .source
-                .catalog
-                .as_ref()?
-                .package_name
-                .as_str(),
-        )
-    }
     let rank = |claim: &Claim<'_>| {
         let created = claim
             .extension
@@ -84,12 +78,14 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> 
             .map(|time| time.0);
         (claim.standing, created, claim.extension.name().to_owned())
     };
-    let Some(package) = wanted(&ours) else {
+    let Some(package) = wanted(ours.extension) else {
         return Ok(());
     };
     let rival = others
         .iter()
-        .filter(|other| other.extension.name() != ours.extension.name() && wanted(other) == Some(package))
+        .filter(|other| {
+            other.extension.name() != ours.extension.name() && wanted(other.extension) == Some(package)
+        })
         .min_by_key(|other| rank(other));
     match rival {
         Some(rival) if rank(rival) < rank(&ours) => Err(ClaimError::Package {

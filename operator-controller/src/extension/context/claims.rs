@@ -1,0 +1,129 @@
+//! Which extensions may claim a package before they have a revision. One that is blocked claims none, so several may
+//! come to install the same package at once: the first to begin gets it.
+
+use std::collections::HashMap;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::extension::failure::{Failure, Severity};
+
+/// How far extensions are. One that is not listed claims its package, and has not begun to install it.
+#[derive(Debug, Default)]
+pub struct Claims {
+    stages: Mutex<HashMap<String, Stage>>,
+}
+
+/// How far an extension is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Its last run found that a user must change something first.
+    Blocked,
+    /// A run began to install its bundle. Its revision may not be visible yet.
+    Installing,
+}
+
+impl Claims {
+    /// How far an extension is.
+    pub(crate) fn stage(&self, extension: &str) -> Option<Stage> {
+        self.lock().get(extension).copied()
+    }
+
+    /// Reports that a run begins to install a bundle.
+    ///
+    /// # Errors
+    /// One of these rivals began before: which.
+    pub(crate) fn install<'r>(
+        &self,
+        extension: &str,
+        mut rivals: impl Iterator<Item = &'r str>,
+    ) -> Result<(), &'r str> {
+        let mut stages = self.lock();
+        match rivals.find(|rival| stages.get(*rival) == Some(&Stage::Installing)) {
+            Some(rival) => Err(rival),
+            None => {
+                stages.insert(extension.to_owned(), Stage::Installing);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a run. An error that passes by itself leaves the claim as it was: a write that it hides may have succeeded.
+    pub(crate) fn conclude(&self, extension: &str, failure: Option<&Failure>) {
+        let mut stages = self.lock();
+        match failure.map(|failure| failure.severity) {
+            Some(Severity::Terminal | Severity::Waiting) => {
+                stages.insert(extension.to_owned(), Stage::Blocked);
+            }
+            Some(Severity::Transient | Severity::Unfinished | Severity::Pulling) => {}
+            None => {
+                if stages.get(extension) == Some(&Stage::Blocked) {
+                    stages.remove(extension);
+                }
+            }
+        }
+    }
+
+    /// Forgets an extension that is gone.
+    pub(crate) fn forget(&self, extension: &str) {
+        self.lock().remove(extension);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Stage>> {
+        self.stages.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::conditions::reason;
+    use olm_api::updates::held_back;
+
+    use super::*;
+
+    fn failure(severity: Severity) -> Failure {
+        Failure {
+            severity,
+            reason: reason::BLOCKED,
+            message: String::new(),
+            help: None,
+            held_back_by: held_back::OTHER,
+        }
+    }
+
+    #[test]
+    fn of_several_that_begin_at_once_the_first_installs_until_it_is_blocked() {
+        let claims = Claims::default();
+        let rivals = |name: &'static str| ["a", "b", "c"].into_iter().filter(move |rival| *rival != name);
+        for name in ["a", "b", "c"] {
+            claims.conclude(name, Some(&failure(Severity::Waiting)));
+        }
+        assert_eq!(claims.install("b", rivals("b")), Ok(()));
+        assert_eq!(claims.install("a", rivals("a")), Err("b"));
+        // The next run of the same one goes on.
+        claims.conclude("b", Some(&failure(Severity::Transient)));
+        assert_eq!(claims.install("b", rivals("b")), Ok(()));
+        claims.conclude("b", None);
+        assert_eq!(claims.install("c", rivals("c")), Err("b"));
+        claims.conclude("b", Some(&failure(Severity::Terminal)));
+        assert_eq!(claims.install("c", rivals("c")), Ok(()));
+        assert_eq!(claims.install("b", rivals("b")), Err("c"));
+        claims.forget("c");
+        assert_eq!(claims.install("a", rivals("a")), Ok(()));
+    }
+
+    #[test]
+    fn an_extension_is_blocked_from_the_run_that_says_so_to_one_that_succeeds() {
+        let claims = Claims::default();
+        for (severity, expected) in [
+            (Some(Severity::Transient), None),
+            (Some(Severity::Pulling), None),
+            (Some(Severity::Waiting), Some(Stage::Blocked)),
+            (Some(Severity::Transient), Some(Stage::Blocked)),
+            (None, None),
+            (Some(Severity::Terminal), Some(Stage::Blocked)),
+        ] {
+            claims.conclude("a", severity.map(failure).as_ref());
+            assert_eq!(claims.stage("a"), expected, "{severity:?}");
+        }
+    }
+}
