@@ -54,10 +54,12 @@ pub enum CatalogsError {
         proxy: Option<String>,
     },
     /// It answered with a status that means no answer.
-    #[error("received unexpected response status code {status}")]
+    #[error("received unexpected response status code {status}{}", withheld(.without_token.as_ref()))]
     Status {
         /// The status.
         status: u16,
+        /// The server that was asked without the token, where that may be why.
+        without_token: Option<Foreign>,
     },
     /// A replica answered that still serves an earlier image.
     #[error("the replica that answered does not serve the current content yet")]
@@ -84,6 +86,23 @@ fn place(error: &reqwest::Error) -> String {
     let url = error.url();
     let host = url.and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
     host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
+}
+
+/// A server that is not catalogd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// `status.urls.base`, which names it.
+    base: String,
+    /// Where catalogd is, `HOST:PORT`.
+    catalogd: String,
+}
+
+fn withheld(foreign: Option<&Foreign>) -> String {
+    foreign.map_or_else(String::new, |Foreign { base, catalogd }| {
+        format!(
+            "; the request had no token, because status.urls.base of the ClusterCatalog is {base:?} and catalogd is at {catalogd}: check who wrote that status, or set --catalogd-address"
+        )
+    })
 }
 
 fn through(proxy: Option<&str>) -> String {
@@ -261,11 +280,7 @@ impl Catalogs {
                 let reader = Reader::new(package, self.releases);
                 self.read(reader, response).await?.map(Arc::new)
             }
-            _ => {
-                return Err(CatalogsError::Status {
-                    status: status.as_u16(),
-                });
-            }
+            _ => return Err(self.unexpected(place, status)),
         };
         let tag = tag.or_else(|| kept.filter(|_| status == StatusCode::NOT_MODIFIED)?.tag.clone());
         let (base, reference) = (place.base.to_owned(), place.reference.to_owned());
@@ -276,6 +291,22 @@ impl Catalogs {
             at: Instant::now(),
             content,
         })
+    }
+
+    /// The error for a status that means no answer.
+    pub(super) fn unexpected(&self, place: Place<'_>, status: StatusCode) -> CatalogsError {
+        let is_about_token = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let token = self
+            .token
+            .as_ref()
+            .filter(|token| is_about_token && !token.is_for(place.base));
+        CatalogsError::Status {
+            status: status.as_u16(),
+            without_token: token.map(|token| Foreign {
+                base: place.base.to_owned(),
+                catalogd: token.address.clone(),
+            }),
+        }
     }
 
     pub(super) async fn get(

@@ -152,9 +152,7 @@ impl Catalogs {
         }
         let status = response.status();
         if status != StatusCode::OK {
-            return Err(CatalogsError::Status {
-                status: status.as_u16(),
-            });
+            return Err(self.unexpected(place, status));
         }
         lines(response, None, |line| {
             let Ok(text) = std::str::from_utf8(line) else {

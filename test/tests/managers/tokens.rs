@@ -2,7 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
+use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, conditions};
+use olm_test::extensions::{await_gone, await_progressing, catalog};
+use olm_test::registry::front::{Face, Front, Issued, Manners, authority, named};
+use rcgen::KeyPair;
+use serde_json::json;
 
 use crate::{CLUSTER, SOON, Stage, publish};
 
@@ -80,5 +85,60 @@ fn catalogs_are_read_with_a_token() -> Result<()> {
                 Ok((answer.status() == 200).then_some(()))
             })
             .await
+    })
+}
+
+/// Whoever may write the status of a ClusterCatalog names a server of their own, whose certificate operator-controller
+/// believes.
+#[test]
+fn a_foreign_server_that_a_catalog_names_gets_no_token() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let Stage { world, files, .. } = stage;
+        // It would correct the status.
+        world.catalogd.stop().await?;
+        let issuer = Issued::alone(authority("foreign authority")?, KeyPair::generate()?)?;
+        let leaf = issuer.issue(named("foreign", &["127.0.0.1"])?, KeyPair::generate()?)?;
+        let believed = files.authorities().join("foreign.crt");
+        std::fs::write(&believed, issuer.pem())?;
+        let manners = Manners {
+            refusals: vec![(401, "0".to_owned()); 1000].into(),
+            ..Manners::default()
+        };
+        let foreign = Front::start(&world.catalogs, &believed, &Face::of(&leaf), manners).await?;
+        let base = format!("https://127.0.0.1:{}/catalogs/lure", foreign.port);
+        world.apply(&[catalog("lure", "registry.invalid/lure:v1")])?;
+        let status = json!({ "status": {
+            "conditions": [{
+                "type": "Serving", "status": "True", "reason": "Available", "message": "Serving desired content",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "lastUnpacked": "2026-01-01T00:00:00Z",
+            "resolvedSource": {
+                "type": "Image", "image": { "ref": format!("registry.invalid/lure@sha256:{}", "0".repeat(64)) },
+            },
+            "urls": { "base": base },
+        } });
+        let patch = ["--subresource=status", "--type=merge", "-p", &status.to_string()];
+        world.kubectl(&[&["patch", "clustercatalog", "lure"], &patch[..]].concat())?;
+        world.apply(&[json!({
+            "apiVersion": names::API_VERSION, "kind": names::CLUSTER_EXTENSION, "metadata": { "name": "lured" },
+            "spec": {
+                "namespace": "default",
+                "serviceAccount": { "name": "default" },
+                "source": { "sourceType": "Catalog", "catalog": {
+                    "packageName": "lured",
+                    "selector": { "matchLabels": { label::METADATA_NAME: "lure" } },
+                } },
+            },
+        })])?;
+        let said = await_progressing(world, "lured", "Retrying", "response status code 401").await?;
+        ensure!(said.contains(&format!("the request had no token, because status.urls.base of the ClusterCatalog is {base:?}")), "{said}");
+        let seen = foreign.seen();
+        ensure!(!seen.is_empty() && seen.iter().all(|request| !request.authorized), "{seen:?}");
+        world.kubectl(&["delete", "clusterextension/lured", "clustercatalog/lure"])?;
+        await_gone(world, "lured").await?;
+        std::fs::remove_file(&believed)?;
+        world.start_catalogd()?;
+        world.catalogd.ready().await
     })
 }
