@@ -33,6 +33,8 @@ pub struct Manager {
     pub metrics: String,
     /// Where it sees a small file system.
     disk: Option<PathBuf>,
+    /// How many descriptors it may have.
+    descriptors: Option<u32>,
 }
 
 impl Drop for Manager {
@@ -89,6 +91,7 @@ impl Manager {
             health,
             metrics,
             disk: None,
+            descriptors: None,
         })
     }
 
@@ -100,6 +103,11 @@ impl Manager {
         std::fs::create_dir_all(disk)?;
         self.disk = Some(disk.to_owned());
         Ok(self)
+    }
+
+    /// Limits the descriptors of the process from the next start on.
+    pub fn limit_descriptors(&mut self, most: u32) {
+        self.descriptors = Some(most);
     }
 
     /// What the process sees at a path.
@@ -126,6 +134,11 @@ impl Manager {
         if let Some(disk) = &self.disk {
             arguments.splice(..0, mounted(disk, &program));
             program = "unshare".into();
+        }
+        if let Some(most) = self.descriptors {
+            let limited = [format!("--nofile={most}:{most}"), program.display().to_string()];
+            arguments.splice(..0, limited);
+            program = "prlimit".into();
         }
         let child = cluster.spawn(program, |command| {
             command

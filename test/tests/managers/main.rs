@@ -2,6 +2,7 @@
 //! health, the shipped overlays, what admission lets through, and the verbs that deploy and remove everything.
 
 mod admission;
+mod connections;
 mod deploy;
 mod files;
 mod leaders;
