@@ -104,6 +104,24 @@ fn an_operator_that_watches_another_namespace_has_roles_there_for_its_account_he
     assert_eq!(annotations["olm.operatorNamespace"], "kitchen");
 }
 
+/// The reference hashes the permission as the bundle has it, and shows the account that every namespace has.
+#[test]
+fn a_permission_without_an_account_is_for_the_default_one_under_the_name_of_the_reference() {
+    let files = with(
+        fixture("kettle"),
+        "manifests/kettle.clusterserviceversion.yaml",
+        "serviceAccountName: default",
+        "serviceAccountName: ''",
+    );
+    let objects = rendered(&files, None, None);
+    let name = "kettle.v1.2.0-defa-1bdfh3uqxmqi1hujgmugasznnjyra7e2n0qdkah405ra";
+    find(&objects, "ClusterRole", name);
+    let binding = find(&objects, "ClusterRoleBinding", name);
+    assert_eq!(binding["subjects"][0]["name"], "default");
+    let mut accounts = objects.iter().filter(|object| object["kind"] == "ServiceAccount");
+    assert!(accounts.all(|account| account["metadata"]["name"] == "kettle"));
+}
+
 #[test]
 fn cert_manager_certifies_webhooks() {
     insta::assert_yaml_snapshot!(rendered(

@@ -137,3 +137,27 @@ fn editors_of_the_cluster_write_extensions_and_read_catalogs() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_priority_beyond_its_bounds_is_refused_by_the_api_server() -> Result<()> {
+    LAB.with(async |lab| {
+        for (priority, is_allowed) in [
+            (i64::from(i32::MIN), true),
+            (i64::from(i32::MAX), true),
+            (i64::from(i32::MIN) - 1, false),
+            (i64::from(i32::MAX) + 1, false),
+        ] {
+            let name = "preferred";
+            let mut wanted = olm_test::extensions::catalog(name, "registry.invalid/catalog:v1");
+            wanted["spec"]["priority"] = json!(priority);
+            let applied = lab.apply(&[wanted]);
+            ensure!(applied.is_ok() == is_allowed, "{priority}: {applied:?}");
+            if let Err(refused) = applied {
+                ensure!(format!("{refused:#}").contains("spec.priority"), "{refused:#}");
+            } else {
+                lab.kubectl(&["delete", "clustercatalog", name])?;
+            }
+        }
+        Ok(())
+    })
+}
