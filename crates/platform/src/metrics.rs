@@ -101,6 +101,12 @@ impl Metrics {
         self.register(|registry| registry.register_collector(Box::new(Leadership { lease, leading })));
     }
 
+    /// Shows when the serving certificate expires, in seconds since 1970.
+    pub(crate) fn certificate(&self, expires: impl Fn() -> Option<i64> + Send + Sync + 'static) {
+        let expiry = Expiry(Box::new(expires));
+        self.register(|registry| registry.register_collector(Box::new(expiry)));
+    }
+
     pub(crate) fn queue(
         &self,
         name: &'static str,
@@ -155,6 +161,31 @@ impl Collector for Leadership {
     }
 }
 
+/// When the serving certificate expires.
+struct Expiry(Box<dyn Fn() -> Option<i64> + Send + Sync>);
+
+impl fmt::Debug for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expiry").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Expiry {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(expires) = (self.0)() else {
+            return Ok(());
+        };
+        let gauge = ConstGauge::new(expires);
+        let descriptor = encoder.encode_descriptor(
+            "serving_certificate_expiration_timestamp_seconds",
+            "When the serving certificate expires",
+            None,
+            gauge.metric_type(),
+        )?;
+        gauge.encode(descriptor)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,7 +201,9 @@ mod tests {
                 assert!(text.contains(line), "{line} is not in {text}");
             }
         };
+        metrics.certificate(|| Some(7));
         check(&[
+            "serving_certificate_expiration_timestamp_seconds 7",
             "leader_election_master_status{name=\"lock\"} 0",
             "process_resident_memory_bytes ",
             "process_open_fds ",

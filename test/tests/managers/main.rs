@@ -131,7 +131,10 @@ fn a_renewed_certificate_is_served_without_a_restart() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let process = stage.world.catalogd.pid();
         let before = std::mem::replace(&mut stage.authority, stage.files.renew("second")?);
-        let wanted = ["certwatcher_read_certificate_total "];
+        let wanted = [
+            "certwatcher_read_certificate_total ",
+            "serving_certificate_expiration_timestamp_seconds ",
+        ];
         let Stage { world, reader, .. } = stage;
         let second = Scraper::new(&stage.authority)?;
         second.shows(world, &world.catalogd, reader, &wanted).await?;

@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::sync::CancellationToken;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::TlsError;
 use crate::metrics::Certificates;
@@ -48,6 +49,13 @@ impl ReloadingCertificate {
     pub fn replace(&self, certificate: &[u8], key: &[u8], origin: &str) -> Result<(), TlsError> {
         self.current.store(Arc::new(certified(certificate, key, origin)?));
         Ok(())
+    }
+
+    /// When the certificate expires, in seconds since 1970; `None` when it cannot be read.
+    pub fn expires(&self) -> Option<i64> {
+        let current = self.current.load();
+        let (_, parsed) = X509Certificate::from_der(current.cert.first()?).ok()?;
+        Some(parsed.validity().not_after.timestamp())
     }
 }
 

@@ -28,10 +28,17 @@ pub async fn serving_certificate(
             shutdown.token(),
         );
         shutdown.spawn(TASK, watch);
+        shows_expiry(metrics, &certificate);
         return Ok(certificate);
     }
     let loaded = own.load().await?;
     let certificate = Arc::clone(&loaded.certificate);
+    shows_expiry(metrics, &certificate);
     shutdown.spawn(TASK, own.watch(loaded, shutdown.token()));
     Ok(certificate)
+}
+
+fn shows_expiry(metrics: &Metrics, certificate: &Arc<ReloadingCertificate>) {
+    let certificate = Arc::clone(certificate);
+    metrics.certificate(move || certificate.expires());
 }
