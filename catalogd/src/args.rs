@@ -10,9 +10,6 @@ use olm_platform::args::{CommonArgs, ImageLimitArgs};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "catalogd", args_override_self = true)]
 pub struct Args {
-    /// Flags that both managers have.
-    #[command(flatten)]
-    pub common: CommonArgs,
     /// Address of the port that serves catalogs.
     #[arg(long, env = "OLM_CATALOGS_SERVER_ADDR", default_value = ":8443")]
     pub catalogs_server_addr: String,
@@ -45,6 +42,9 @@ pub struct Args {
     /// What to do instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Flags that both managers have.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 /// What to do instead of running.

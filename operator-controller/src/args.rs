@@ -20,9 +20,6 @@ use olm_cluster::identity::AccountName;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "operator-controller", args_override_self = true)]
 pub struct Args {
-    /// Flags that both managers have.
-    #[command(flatten)]
-    pub common: CommonArgs,
     /// Service account of extensions that name none, `NAMESPACE/NAME`; without it such extensions are blocked.
     #[arg(long, env = "OLM_DEFAULT_SERVICE_ACCOUNT")]
     pub default_service_account: Option<AccountName>,
@@ -68,6 +65,9 @@ pub struct Args {
     /// What to do instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Flags that both managers have.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 /// What to do instead of running.
