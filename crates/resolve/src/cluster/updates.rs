@@ -177,6 +177,59 @@ pub fn newest<'a>(
     }))
 }
 
+/// A bundle of the selected catalogs, and why it is not chosen.
+#[derive(Clone, Debug)]
+pub struct Considered<'a> {
+    /// The bundle.
+    pub bundle: &'a Candidate,
+    /// The catalog that has it.
+    pub catalog: &'a str,
+    /// Whether it is the chosen one.
+    pub is_chosen: bool,
+    /// What stands in its way. Nothing for the chosen one, and for those that it precedes only because it is newer.
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// Every bundle of the selected catalogs, the newest first. `chosen` is what the request gets.
+///
+/// # Errors
+/// When the request or a catalog cannot be read.
+pub fn considered<'a>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    facts: &ClusterState<'_>,
+    chosen: Option<&Resolution<'a>>,
+) -> Result<Vec<Considered<'a>>, Refusal> {
+    let (selected, context) = fitting(catalogs, request, installed)?;
+    let mut found = Vec::new();
+    for catalog in &selected {
+        for bundle in catalog.package.candidates() {
+            let is_chosen = chosen
+                .is_some_and(|chosen| chosen.catalog == catalog.name && chosen.bundle.name == bundle.name);
+            let mut obstacles = excluded(catalog, bundle, &context);
+            if obstacles.is_empty() {
+                obstacles = blocked(bundle, facts);
+            }
+            let beyond = |chosen: &&Resolution<'_>| !bundle.compare_versions(chosen.bundle).is_lt();
+            if let Some(chosen) = chosen.filter(beyond)
+                && obstacles.is_empty()
+                && !is_chosen
+            {
+                obstacles.push(preferred(bundle, chosen));
+            }
+            found.push(Considered {
+                bundle,
+                catalog: catalog.name,
+                is_chosen,
+                obstacles,
+            });
+        }
+    }
+    found.sort_by(|left, right| right.bundle.compare_versions(left.bundle));
+    Ok(found)
+}
+
 /// The bundle of the highest version; of equals the one that comes first.
 fn highest<'a, 'c>(selected: &'c [Selected<'a>]) -> Option<(&'c Selected<'a>, &'a Candidate)> {
     let candidates = selected.iter().flat_map(|catalog| {
