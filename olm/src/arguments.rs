@@ -4,13 +4,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 
-use crate::extension::{approve, history, plan, rollback, uninstall};
+use crate::extension::change::{pause, pin, upgrade};
+use crate::extension::look::{events, explain, get};
+use crate::extension::{approve, history, install, plan, rollback, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::resolve::updates;
 use crate::{bundle, catalog, crd, rbac, resolve, search};
 
-/// Work with operator catalogs and bundles.
+/// Install and look after operators; work with their catalogs and bundles.
 #[derive(Debug, Parser)]
 #[command(
     name = "olm",
@@ -18,7 +21,9 @@ use crate::{bundle, catalog, crd, rbac, resolve, search};
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong."
+    after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong, 3 when something \
+                  would change and --exit-code asks for it, 4 when --wait ends because a person must change something, 5 when \
+                  its time is over."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -54,8 +59,25 @@ pub(crate) enum Command {
     Crd(crd::Command),
     /// Approve a change of a ClusterExtension that waits for an approval
     Approve(approve::Arguments),
+    /// Print a script that completes commands in a shell
+    Completion {
+        /// Shell that reads the script
+        shell: Shell,
+    },
+    /// Show the events about a ClusterExtension and its revisions
+    Events(events::Arguments),
+    /// Show what a ClusterExtension waits for, which bundles it could get, and what to do
+    Explain(explain::Arguments),
+    /// Show the ClusterExtensions of a cluster
+    Get(get::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
+    /// Install a package, with a namespace, an account and the rights that it needs
+    Install(install::Arguments),
+    /// Stop all changes to a ClusterExtension
+    Pause(pause::PauseArguments),
+    /// Keep a ClusterExtension at one version
+    Pin(pin::PinArguments),
     /// Show what the next revision of a ClusterExtension would change, before anything is written
     Plan(plan::Arguments),
     /// Reject a change of a ClusterExtension that waits for an approval
@@ -64,16 +86,22 @@ pub(crate) enum Command {
     Resolve(resolve::Arguments),
     /// Print the roles that a service account needs for an extension
     Rbac(rbac::Arguments),
+    /// Let a paused ClusterExtension change again
+    Resume(pause::ResumeArguments),
     /// Take a ClusterExtension on a cluster back to the version of an earlier revision
     Rollback(rollback::Arguments),
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
     Show(search::ShowArguments),
-    /// Show what uninstalling a ClusterExtension would remove, keep and wait for
+    /// Remove a ClusterExtension, after showing what goes, stays and holds it up
     Uninstall(uninstall::Arguments),
+    /// Let a pinned ClusterExtension follow newer versions again
+    Unpin(pin::UnpinArguments),
     /// Show which updates the extensions of a cluster would get, and why not the newest
     Updates(updates::Arguments),
+    /// Upgrade a ClusterExtension to a newer version
+    Upgrade(upgrade::Arguments),
     /// Print the version
     Version,
 }
@@ -86,15 +114,25 @@ impl Command {
             Self::Crd(command) => command.run(),
             Self::Approve(arguments) => approve::approve(&arguments),
             Self::Reject(arguments) => approve::reject(&arguments),
+            Self::Completion { shell } => completion(shell),
+            Self::Events(arguments) => events::run(&arguments),
+            Self::Explain(arguments) => explain::run(&arguments),
+            Self::Get(arguments) => get::run(&arguments),
             Self::History(arguments) => history::run(&arguments),
+            Self::Install(arguments) => install::run(&arguments),
+            Self::Pause(arguments) => pause::pause(&arguments),
+            Self::Pin(arguments) => pin::pin(&arguments),
             Self::Plan(arguments) => plan::run(&arguments),
+            Self::Resume(arguments) => pause::resume(&arguments),
             Self::Resolve(arguments) => resolve::run(&arguments),
             Self::Rbac(arguments) => rbac::run(&arguments),
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
+            Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),
+            Self::Upgrade(arguments) => upgrade::run(&arguments),
             Self::Version => {
                 print(&format!(
                     "{}\n",
@@ -104,6 +142,13 @@ impl Command {
             }
         }
     }
+}
+
+fn completion(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "olm", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Success)
 }
 
 #[cfg(test)]

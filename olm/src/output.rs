@@ -19,10 +19,18 @@ pub(crate) enum Status {
     Failure,
     /// Something would change, and the command was asked to say so by its exit status.
     Changes,
+    /// What was waited for needs a person.
+    Stalled,
+    /// What was waited for took longer than allowed.
+    TimedOut,
 }
 
 /// The exit status of [`Status::Changes`].
 pub(crate) const CHANGES: u8 = 3;
+/// The exit status of [`Status::Stalled`].
+const STALLED: u8 = 4;
+/// The exit status of [`Status::TimedOut`].
+const TIMED_OUT: u8 = 5;
 
 /// The result of a command.
 pub(crate) type Outcome = anyhow::Result<Status>;
@@ -95,6 +103,8 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         Ok(Status::Success) => ExitCode::SUCCESS,
         Ok(Status::Failure) => ExitCode::FAILURE,
         Ok(Status::Changes) => ExitCode::from(CHANGES),
+        Ok(Status::Stalled) => ExitCode::from(STALLED),
+        Ok(Status::TimedOut) => ExitCode::from(TIMED_OUT),
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,7 +2,7 @@
 //! object on the way.
 
 pub(crate) mod bundle;
-mod cluster;
+pub(crate) mod cluster;
 
 use std::path::PathBuf;
 
@@ -14,6 +14,7 @@ use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, needed, roles};
 use serde_json::Value;
 
+use crate::extension::access::ClusterArguments;
 use crate::output::{Outcome, Status, note, print};
 use crate::registry::RegistryArguments;
 
@@ -61,14 +62,13 @@ pub(crate) struct Arguments {
     /// Name of the ClusterExtension, in the names of the roles, without a cluster [default: the package]
     #[arg(long, value_name = "NAME", requires = "account")]
     extension: Option<String>,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
     #[command(flatten)]
     registry: RegistryArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 /// For whom roles are printed.

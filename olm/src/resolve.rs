@@ -22,6 +22,7 @@ use olm_resolve::{
 use serde_json::{Value, json};
 
 use self::cluster::Cluster;
+use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
@@ -61,12 +62,24 @@ pub(crate) struct Arguments {
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE", requires = "cluster")]
     kubeconfig: Option<String>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    context: Option<String>,
     /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "cluster")]
     default_catalogs: Vec<String>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
+}
+
+impl Arguments {
+    fn access(&self) -> ClusterArguments {
+        ClusterArguments {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -98,6 +111,17 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A catalog without packages.
+    pub(crate) fn empty(name: String, priority: i32) -> Self {
+        Self {
+            labels: BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]),
+            name,
+            priority,
+            package: None,
+            names: BTreeSet::new(),
+        }
+    }
+
     /// The catalog as resolution takes it.
     pub(crate) fn view(&self) -> Catalog<'_> {
         Catalog {
@@ -174,7 +198,7 @@ fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnClu
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let cluster = Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+        let cluster = Cluster::reach(&arguments.access()).await?;
         let extension = cluster.extension(&arguments.package);
         let packages = sources.iter().filter_map(|source| source.package.as_ref());
         let inventory = cluster.inventory(extension, packages).await?;
@@ -276,13 +300,10 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
             .iter()
             .find(|(other, _)| *other == name)
             .map_or(0, |(_, number)| *number);
-        let labels = BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]);
         sources.push(Source {
-            name,
-            priority,
-            labels,
             package,
             names,
+            ..Source::empty(name, priority)
         });
     }
     if let Some((name, _)) = arguments

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::text::escape;
@@ -11,6 +12,9 @@ use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
 use serde_json::{Value, json};
 
+use crate::extension::access::ClusterArguments;
+use crate::extension::cluster::Cluster;
+use crate::hint::Hint;
 use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog, named_source, no_package};
@@ -19,15 +23,25 @@ use crate::table::table;
 #[derive(Debug, Args)]
 pub(crate) struct Sources {
     /// Catalog to look into: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
-    /// repeated
-    #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
+    /// repeated [default: the catalogs of the cluster, through its API server]
+    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     #[command(flatten)]
     registry: RegistryArguments,
 }
 
 impl Sources {
     fn load(&self) -> anyhow::Result<Vec<(String, Catalog)>> {
+        if self.catalogs.is_empty() {
+            let found = Cluster::reach(&self.cluster)?.whole_catalogs(&self.registry)?;
+            if found.is_empty() {
+                let error = anyhow!("the cluster serves no catalog");
+                return Err(error.context(Hint("add a ClusterCatalog, or set --catalog".to_owned())));
+            }
+            return Ok(found);
+        }
         self.catalogs
             .iter()
             .map(|argument| {
@@ -40,6 +54,9 @@ impl Sources {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
+)]
 pub(crate) struct SearchArguments {
     /// Words to look for in names, descriptions, keywords, categories and provided APIs; a package has to have them all
     #[arg(required = true)]
@@ -52,6 +69,7 @@ pub(crate) struct SearchArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  olm show greeter\n  olm show greeter --catalog ./catalog")]
 pub(crate) struct ShowArguments {
     /// Package to show
     #[arg(value_parser = NonEmptyStringValueParser::new())]

@@ -26,7 +26,7 @@ pub(crate) const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.con
 /// The label of images with a database in the place of a catalog.
 const DATABASE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
 /// The largest catalog that is fetched from a running catalogd, in bytes.
-const MAX_CATALOG: u64 = 4 << 30;
+pub(crate) const MAX_CATALOG: u64 = 4 << 30;
 
 /// What a reference leads to.
 pub(crate) enum Source {
@@ -214,6 +214,14 @@ pub(crate) fn load_catalog(
         &mut catalog,
     )
     .with_context(|| format!("cannot read the catalog {reference:?}"))?;
+    Ok(catalog)
+}
+
+/// Like [`load_catalog`], of files that are there already; `reference` says where they come from.
+pub(crate) fn read_catalog(files: &CatalogFiles, reference: &str) -> anyhow::Result<Catalog> {
+    let mut catalog = Catalog::default();
+    load_files(files, reference, Unshaped::LeftOut, &mut catalog)
+        .with_context(|| format!("cannot read the catalog {reference:?}"))?;
     Ok(catalog)
 }
 
@@ -405,7 +413,7 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
     Ok(Source::Catalog(files.keeping(directory)))
 }
 
-fn scratch() -> std::io::Result<TempDir> {
+pub(crate) fn scratch() -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix("olm-catalog-").tempdir()
 }
 

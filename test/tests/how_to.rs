@@ -63,6 +63,8 @@ fn run(world: &World, folder: &Path, commands: &str) -> Result<String> {
         .env("HOME", folder)
         .env("REGISTRY", world.registry()?)
         .env("CA_DIR", world.authorities())
+        // The machine trusts the registry.
+        .env("SSL_CERT_FILE", world.authorities().join("ca.crt"))
         .output()?;
     let printed = String::from_utf8([run.stdout, run.stderr].concat())?;
     ensure!(run.status.success(), "{commands}\n{printed}");

@@ -284,7 +284,7 @@ async fn the_history(world: &World) -> Result<()> {
 
 async fn an_uninstallation(world: &World) -> Result<()> {
     let (status, _, said) = olm(world, &["uninstall", NAME])?;
-    ensure!(status == 2 && said.contains("--dry-run"), "{status} {said}");
+    ensure!(status == 1 && said.contains("set --yes"), "{status} {said}");
     world.apply(&[greeting(&["planned.olm.example/clean"])])?;
     let (status, printed, said) = olm(world, &["uninstall", NAME, "--dry-run"])?;
     ensure!(status == 0, "{said}");

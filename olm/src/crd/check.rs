@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::definitions::{Definitions, read_definitions};
 use super::live::{Cluster, Looked};
+use crate::extension::access::ClusterArguments;
 use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 
@@ -27,6 +28,9 @@ pub(crate) struct Arguments {
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
     #[arg(long, value_name = "FILE", requires = "cluster")]
     kubeconfig: Option<String>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    context: Option<String>,
     /// What findings do, as in the annotation crd-policy: CHECK=Error, Warn or Off, separated by commas
     #[arg(long, value_name = "POLICY", value_parser = Policy::parse)]
     policy: Option<Policy>,
@@ -35,6 +39,15 @@ pub(crate) struct Arguments {
     output: ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
+}
+
+impl Arguments {
+    fn access(&self) -> ClusterArguments {
+        ClusterArguments {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        }
+    }
 }
 
 /// What was found about one definition.
@@ -93,7 +106,7 @@ async fn ask(
     new: &Definitions,
     policy: &Policy,
 ) -> anyhow::Result<(Definitions, Vec<Looked>)> {
-    let cluster = Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&arguments.access()).await?;
     let old = cluster.definitions(new).await?;
     let mut looked = Vec::new();
     for (name, old) in &old {

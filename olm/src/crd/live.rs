@@ -9,6 +9,7 @@ use olm_preflight::crd_upgrade::existing::questions;
 use serde_json::Value;
 
 use super::definitions::Definitions;
+use crate::extension::access::ClusterArguments;
 
 /// How many objects a page holds.
 const PAGE: u32 = 100;
@@ -28,9 +29,9 @@ pub(crate) struct Looked {
 }
 
 impl Cluster {
-    /// Reaches the cluster that the file names, or the one that kubectl would reach.
-    pub(crate) async fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
-        let config = olm_platform::client::config(kubeconfig, "olm").await?;
+    /// Reaches the cluster that is meant.
+    pub(crate) async fn reach(access: &ClusterArguments) -> anyhow::Result<Self> {
+        let config = access.config().await?;
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config)?;
         Ok(Self { client, server })

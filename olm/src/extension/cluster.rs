@@ -4,20 +4,24 @@ use anyhow::{Context as _, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::{Client, Config};
-use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_catalog::{AvailabilityMode, ResolvedImageSource};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{annotation, cert_manager, label};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
+use olm_fbc::Catalog;
 use olm_resolve::Selector;
 use tokio::runtime::Runtime;
 
+use super::access::ClusterArguments;
 use super::rollback::others;
+use super::served::{Part, fetch};
 use crate::hint::Hint;
 use crate::output::note;
-use crate::rbac::bundle::catalog;
+use crate::rbac::bundle::{catalog, from_files};
 use crate::registry::RegistryArguments;
 use crate::resolve::Source;
+use crate::source::{open_catalog, read_catalog};
 
 /// A cluster, and the runtime in which it is asked.
 pub(crate) struct Cluster {
@@ -27,12 +31,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Reaches the cluster that the file names, or the one that kubectl would reach.
-    pub(crate) fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
+    /// Reaches the cluster that is meant.
+    pub(crate) fn reach(access: &ClusterArguments) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let config = runtime.block_on(olm_platform::client::config(kubeconfig, "olm"))?;
+        let config = runtime.block_on(access.config())?;
         let client = {
             let _inside = runtime.enter();
             Client::try_from(config.clone())?
@@ -61,7 +65,8 @@ impl Cluster {
         Err(error.context(self.runtime.block_on(others(&extensions, name))))
     }
 
-    /// What the selected catalogs of the cluster say of the package, read from their images. What is installed stays with the
+    /// What the selected catalogs of the cluster say of the package: as catalogd serves it through the API server, else as their
+    /// images say it. What is installed stays with the
     /// catalog that it came from.
     pub(crate) fn catalogs(
         &self,
@@ -80,6 +85,7 @@ impl Cluster {
         let api: Api<ClusterCatalog> = Api::all(self.client.clone());
         let listed = self.runtime.block_on(api.list(&ListParams::default()));
         let mut found = Vec::new();
+        let mut is_proxied = true;
         for listed in listed.context("cannot list the ClusterCatalogs")? {
             let mut labels = listed.metadata.labels.clone().unwrap_or_default();
             labels.insert(label::METADATA_NAME.to_owned(), listed.name().to_owned());
@@ -90,22 +96,74 @@ impl Cluster {
             if !is_selected || listed.spec.availability_mode == AvailabilityMode::Unavailable {
                 continue;
             }
-            let status = listed.status.as_ref();
-            let resolved = status.and_then(|status| status.resolved_source.as_ref());
-            let Some(image) = resolved.and_then(|resolved| resolved.image.as_ref()) else {
-                note(&format!(
-                    "warning: ClusterCatalog {:?} is not served",
-                    listed.name()
-                ));
+            let Some(image) = served_image(&listed) else {
                 continue;
             };
             let (name, priority) = (listed.name().to_owned(), listed.spec.priority);
-            let source = catalog(registry, name, priority, &image.reference, package);
-            found.push(source.map_err(|error| {
-                error.context(Hint("set --catalog to another place of that catalog".to_owned()))
-            })?);
+            let served = is_proxied.then(|| self.served(&listed, package, priority));
+            let source = match served {
+                Some(Ok(source)) => Ok(source),
+                served => {
+                    // What fails for one fails for all.
+                    is_proxied = false;
+                    let source = catalog(registry, name, priority, &image.reference, package);
+                    source.map_err(|error| unreachable(error, served.and_then(Result::err)))
+                }
+            };
+            found.push(source?);
         }
         Ok(found)
+    }
+
+    /// What a catalog says of the package, as catalogd serves it; where it does not have the package, the names of those that
+    /// it has.
+    fn served(&self, listed: &ClusterCatalog, package: &str, priority: i32) -> anyhow::Result<Source> {
+        let name = listed.name();
+        let fetch = |part| self.runtime.block_on(fetch(&self.client, listed, part));
+        let files = match fetch(Part::Package(package))? {
+            Some(files) => Some(files),
+            None => fetch(Part::Packages)?,
+        };
+        match files {
+            Some(files) => from_files(&files, name.to_owned(), priority, name, package),
+            None => Ok(Source::empty(name.to_owned(), priority)),
+        }
+    }
+
+    /// All that the catalogs of the cluster hold, each with its name, in the order of the names.
+    pub(crate) fn whole_catalogs(
+        &self,
+        registry: &RegistryArguments,
+    ) -> anyhow::Result<Vec<(String, Catalog)>> {
+        let api: Api<ClusterCatalog> = Api::all(self.client.clone());
+        let listed = self.runtime.block_on(api.list(&ListParams::default()));
+        let mut found = Vec::new();
+        for listed in listed.context("cannot list the ClusterCatalogs")? {
+            if listed.spec.availability_mode == AvailabilityMode::Unavailable {
+                continue;
+            }
+            let Some(image) = served_image(&listed) else {
+                continue;
+            };
+            let fetched = self.runtime.block_on(fetch(&self.client, &listed, Part::All));
+            let files = match fetched {
+                Ok(Some(files)) => files,
+                Ok(None) => continue,
+                Err(refused) => open_catalog(&image.reference, registry)
+                    .map_err(|error| unreachable(error, Some(refused)))?,
+            };
+            found.push((listed.name().to_owned(), read_catalog(&files, listed.name())?));
+        }
+        found.sort_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(found)
+    }
+
+    /// The names of the ClusterCatalogs.
+    pub(crate) fn catalog_names(&self) -> anyhow::Result<Vec<String>> {
+        let api: Api<ClusterCatalog> = Api::all(self.client.clone());
+        let listed = self.runtime.block_on(api.list(&ListParams::default()));
+        let listed = listed.context("cannot list the ClusterCatalogs")?;
+        Ok(listed.iter().map(|one| one.name().to_owned()).collect())
     }
 
     /// Who provides certificates, as operator-controller chooses it.
@@ -135,6 +193,35 @@ impl Cluster {
         let found = found.with_context(|| format!("cannot read CustomResourceDefinition {name:?}"))?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
+}
+
+/// The image whose content catalogd serves; a warning where there is none.
+fn served_image(catalog: &ClusterCatalog) -> Option<&ResolvedImageSource> {
+    let status = catalog.status.as_ref();
+    let resolved = status.and_then(|status| status.resolved_source.as_ref());
+    let image = resolved.and_then(|resolved| resolved.image.as_ref());
+    if image.is_none() {
+        note(&format!(
+            "warning: ClusterCatalog {:?} is not served",
+            catalog.name()
+        ));
+    }
+    image
+}
+
+/// The error that neither catalogd nor the registry gives a catalog.
+fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::Error {
+    let error = match served {
+        Some(served) => error.context(format!(
+            "catalogd cannot be reached through the API server ({served:#}), nor can the image of the catalog be read"
+        )),
+        None => error,
+    };
+    error.context(Hint(
+        "ask for the right to get services/proxy in the namespace of catalogd, or set --catalog to another place of that \
+         catalog"
+            .to_owned(),
+    ))
 }
 
 /// The provider of certificates that a revision records.

@@ -5,6 +5,7 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::Time;
 use olm_plan::history::{Entry, history};
 
+use super::access::ClusterArguments;
 use super::cluster::Cluster;
 use super::rollback::revisions;
 use crate::output::{Format, Outcome, Status};
@@ -25,13 +26,12 @@ pub(crate) struct Arguments {
     /// Form of the history
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
     let entries = history(&sets);

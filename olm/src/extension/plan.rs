@@ -14,19 +14,18 @@ use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, pre
 use olm_plan::bundle::{operator_condition, roles_named_after};
 use olm_plan::phases::{Marks, phases};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
-use olm_resolve::{Catalog, Installed, ReleaseField, Request, passed_over, resolve_in};
 use olm_rollout::policy::Policy;
 use serde_json::Value;
 
+use super::access::ClusterArguments;
+use super::choose::{Choice, Chosen, Origin};
 use super::cluster::{Cluster, newest_active};
 use super::rollback::account::account;
 use super::rollback::{objects, revisions};
 use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{CHANGES, Format, Outcome, Status, note};
-use crate::rbac::bundle::sources;
 use crate::registry::RegistryArguments;
-use crate::resolve::{self, Source};
 use crate::source::open_bundle;
 
 /// The largest file with a ClusterExtension that is read, in bytes.
@@ -62,26 +61,17 @@ pub(crate) struct Arguments {
     /// Exit with status 3 when something would change
     #[arg(long)]
     exit_code: bool,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
     #[command(flatten)]
     registry: RegistryArguments,
-}
-
-/// The bundle that resolution chooses.
-struct Chosen {
-    bundle: BundleIdentity,
-    catalog: String,
-    /// The versions that are passed over.
-    passed: Vec<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = wanted(arguments, &cluster)?;
     let name = extension.name();
     if extension.is_deleting() {
@@ -101,8 +91,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         name: account.to_owned(),
     };
     let uninstall = Policy::read(|key| extension.annotation(key))?.uninstall;
-    let Some(mut chosen) = choose(arguments, &cluster, &extension, newest)? else {
-        return Ok(Status::Failure);
+    let origin = Origin {
+        catalogs: &arguments.catalogs,
+        registry: &arguments.registry,
+        access: &arguments.cluster,
+    };
+    let mut chosen = match Choice::gather(&cluster, origin, &extension, newest)?.resolve() {
+        Ok(chosen) => chosen,
+        Err(refusal) => {
+            note(&format!("refused: {refusal}"));
+            return Ok(Status::Failure);
+        }
     };
     let provider = cluster.provider(newest)?;
     let latest = sets.iter().max_by_key(|set| set.spec.revision);
@@ -193,63 +192,6 @@ fn from_file(path: &std::path::Path, name: Option<&str>) -> anyhow::Result<Clust
         (None, _, Some(name)) => bail!("{shown} holds no ClusterExtension {name:?}"),
         (None, _, None) => bail!("{shown} holds no ClusterExtension"),
     }
-}
-
-/// The bundle that operator-controller would choose; nothing when none fits, which is reported.
-fn choose(
-    arguments: &Arguments,
-    cluster: &Cluster,
-    extension: &ClusterExtension,
-    newest: Option<&ClusterObjectSet>,
-) -> anyhow::Result<Option<Chosen>> {
-    let Some(filter) = &extension.spec.source.catalog else {
-        return Ok(None);
-    };
-    let package = filter.package_name.as_str();
-    let home = newest.and_then(|set| set.annotation(annotation::CATALOG));
-    let found = if arguments.catalogs.is_empty() {
-        cluster.catalogs(&arguments.registry, extension, home)?
-    } else {
-        sources(&arguments.catalogs, &arguments.registry, package)?
-    };
-    let packages = found.iter().filter_map(|source| source.package.as_ref());
-    let inventory = cluster.runtime.block_on(async {
-        let known = resolve::cluster::Cluster::reach(arguments.kubeconfig.as_deref()).await?;
-        known.inventory(Some(extension), packages).await
-    })?;
-    let catalogs: Vec<Catalog<'_>> = found.iter().map(Source::view).collect();
-    // The catalogs are selected already.
-    let request = Request::of(filter, None);
-    let status = extension.status.as_ref();
-    let installed = status.and_then(|status| status.install.as_ref());
-    let installed = installed.map(|install| Installed {
-        name: &install.bundle.name,
-        version: &install.bundle.version,
-        release: install.bundle.release.as_deref(),
-    });
-    let resolution = match resolve_in(&catalogs, &request, installed.as_ref(), &inventory.facts()) {
-        Ok(resolution) => resolution,
-        Err(refusal) => {
-            note(&format!("refused: {}", refusal.on_command_line()));
-            return Ok(None);
-        }
-    };
-    let passed = match &installed {
-        Some(installed) => passed_over(resolution.package, &request, installed, resolution.bundle)?,
-        None => Vec::new(),
-    };
-    let passed = passed
-        .into_iter()
-        .map(|candidate| candidate.recorded(ReleaseField::Counts).version);
-    Ok(Some(Chosen {
-        bundle: BundleIdentity {
-            package: package.to_owned(),
-            metadata: resolution.bundle.recorded(ReleaseField::Counts),
-            image: resolution.bundle.image.clone(),
-        },
-        catalog: resolution.catalog.to_owned(),
-        passed: passed.collect(),
-    }))
 }
 
 /// The objects of the chosen bundle as operator-controller renders them; its image is known by digest then.

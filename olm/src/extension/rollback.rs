@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use self::account::Asker;
 use self::course::{Course, bundle_version, course};
+use super::access::ClusterArguments;
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, note, print_text};
 
@@ -52,12 +53,11 @@ pub(crate) struct Arguments {
     /// Change nothing; the API server is asked whether it would take the change
     #[arg(long)]
     dry_run: bool,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 async fn roll_back(arguments: &Arguments) -> Outcome {
-    let config = olm_platform::client::config(arguments.kubeconfig.as_deref(), "olm").await?;
+    let config = arguments.cluster.config().await?;
     let server = config.cluster_url.to_string();
     let client = Client::try_from(config.clone())?;
     let name = &arguments.extension;

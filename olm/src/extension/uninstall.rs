@@ -1,23 +1,30 @@
-//! `olm uninstall --dry-run`: what a deletion of a ClusterExtension takes away, keeps and waits for.
+//! `olm uninstall`: what a deletion of a ClusterExtension takes away, keeps and waits for, and the deletion.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
-use olm_api::names;
+use clap::{Args, ValueEnum};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use olm_api::ClusterExtension;
+use olm_api::names::{self, label};
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_plan::change::ObjectName;
 use olm_plan::uninstall::{CustomResources, Dependent, Stored, UninstallPlan, uninstall};
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use olm_resolve::{Blocker, broken_by_removal};
 use olm_rollout::policy::{Policy, Uninstall};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::access::ClusterArguments;
+use super::change::MANAGER;
+use super::change::ask::agreed;
+use super::change::wait::{Goal, WaitArguments, wait};
 use super::cluster::{Cluster, active};
 use super::rollback::{objects, revisions};
-use crate::output::{Format, Outcome, Status};
+use crate::output::{Format, Outcome, Status, note};
 use crate::resolve;
 
 /// Objects of one kind that are looked at for finalizers.
@@ -29,33 +36,75 @@ const MAX_TIME: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("Which objects stay is decided by the annotation {} of the ClusterExtension: delete, keep-crds or \
-                  orphan. Finalizers are those of custom resources that only the operator removes, which is gone by \
-                  then.\n\nTo uninstall: kubectl delete clusterextension NAME\n\nExit status: 0 when the deletion can \
-                  begin, 1 when other extensions depend on this one.", names::user::UNINSTALL)
+    after_help = format!("Which objects stay is decided by the annotation {} of the ClusterExtension, which --policy sets. \
+                  Finalizers are those of custom resources that only the operator removes, which is gone by then.\n\nThe \
+                  service account, its roles and the namespace stay: OLM removes the objects with the rights of the \
+                  account.\n\nExamples:\n  olm uninstall greeter --dry-run\n  olm uninstall greeter --yes --wait\n  olm uninstall \
+                  greeter --policy keep-crds\n\nExit status: 0 on success, 1 when other extensions depend on this one, you decline or \
+                  the command fails; with --wait 4 when a person must change something, 5 when the time is \
+                  over.", names::user::UNINSTALL)
 )]
 pub(crate) struct Arguments {
-    /// ClusterExtension to look at
+    /// ClusterExtension to uninstall
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// Change nothing; required, because kubectl deletes a ClusterExtension
-    #[arg(long, required = true)]
+    /// What stays on the cluster [default: what the annotation of the ClusterExtension says]
+    #[arg(long, value_enum)]
+    policy: Option<Kept>,
+    /// Delete without a question
+    #[arg(short, long)]
+    yes: bool,
+    /// Show what would happen and change nothing
+    #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    wait: WaitArguments,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+/// What a deletion keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kept {
+    /// Nothing.
+    Delete,
+    /// CRDs and their custom resources.
+    KeepCrds,
+    /// Everything.
+    Orphan,
+}
+
+impl Kept {
+    fn policy(self) -> Uninstall {
+        match self {
+            Self::Delete => Uninstall::Delete,
+            Self::KeepCrds => Uninstall::KeepCrds,
+            Self::Orphan => Uninstall::Orphan,
+        }
+    }
+
+    fn annotation(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::KeepCrds => "keep-crds",
+            Self::Orphan => "orphan",
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
-    let policy = Policy::read(|key| extension.annotation(key))?.uninstall;
+    let policy = match arguments.policy {
+        Some(kept) => kept.policy(),
+        None => Policy::read(|key| extension.annotation(key))?.uninstall,
+    };
     let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
     let mut held = Vec::new();
     for set in active(&sets) {
@@ -75,10 +124,59 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let held: Vec<&Value> = held.iter().collect();
     let plan = uninstall(extension.name(), policy, &held, &stored, dependents);
     arguments.output.print(&plan, || text(&plan))?;
-    Ok(if plan.dependents.is_empty() {
-        Status::Success
+    if !plan.dependents.is_empty()
+        && extension.annotation(names::user::ALLOW_BREAK_DEPENDENTS) != Some("true")
+    {
+        return Ok(Status::Failure);
+    }
+    if arguments.dry_run {
+        return Ok(Status::Success);
+    }
+    let name = extension.name();
+    if !agreed(&format!("Delete ClusterExtension {name}?"), arguments.yes)? {
+        return Ok(Status::Failure);
+    }
+    delete(&cluster, &extension, arguments.policy)?;
+    note(&format!("clusterextension/{name} is being deleted"));
+    let ended = if arguments.wait.wait {
+        wait(&cluster, &arguments.wait, &extension, Goal::Gone)?
     } else {
-        Status::Failure
+        Status::Success
+    };
+    if ended == Status::Success {
+        note(&format!(
+            "hint: its account and namespace stay, and must while OLM removes the objects; afterwards \
+             `kubectl delete clusterroles,clusterrolebindings,roles,rolebindings -A -l {}={name}` deletes the roles that \
+             were made for it",
+            label::RIGHTS_OF
+        ));
+    }
+    Ok(ended)
+}
+
+/// Deletes the extension that was looked at, no other of the same name.
+fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<Kept>) -> anyhow::Result<()> {
+    let name = extension.name();
+    let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
+    let uid = extension.metadata.uid.clone();
+    cluster.runtime.block_on(async {
+        if let Some(kept) = kept {
+            let annotations = json!({names::user::UNINSTALL: kept.annotation()});
+            let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
+            let params = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let set = api.patch(name, &params, &Patch::Merge(&patch)).await;
+            set.with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
+        }
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid,
+            resource_version: None,
+        });
+        let deleted = api.delete(name, &params).await;
+        deleted.with_context(|| format!("cannot delete ClusterExtension {name:?}"))?;
+        Ok(())
     })
 }
 
@@ -123,7 +221,7 @@ fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<Custo
 /// The extensions whose requirements would no longer hold.
 fn dependents(arguments: &Arguments, cluster: &Cluster, policy: Uninstall) -> anyhow::Result<Vec<Dependent>> {
     let mut inventory = cluster.runtime.block_on(async {
-        let known = resolve::cluster::Cluster::reach(arguments.kubeconfig.as_deref()).await?;
+        let known = resolve::cluster::Cluster::reach(&arguments.cluster).await?;
         let own = known.named(&arguments.extension);
         known.inventory(own, std::iter::empty()).await
     })?;

@@ -1,7 +1,5 @@
 //! The objects of a bundle, and of what kind they are where no cluster says so.
 
-use std::collections::BTreeMap;
-
 use anyhow::Context as _;
 use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, config, prepare};
 use olm_cluster::identity::AccountName;
@@ -12,7 +10,7 @@ use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
 use super::{Arguments, Subject, name};
-use crate::input::read;
+use crate::input::{CatalogFiles, read};
 use crate::output::note;
 use crate::registry::RegistryArguments;
 use crate::resolve::{Source, package};
@@ -99,15 +97,23 @@ pub(crate) fn catalog(
     source: &str,
     of: &str,
 ) -> anyhow::Result<Source> {
-    let files = open_catalog(source, registry)?;
-    let read = package(&files, source, of).with_context(|| format!("cannot read the catalog {source:?}"));
+    from_files(&open_catalog(source, registry)?, name, priority, source, of)
+}
+
+/// The same of files that are there already; `source` says where they come from.
+pub(crate) fn from_files(
+    files: &CatalogFiles,
+    name: String,
+    priority: i32,
+    source: &str,
+    of: &str,
+) -> anyhow::Result<Source> {
+    let read = package(files, source, of).with_context(|| format!("cannot read the catalog {source:?}"));
     let (package, names) = read?;
     Ok(Source {
-        labels: BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]),
-        name,
-        priority,
         package,
         names,
+        ..Source::empty(name, priority)
     })
 }
 
@@ -128,7 +134,7 @@ pub(super) fn choose(
 }
 
 /// The package of a bundle, and everything that an installation of it applies.
-pub(super) fn objects(
+pub(crate) fn objects(
     bundle: &BundleSource,
     source: &str,
     request: Installation<'_>,

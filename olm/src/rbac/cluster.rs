@@ -29,7 +29,7 @@ use crate::source::open_bundle;
 const SET: &str = "clusterobjectset/";
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let cluster = Asker(Cluster::reach(arguments.kubeconfig.as_deref())?);
+    let cluster = Asker(Cluster::reach(&arguments.cluster)?);
     let name = name(arguments)?;
     let subject = match name.strip_prefix(SET) {
         Some(set) => Some(cluster.set(arguments, set)?),
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(subject) = subject else {
         return Ok(Status::Failure);
     };
-    let missing = cluster.missing(arguments, &subject)?;
+    let missing = lacked(&cluster, &subject.account, &subject.objects, !arguments.all)?;
     print_roles(&subject, &missing)
 }
 
@@ -167,32 +167,43 @@ impl Asker {
         }
         Ok(objects)
     }
+}
 
-    /// What the account lacks, or needs.
-    fn missing(&self, arguments: &Arguments, subject: &Subject) -> anyhow::Result<Missing> {
-        let objects: Vec<&Value> = subject.objects.iter().collect();
-        let account = &subject.account;
-        let discovery = {
-            let _inside = self.runtime.enter();
-            Discovery::new(self.client.clone())
-        };
-        let asked = self.runtime.block_on(async {
-            if !arguments.all {
-                match act_as(&self.config, &self.client, &account.namespace, &account.name).await {
-                    Ok(client) => {
-                        let reviews = Reviews::default();
-                        return lacking(&discovery, &reviews, account, &client, &objects).await;
-                    }
-                    Err(why) => note(&format!(
-                        "note: the output lists all permissions, not only the missing ones: {why}"
-                    )),
+/// What an account lacks to apply objects; all that they need where that is not asked, or the user may not ask it.
+pub(crate) fn lacked(
+    cluster: &Cluster,
+    account: &AccountName,
+    objects: &[Value],
+    asks: bool,
+) -> anyhow::Result<Missing> {
+    let objects: Vec<&Value> = objects.iter().collect();
+    let discovery = {
+        let _inside = cluster.runtime.enter();
+        Discovery::new(cluster.client.clone())
+    };
+    let asked = cluster.runtime.block_on(async {
+        if asks {
+            match act_as(
+                &cluster.config,
+                &cluster.client,
+                &account.namespace,
+                &account.name,
+            )
+            .await
+            {
+                Ok(client) => {
+                    let reviews = Reviews::default();
+                    return lacking(&discovery, &reviews, account, &client, &objects).await;
                 }
+                Err(why) => note(&format!(
+                    "note: the output lists all permissions, not only the missing ones: {why}"
+                )),
             }
-            let needs = needed_here(&discovery, &self.client, &objects).await?;
-            Ok(needs.missing(&AccountRights::new()))
-        });
-        asked.with_context(|| format!("cannot find out what service account {account} may do"))
-    }
+        }
+        let needs = needed_here(&discovery, &cluster.client, &objects).await?;
+        Ok(needs.missing(&AccountRights::new()))
+    });
+    asked.with_context(|| format!("cannot find out what service account {account} may do"))
 }
 
 /// Whether an extension is where it is to be, or on its way there.

@@ -14,6 +14,7 @@ use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbou
 use olm_resolve::{Package, Selector, SelectorRequirement};
 use olm_version::blang::parse_tolerant;
 
+use crate::extension::access::ClusterArguments;
 use crate::output::note;
 
 /// The label with a node's architecture.
@@ -29,9 +30,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Reaches the cluster that the file names, or the one that kubectl would reach.
-    pub(crate) async fn reach(kubeconfig: Option<&str>) -> anyhow::Result<Self> {
-        let config = olm_platform::client::config(kubeconfig, "olm").await?;
+    /// Reaches the cluster that is meant.
+    pub(crate) async fn reach(access: &ClusterArguments) -> anyhow::Result<Self> {
+        let config = access.config().await?;
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config)?;
         let extensions = all(Api::all(client.clone())).await;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, filter};
 use super::{package, version};
+use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
 use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
 use crate::registry::RegistryArguments;
@@ -40,12 +41,11 @@ pub(crate) struct Arguments {
     /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "catalogs")]
     default_catalogs: Vec<String>,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 /// A catalog that was opened.
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let cluster = runtime.block_on(Cluster::reach(arguments.kubeconfig.as_deref()))?;
+    let cluster = runtime.block_on(Cluster::reach(&arguments.cluster))?;
     let extensions = wanted(&cluster, &arguments.extensions)?;
     let rows: Vec<Row> = if arguments.catalogs.is_empty() {
         extensions.into_iter().map(reported).collect()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::client::{Body, ClientBuilder};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -29,6 +30,15 @@ pub enum ClientError {
         #[source]
         source: kube::config::KubeconfigError,
     },
+    /// No kubeconfig has a usable context of that name.
+    #[error("cannot use the context `{context}` of the kubeconfig")]
+    Context {
+        /// The context.
+        context: String,
+        /// Why not.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
     /// The configuration cannot be turned into a client.
     #[error("cannot set up a client for the API server")]
     Client(#[source] kube::Error),
@@ -40,20 +50,41 @@ pub enum ClientError {
 /// # Errors
 /// When there is no usable configuration.
 pub async fn config(kubeconfig: Option<&str>, name: &str) -> Result<Config, ClientError> {
-    let mut config = match kubeconfig {
-        None => Config::infer().await.map_err(ClientError::Config)?,
-        Some(path) => {
+    config_in(kubeconfig, None, name).await
+}
+
+/// Like [`config`], in this context of the kubeconfig instead of its current one.
+///
+/// # Errors
+/// When there is no usable configuration, or no such context.
+pub async fn config_in(
+    kubeconfig: Option<&str>,
+    context: Option<&str>,
+    name: &str,
+) -> Result<Config, ClientError> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let mut config = match (kubeconfig, context) {
+        (None, None) => Config::infer().await.map_err(ClientError::Config)?,
+        (None, Some(context)) => {
+            Config::from_kubeconfig(&options)
+                .await
+                .map_err(|source| ClientError::Context {
+                    context: context.to_owned(),
+                    source,
+                })?
+        }
+        (Some(path), _) => {
             let unusable = |source| ClientError::Kubeconfig {
                 path: path.to_owned(),
                 source,
             };
             let file = kube::config::Kubeconfig::read_from(path).map_err(unusable)?;
-            Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
+            Config::from_custom_kubeconfig(file, &options)
                 .await
-                .map_err(|source| ClientError::Kubeconfig {
-                    path: path.to_owned(),
-                    source,
-                })?
+                .map_err(unusable)?
         }
     };
     if let Ok(value) = http::HeaderValue::from_str(&format!("{name}/{}", env!("CARGO_PKG_VERSION"))) {

@@ -1,0 +1,152 @@
+//! `olm pin` and `olm unpin`.
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use olm_api::ClusterExtension;
+use serde_json::json;
+
+use super::upgrade::is_exact;
+use super::wait::{Goal, WaitArguments, wait};
+use super::{ChangeArguments, change, of_source};
+use crate::extension::access::ClusterArguments;
+use crate::extension::choose::{Choice, Origin};
+use crate::extension::cluster::{Cluster, newest_active};
+use crate::extension::rollback::revisions;
+use crate::hint::Hint;
+use crate::output::{Outcome, Status, note};
+use crate::registry::RegistryArguments;
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+#[command(
+    after_help = "Sets spec.source.catalog.version to one version. For another version than the installed one the catalogs \
+                  are asked first: nothing changes when no update edge leads to it.\n\nExamples:\n  olm pin greeter\n  olm pin \
+                  greeter 1.1.0 --wait\n\nExit status: 0 on success, 1 when no bundle fits or the command fails; with --wait 4 \
+                  when a person must change something, 5 when the time is over."
+)]
+pub(crate) struct PinArguments {
+    /// ClusterExtension to pin
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Version to pin it to [default: the installed one]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    version: Option<String>,
+    #[command(flatten)]
+    wait: WaitArguments,
+    #[command(flatten)]
+    change: ChangeArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+#[command(
+    after_help = "Removes spec.source.catalog.version, or sets the range that the extension follows from then on.\n\nExamples:\n  \
+                  olm unpin greeter\n  olm unpin greeter --version 1.x"
+)]
+pub(crate) struct UnpinArguments {
+    /// ClusterExtension to unpin
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Range of versions to follow [default: every version]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    version: Option<String>,
+    #[command(flatten)]
+    wait: WaitArguments,
+    #[command(flatten)]
+    change: ChangeArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+pub(crate) fn pin(arguments: &PinArguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let present = cluster.extension(&arguments.extension)?;
+    let name = present.name();
+    let status = present.status.as_ref();
+    let installed = status.and_then(|status| status.install.as_ref());
+    let installed = installed.map(|install| install.bundle.version.as_str());
+    let Some(version) = arguments.version.as_deref().or(installed) else {
+        let error = anyhow!("ClusterExtension {name:?} has nothing installed");
+        return Err(error.context(Hint("name the version to pin it to".to_owned())));
+    };
+    if !is_exact(version) {
+        let error = anyhow!("{version:?} is not a version");
+        return Err(error.context(Hint(format!(
+            "run `olm upgrade {name} --version RANGE` for a range of versions"
+        ))));
+    }
+    if installed != Some(version) && !is_offered(arguments, &cluster, &present, version)? {
+        return Ok(Status::Failure);
+    }
+    let done = match installed {
+        Some(installed) if installed != version => format!("pinned to {version}; it is at {installed}"),
+        _ => format!("pinned to {version}"),
+    };
+    let patch = of_source(&json!({"version": version}));
+    let changed = change(&cluster, &arguments.change, &present, patch, &done)?;
+    finish(&cluster, &arguments.wait, &arguments.change, &changed)
+}
+
+/// Whether the catalogs have that version for the extension; why not is reported.
+fn is_offered(
+    arguments: &PinArguments,
+    cluster: &Cluster,
+    present: &ClusterExtension,
+    version: &str,
+) -> anyhow::Result<bool> {
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, present))?;
+    let origin = Origin {
+        catalogs: &[],
+        registry: &arguments.registry,
+        access: &arguments.cluster,
+    };
+    let choice = Choice::gather(cluster, origin, present, newest_active(&sets))?;
+    let outcome = choice.with_version(Some(version.to_owned())).resolve();
+    if let Err(refusal) = &outcome {
+        note(&format!("refused: {refusal}"));
+    }
+    Ok(outcome.is_ok())
+}
+
+pub(crate) fn unpin(arguments: &UnpinArguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let present = cluster.extension(&arguments.extension)?;
+    let filter = present.spec.source.catalog.as_ref();
+    let before = filter
+        .and_then(|filter| filter.version.as_deref())
+        .unwrap_or_default();
+    if !is_exact(before) {
+        let error = anyhow!(
+            "ClusterExtension {:?} is not pinned: its version range is {before:?}",
+            present.name()
+        );
+        return Err(error.context(Hint(format!(
+            "run `olm upgrade {} --version RANGE` to set another range",
+            present.name()
+        ))));
+    }
+    let done = match &arguments.version {
+        Some(range) => format!("unpinned from {before}; it follows {range:?}"),
+        None => format!("unpinned from {before}; it follows every version"),
+    };
+    let patch = of_source(&json!({"version": arguments.version}));
+    let changed = change(&cluster, &arguments.change, &present, patch, &done)?;
+    finish(&cluster, &arguments.wait, &arguments.change, &changed)
+}
+
+fn finish(
+    cluster: &Cluster,
+    waits: &WaitArguments,
+    arguments: &ChangeArguments,
+    changed: &ClusterExtension,
+) -> Outcome {
+    if waits.wait && !arguments.dry_run {
+        return wait(cluster, waits, changed, Goal::Ready(changed.generation()));
+    }
+    Ok(Status::Success)
+}

@@ -1,0 +1,167 @@
+//! What an extension would get, from the catalogs of the cluster and what the cluster has: the choice of operator-controller,
+//! made again.
+
+use anyhow::{Context as _, bail};
+use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
+use olm_api::names::annotation;
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_plan::BundleIdentity;
+use olm_resolve::cluster::inventory::Inventory;
+use olm_resolve::cluster::updates::{Considered, considered};
+use olm_resolve::{
+    Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, passed_over, resolve_in,
+};
+
+use super::access::ClusterArguments;
+use super::cluster::Cluster;
+use crate::rbac::bundle::sources;
+use crate::registry::RegistryArguments;
+use crate::resolve::{self, Source};
+
+/// Where catalogs come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    /// Catalogs of the command line; those of the cluster when there are none.
+    pub(crate) catalogs: &'a [String],
+    pub(crate) registry: &'a RegistryArguments,
+    pub(crate) access: &'a ClusterArguments,
+}
+
+/// What a choice is made from.
+pub(crate) struct Choice {
+    filter: CatalogFilter,
+    installed: Option<BundleMetadata>,
+    sources: Vec<Source>,
+    inventory: Inventory,
+}
+
+/// The bundle that resolution chooses.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub(crate) bundle: BundleIdentity,
+    pub(crate) catalog: String,
+    pub(crate) channels: Vec<String>,
+    /// How it follows what is installed.
+    pub(crate) edge: Option<Edge>,
+    /// The versions that are passed over.
+    pub(crate) passed: Vec<String>,
+    /// Newer bundles that the cluster does not allow, and why.
+    pub(crate) held: Option<String>,
+}
+
+impl Choice {
+    /// Gathers everything that the choice depends on. `newest` is the newest revision of the extension that is wanted.
+    pub(crate) fn gather(
+        cluster: &Cluster,
+        origin: Origin<'_>,
+        extension: &ClusterExtension,
+        newest: Option<&ClusterObjectSet>,
+    ) -> anyhow::Result<Self> {
+        let Some(filter) = extension.spec.source.catalog.clone() else {
+            bail!(
+                "ClusterExtension {:?} has no spec.source.catalog: there is nothing to install",
+                extension.name()
+            );
+        };
+        let home = newest.and_then(|set| set.annotation(annotation::CATALOG));
+        let sources = if origin.catalogs.is_empty() {
+            cluster.catalogs(origin.registry, extension, home)?
+        } else {
+            sources(origin.catalogs, origin.registry, &filter.package_name)?
+        };
+        let packages = sources.iter().filter_map(|source| source.package.as_ref());
+        let inventory = cluster.runtime.block_on(async {
+            let known = resolve::cluster::Cluster::reach(origin.access).await?;
+            known.inventory(Some(extension), packages).await
+        })?;
+        let status = extension.status.as_ref();
+        let installed = status.and_then(|status| status.install.as_ref());
+        Ok(Self {
+            filter,
+            installed: installed.map(|install| install.bundle.clone()),
+            sources,
+            inventory,
+        })
+    }
+
+    /// The same choice with another version or range, or without any.
+    pub(crate) fn with_version(mut self, version: Option<String>) -> Self {
+        self.filter.version = version;
+        self
+    }
+
+    /// The names of the catalogs that were looked into.
+    pub(crate) fn catalogs(&self) -> Vec<&str> {
+        self.sources.iter().map(|source| source.name.as_str()).collect()
+    }
+
+    /// What is chosen, or why nothing.
+    pub(crate) fn resolve(&self) -> Result<Chosen, Refusal> {
+        let catalogs = self.views();
+        let resolution = match self.resolution(&catalogs) {
+            Ok(resolution) => resolution,
+            Err(mut refusal) => {
+                refusal.suggest(self.sources.iter().flat_map(|source| {
+                    let names = source.names.iter();
+                    names.map(|name| (source.name.as_str(), name.as_str()))
+                }));
+                return Err(refusal.on_command_line());
+            }
+        };
+        let (request, installed) = (self.request(), self.installed());
+        let passed = match &installed {
+            Some(installed) => passed_over(resolution.package, &request, installed, resolution.bundle)?,
+            None => Vec::new(),
+        };
+        let version = |candidate: &olm_resolve::Candidate| candidate.recorded(ReleaseField::Counts).version;
+        Ok(Chosen {
+            bundle: BundleIdentity {
+                package: self.filter.package_name.clone(),
+                metadata: resolution.bundle.recorded(ReleaseField::Counts),
+                image: resolution.bundle.image.clone(),
+            },
+            catalog: resolution.catalog.to_owned(),
+            channels: resolution.channels.iter().map(|&name| name.to_owned()).collect(),
+            edge: resolution.edge,
+            passed: passed.into_iter().map(version).collect(),
+            held: resolution.held(),
+        })
+    }
+
+    /// Hands every bundle of the package, newest first and with what stands in its way, to `look`.
+    pub(crate) fn consider<T>(&self, look: impl FnOnce(Vec<Considered<'_>>) -> T) -> anyhow::Result<T> {
+        let catalogs = self.views();
+        let chosen = self.resolution(&catalogs).ok();
+        let (request, installed) = (self.request(), self.installed());
+        let found = considered(
+            &catalogs,
+            &request,
+            installed.as_ref(),
+            &self.inventory.facts(),
+            chosen.as_ref(),
+        );
+        Ok(look(found.context("cannot compare the bundles of the catalogs")?))
+    }
+
+    fn views(&self) -> Vec<Catalog<'_>> {
+        self.sources.iter().map(Source::view).collect()
+    }
+
+    fn resolution<'a>(&self, catalogs: &[Catalog<'a>]) -> Result<Resolution<'a>, Refusal> {
+        let facts = self.inventory.facts();
+        resolve_in(catalogs, &self.request(), self.installed().as_ref(), &facts)
+    }
+
+    /// The catalogs are selected already.
+    fn request(&self) -> Request<'_> {
+        Request::of(&self.filter, None)
+    }
+
+    fn installed(&self) -> Option<Installed<'_>> {
+        self.installed.as_ref().map(|bundle| Installed {
+            name: &bundle.name,
+            version: &bundle.version,
+            release: bundle.release.as_deref(),
+        })
+    }
+}

@@ -1,0 +1,369 @@
+//! `olm install`: from the name of a package to an extension that runs, under an account with the least rights.
+
+mod objects;
+mod send;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::Api;
+use olm_api::ClusterExtension;
+use olm_api::cluster_extension::{
+    CatalogFilter, ClusterExtensionSpec, ExtensionConfig, ServiceAccountReference, SourceConfig,
+};
+use olm_bundle::{Request as Installation, config, parse};
+use olm_cluster::identity::AccountName;
+use olm_preflight::permissions::{Account, roles};
+use serde_json::Value;
+
+use self::objects::{Wanted, manifests, selector};
+use super::access::ClusterArguments;
+use super::change::Form;
+use super::change::ask::agreed;
+use super::change::wait::{Goal, WaitArguments, wait};
+use super::choose::{Choice, Chosen, Origin};
+use super::cluster::Cluster;
+use crate::hint::Hint;
+use crate::input::read;
+use crate::output::{Outcome, Status, note, print, print_json, print_text};
+use crate::rbac::bundle::objects as rendered;
+use crate::rbac::cluster::lacked;
+use crate::registry::RegistryArguments;
+use crate::resolve;
+use crate::source::{BundleSource, open_bundle};
+
+/// The largest configuration that is read, in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+/// The annotation of a ClusterServiceVersion with the namespace that its author proposes.
+const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+#[command(
+    after_help = "The catalogs of the cluster are asked through its API server. The command creates what is missing of these: the \
+                  namespace, the service account, the roles with exactly the rights that the bundle needs, and the \
+                  ClusterExtension. It shows them and asks first. Everything is applied with your own rights; Kubernetes lets \
+                  you grant only rights that you hold.\n\nThe bundle is read from its image: set --ca-dir or --authfile where \
+                  this machine needs them for the registry.\n\nExamples:\n  olm install greeter --wait\n  olm install greeter \
+                  --version 1.x --channel stable -n greeter --yes\n  olm install greeter --dry-run > greeter.yaml\n\nExit status: 0 \
+                  on success, 1 when no bundle fits, you decline or the command fails; with --wait 4 when a person must \
+                  change something, 5 when the time is over."
+)]
+pub(crate) struct Arguments {
+    /// Package to install
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    package: String,
+    /// Version or range of versions [default: the newest, and each newer one later]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    version: Option<String>,
+    /// Channel to take versions from; may be repeated [default: all]
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<String>,
+    /// ClusterCatalog to take the package from; may be repeated [default: all]
+    #[arg(long = "catalog", value_name = "NAME")]
+    catalogs: Vec<String>,
+    /// Namespace to install into [default: the one that the bundle proposes, else the package]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Name of the ClusterExtension [default: the package]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Service account that installs [default: NAME-installer]
+    #[arg(long, value_name = "NAME")]
+    service_account: Option<String>,
+    /// File with the configuration, as in `spec.config.inline`
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Create without a question
+    #[arg(short, long)]
+    yes: bool,
+    /// Print the manifests and create nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Form of what is, or would be, created [default: text; with --dry-run yaml]
+    #[arg(short, long, value_enum)]
+    output: Option<Form>,
+    #[command(flatten)]
+    wait: WaitArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let name = arguments.name.as_deref().unwrap_or(&arguments.package);
+    is_free(arguments, &cluster, name)?;
+    let mut extension = extension(arguments, name)?;
+    let origin = Origin {
+        catalogs: &[],
+        registry: &arguments.registry,
+        access: &arguments.cluster,
+    };
+    let choice = Choice::gather(&cluster, origin, &extension, None)?;
+    if choice.catalogs().is_empty() {
+        return Err(no_catalog(&cluster, arguments)?);
+    }
+    let chosen = match choice.resolve() {
+        Ok(chosen) => chosen,
+        Err(refusal) => {
+            note(&format!("refused: {refusal}"));
+            return Ok(Status::Failure);
+        }
+    };
+    let image = chosen.bundle.image.as_str();
+    let bundle = open_bundle(image, &arguments.registry).map_err(unreadable)?;
+    let namespace = namespace(arguments, &bundle)?;
+    extension.spec.namespace.clone_from(&namespace);
+    let account = AccountName {
+        namespace,
+        name: account_name(&extension).to_owned(),
+    };
+    let wanted = wanted(arguments, &cluster, extension, &account, &bundle, image)?;
+    let objects = manifests(&wanted)?;
+    let form = match (arguments.output, arguments.dry_run) {
+        (Some(form), _) => form,
+        (None, true) => Form::Yaml,
+        (None, false) => Form::Text,
+    };
+    show(form, &chosen, &objects)?;
+    if arguments.dry_run {
+        return Ok(Status::Success);
+    }
+    send::may_create(&cluster, &objects)?;
+    let question = format!("Create these {} objects?", objects.len());
+    if !agreed(&question, arguments.yes)? {
+        return Ok(Status::Failure);
+    }
+    send::create(&cluster, &objects, form == Form::Text)?;
+    let created = cluster.extension(name)?;
+    if arguments.wait.wait {
+        return wait(
+            &cluster,
+            &arguments.wait,
+            &created,
+            Goal::Ready(created.generation()),
+        );
+    }
+    if form == Form::Text {
+        note(&format!(
+            "hint: `olm get {name}` shows how far it is, `olm explain {name}` why"
+        ));
+    }
+    Ok(Status::Success)
+}
+
+/// Refuses what exists already: an extension of that name, or another one for the package.
+fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Result<()> {
+    let known = cluster
+        .runtime
+        .block_on(resolve::cluster::Cluster::reach(&arguments.cluster))?;
+    if known.named(name).is_some() {
+        let error = anyhow!("ClusterExtension {name:?} exists already");
+        return Err(error.context(Hint(format!(
+            "`olm explain {name}` shows its state, `olm upgrade {name}` changes its version; --name gives a new one another name"
+        ))));
+    }
+    if let Some(other) = known.extension(&arguments.package) {
+        let other = other.name();
+        let error = anyhow!(
+            "package {:?} is installed already, by ClusterExtension {other:?}",
+            arguments.package
+        );
+        return Err(error.context(Hint(format!(
+            "a cluster holds one extension per package: `olm upgrade {other}` changes its version"
+        ))));
+    }
+    Ok(())
+}
+
+/// The extension, without its namespace.
+fn extension(arguments: &Arguments, name: &str) -> anyhow::Result<ClusterExtension> {
+    let inline = match &arguments.config {
+        Some(path) => {
+            let text = read(path, MAX_CONFIG)?;
+            let given = config::from_text(&String::from_utf8_lossy(&text));
+            match given.with_context(|| format!("cannot use {}", path.display()))? {
+                Value::Object(fields) => Some(fields),
+                _ => bail!("{} holds no object with settings", path.display()),
+            }
+        }
+        None => None,
+    };
+    let account = arguments.service_account.clone();
+    let filter = CatalogFilter {
+        package_name: arguments.package.clone(),
+        version: arguments.version.clone(),
+        channels: arguments.channels.clone(),
+        selector: selector(&arguments.catalogs),
+        ..CatalogFilter::default()
+    };
+    Ok(ClusterExtension::new(
+        name,
+        ClusterExtensionSpec {
+            service_account: Some(ServiceAccountReference {
+                name: account.unwrap_or_else(|| format!("{name}-installer")),
+            }),
+            source: SourceConfig {
+                catalog: Some(filter),
+                ..SourceConfig::default()
+            },
+            config: inline.map(|inline| ExtensionConfig {
+                inline: Some(inline),
+                ..ExtensionConfig::default()
+            }),
+            ..ClusterExtensionSpec::default()
+        },
+    ))
+}
+
+fn account_name(extension: &ClusterExtension) -> &str {
+    let account = extension.spec.service_account.as_ref();
+    account.map(|account| account.name.as_str()).unwrap_or_default()
+}
+
+/// The error that there is no catalog to choose from.
+fn no_catalog(cluster: &Cluster, arguments: &Arguments) -> anyhow::Result<anyhow::Error> {
+    let known = cluster.catalog_names()?;
+    let error = match arguments.catalogs.as_slice() {
+        [] => anyhow!("the cluster serves no catalog"),
+        named => anyhow!("the cluster serves none of the catalogs {}", named.join(", ")),
+    };
+    Ok(error.context(Hint(if known.is_empty() {
+        "add a ClusterCatalog first".to_owned()
+    } else {
+        format!("its ClusterCatalogs are {}", known.join(", "))
+    })))
+}
+
+fn unreadable(error: anyhow::Error) -> anyhow::Error {
+    if error.downcast_ref::<Hint>().is_some() {
+        return error;
+    }
+    error.context("cannot read the bundle, which says which rights its account needs")
+}
+
+/// The namespace to install into.
+fn namespace(arguments: &Arguments, bundle: &BundleSource) -> anyhow::Result<String> {
+    if let Some(given) = &arguments.namespace {
+        return Ok(given.clone());
+    }
+    let parsed = parse(&bundle.files, &bundle.labels).context("cannot read the bundle")?;
+    let suggested = parsed.csv().metadata.annotations.get(SUGGESTED_NAMESPACE);
+    let suggested = suggested.filter(|suggested| !suggested.is_empty());
+    Ok(suggested.unwrap_or(&arguments.package).clone())
+}
+
+/// What there is to create: of the namespace, the account and its rights only what is missing.
+fn wanted(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    extension: ClusterExtension,
+    account: &AccountName,
+    bundle: &BundleSource,
+    image: &str,
+) -> anyhow::Result<Wanted> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &account.namespace);
+    let (namespace, present) = cluster.runtime.block_on(async {
+        let namespace = namespaces.get_opt(&account.namespace).await;
+        let namespace =
+            namespace.with_context(|| format!("cannot read Namespace {:?}", account.namespace))?;
+        let present = accounts.get_opt(&account.name).await;
+        let present = present.with_context(|| format!("cannot read ServiceAccount {account}"))?;
+        anyhow::Ok((namespace, present))
+    })?;
+    let leaves = |namespace: &Namespace| namespace.metadata.deletion_timestamp.is_some();
+    if namespace.as_ref().is_some_and(leaves) {
+        let error = anyhow!("Namespace {:?} is being deleted", account.namespace);
+        return Err(error.context(Hint(
+            "wait for its end, or set --namespace to another one".to_owned(),
+        )));
+    }
+    if arguments.service_account.is_some() && present.is_none() && namespace.is_some() {
+        note(&format!(
+            "note: service account {account} does not exist yet and is created"
+        ));
+    }
+    let settings = extension.spec.config.as_ref();
+    let settings = settings
+        .and_then(|config| config.inline.clone())
+        .map(Value::Object);
+    let request = Installation {
+        config: settings.as_ref(),
+        ..Installation::new(&account.namespace)
+    };
+    let provider = cluster.provider(None)?;
+    let (_, objects) = rendered(bundle, image, request, provider)?;
+    let missing = lacked(cluster, account, &objects, present.is_some())?;
+    let rights = if missing.is_empty() {
+        String::new()
+    } else {
+        let account = Account {
+            namespace: &account.namespace,
+            name: &account.name,
+        };
+        roles(&missing, extension.name(), account)
+    };
+    Ok(Wanted {
+        namespace: namespace.is_none().then(|| account.namespace.clone()),
+        account: present.is_none().then(|| account.clone()),
+        roles: rights,
+        extension,
+    })
+}
+
+/// Prints what is created.
+fn show(form: Form, chosen: &Chosen, objects: &[Value]) -> anyhow::Result<()> {
+    match form {
+        Form::Text => print_text(&objects::text(chosen, objects)),
+        Form::Json => print_json(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects})),
+        Form::Yaml => {
+            let documents: Vec<String> = objects.iter().map(olm_yaml::to_yaml).collect();
+            print(&documents.join("---\n"))
+        }
+        Form::Name => {
+            let lines: Vec<String> = objects.iter().map(objects::resource_name).collect();
+            print_text(&lines.concat())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extension_names_its_account_after_itself() {
+        let arguments = Arguments {
+            package: "pots".to_owned(),
+            version: Some("1.x".to_owned()),
+            channels: vec!["stable".to_owned()],
+            catalogs: vec!["one".to_owned()],
+            namespace: None,
+            name: None,
+            service_account: None,
+            config: None,
+            yes: false,
+            dry_run: false,
+            output: None,
+            wait: WaitArguments {
+                wait: false,
+                timeout: std::time::Duration::ZERO,
+            },
+            cluster: ClusterArguments::default(),
+            registry: RegistryArguments::default(),
+        };
+        let made = extension(&arguments, "pot").unwrap();
+        assert_eq!(made.kind, olm_api::names::CLUSTER_EXTENSION);
+        assert_eq!(account_name(&made), "pot-installer");
+        let filter = made.spec.source.catalog.unwrap();
+        assert_eq!(filter.version.as_deref(), Some("1.x"));
+        assert_eq!(filter.channels, ["stable"]);
+        assert!(filter.selector.is_some());
+    }
+}

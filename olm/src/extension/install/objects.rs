@@ -1,0 +1,230 @@
+//! What an installation creates, as manifests and as text. Pure.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use olm_api::ClusterExtension;
+use olm_api::names::label;
+use olm_cluster::identity::AccountName;
+use olm_preflight::permissions::{describe, granted_rules};
+use serde_json::{Value, json};
+
+use crate::extension::choose::Chosen;
+
+/// What there is to create.
+pub(super) struct Wanted {
+    /// The namespace, if it is missing.
+    pub(super) namespace: Option<String>,
+    /// The account, if it is missing.
+    pub(super) account: Option<AccountName>,
+    /// The roles and bindings with the rights that the account lacks, as YAML documents.
+    pub(super) roles: String,
+    pub(super) extension: ClusterExtension,
+}
+
+/// A selector for catalogs of these names; none for all catalogs.
+pub(super) fn selector(catalogs: &[String]) -> Option<LabelSelector> {
+    match catalogs {
+        [] => None,
+        [one] => Some(LabelSelector {
+            match_labels: Some([(label::METADATA_NAME.to_owned(), one.clone())].into()),
+            ..LabelSelector::default()
+        }),
+        several => Some(LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: label::METADATA_NAME.to_owned(),
+                operator: "In".to_owned(),
+                values: Some(several.to_vec()),
+            }]),
+            ..LabelSelector::default()
+        }),
+    }
+}
+
+/// The objects in the order in which they are applied: an extension finds its account with its rights.
+pub(super) fn manifests(wanted: &Wanted) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    objects.extend(
+        wanted
+            .namespace
+            .as_ref()
+            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})),
+    );
+    objects.extend(wanted.account.as_ref().map(|account| {
+        let metadata = json!({"name": account.name, "namespace": account.namespace});
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    }));
+    for document in olm_yaml::documents(wanted.roles.as_bytes(), &olm_yaml::Limits::default()) {
+        objects.push(document?.into_value()?);
+    }
+    let mut extension = serde_json::to_value(&wanted.extension)?;
+    let source = extension.pointer_mut("/spec/source/catalog");
+    if let Some(source) = source.and_then(Value::as_object_mut) {
+        // The default of the API, so that the manifest holds what was asked for.
+        source.remove("upgradeConstraintPolicy");
+    }
+    objects.push(extension);
+    Ok(objects)
+}
+
+fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Kind, namespace and name of an object.
+pub(super) fn named(object: &Value) -> String {
+    let (kind, name) = (text_at(object, "/kind"), text_at(object, "/metadata/name"));
+    match text_at(object, "/metadata/namespace") {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// `kind.group/name` and the end of the line, as `kubectl -o name` prints it.
+pub(super) fn resource_name(object: &Value) -> String {
+    let kind = text_at(object, "/kind").to_lowercase();
+    let group = text_at(object, "/apiVersion").split_once('/');
+    let name = text_at(object, "/metadata/name");
+    match group {
+        Some((group, _)) => format!("{kind}.{group}/{name}\n"),
+        None => format!("{kind}/{name}\n"),
+    }
+}
+
+/// What is installed, and each object that is created, with the rules of roles.
+pub(super) fn text(chosen: &Chosen, objects: &[Value]) -> String {
+    let bundle = &chosen.bundle;
+    let mut text = format!(
+        "{} {} ({} of catalog {})\n",
+        bundle.package, bundle.metadata.version, bundle.metadata.name, chosen.catalog
+    );
+    for (what, value) in [
+        ("image", bundle.image.clone()),
+        ("channels", chosen.channels.join(", ")),
+    ] {
+        let _ = writeln!(text, "{what:<10}{value}");
+    }
+    if let Some(held) = &chosen.held {
+        let _ = writeln!(text, "{held}");
+    }
+    text.push_str("\nCreates:\n");
+    for object in objects {
+        let _ = writeln!(text, "+ {}", named(object));
+        for line in details(object) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+/// What matters of an object besides its name.
+fn details(object: &Value) -> Vec<String> {
+    let rules = granted_rules(object);
+    let mut lines: Vec<String> = rules.iter().map(|rule| describe(rule, None)).collect();
+    if let Some(role) = object.get("roleRef") {
+        lines.push(format!("{} {}", text_at(role, "/kind"), text_at(role, "/name")));
+    }
+    if let Some(spec) = object.get("spec") {
+        let version = text_at(spec, "/source/catalog/version");
+        let version = if version.is_empty() { "every" } else { version };
+        lines.push(format!("namespace {}", text_at(spec, "/namespace")));
+        lines.push(format!(
+            "service account {}",
+            text_at(spec, "/serviceAccount/name")
+        ));
+        lines.push(format!("version {version}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
+    use olm_plan::BundleIdentity;
+
+    use super::*;
+
+    const ROLES: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: pots}\n\
+                         rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]\n---\n\
+                         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: r, namespace: pots}\n\
+                         roleRef: {kind: Role, name: r}\n";
+
+    fn wanted(is_new: bool) -> Wanted {
+        let account = AccountName {
+            namespace: "pots".to_owned(),
+            name: "pot-installer".to_owned(),
+        };
+        Wanted {
+            namespace: is_new.then(|| "pots".to_owned()),
+            account: is_new.then_some(account),
+            roles: if is_new { ROLES.to_owned() } else { String::new() },
+            extension: ClusterExtension::new(
+                "pot",
+                ClusterExtensionSpec {
+                    namespace: "pots".to_owned(),
+                    ..ClusterExtensionSpec::default()
+                },
+            ),
+        }
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_created() {
+        let names = |is_new| -> Vec<String> {
+            let objects = manifests(&wanted(is_new)).unwrap();
+            objects.iter().map(resource_name).collect()
+        };
+        assert_eq!(names(false), ["clusterextension.olm.operatorframework.io/pot\n"]);
+        assert_eq!(
+            names(true),
+            [
+                "namespace/pots\n",
+                "serviceaccount/pot-installer\n",
+                "role.rbac.authorization.k8s.io/r\n",
+                "rolebinding.rbac.authorization.k8s.io/r\n",
+                "clusterextension.olm.operatorframework.io/pot\n"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_text_shows_every_rule() {
+        let chosen = Chosen {
+            bundle: BundleIdentity {
+                package: "pots".to_owned(),
+                metadata: BundleMetadata {
+                    name: "pots.v1".to_owned(),
+                    version: "1.0.0".to_owned(),
+                    release: None,
+                },
+                image: "registry.example/pots".to_owned(),
+            },
+            catalog: "one".to_owned(),
+            channels: vec!["stable".to_owned()],
+            edge: None,
+            passed: Vec::new(),
+            held: None,
+        };
+        assert_eq!(
+            text(&chosen, &manifests(&wanted(true)).unwrap()),
+            "pots 1.0.0 (pots.v1 of catalog one)\nimage     registry.example/pots\nchannels  stable\n\nCreates:\n\
+             + Namespace pots\n+ ServiceAccount pots/pot-installer\n+ Role pots/r\n    get configmaps\n\
+             + RoleBinding pots/r\n    Role r\n+ ClusterExtension pot\n    namespace pots\n    service account \n    \
+             version every\n"
+        );
+    }
+
+    #[test]
+    fn catalogs_are_selected_by_name() {
+        assert_eq!(selector(&[]), None);
+        let both = selector(&["a".to_owned(), "b".to_owned()]).unwrap();
+        let expressions = both.match_expressions.unwrap();
+        assert_eq!(
+            expressions[0].values.as_deref(),
+            Some(&["a".to_owned(), "b".to_owned()][..])
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Creating the objects with the user's own rights.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, anyhow};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use super::objects::named;
+use crate::extension::change::MANAGER;
+use crate::extension::cluster::Cluster;
+use crate::hint::Hint;
+use crate::output::print_text;
+
+/// The resource of an object, its namespace and its name.
+fn place(object: &Value) -> anyhow::Result<(ApiResource, &str, &str)> {
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (group, version) = text("/apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text("/apiVersion")));
+    let kind = text("/kind");
+    if kind.is_empty() || text("/metadata/name").is_empty() {
+        return Err(anyhow!("an object has no kind or name"));
+    }
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Ok((resource, text("/metadata/namespace"), text("/metadata/name")))
+}
+
+/// Refuses what the user may not create, before anything is written.
+pub(super) fn may_create(cluster: &Cluster, objects: &[Value]) -> anyhow::Result<()> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+    let mut denied = BTreeSet::new();
+    for object in objects {
+        let (resource, namespace, _) = place(object)?;
+        // An apply that creates takes both.
+        for verb in ["create", "patch"] {
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(ResourceAttributes {
+                        verb: Some(verb.to_owned()),
+                        group: Some(resource.group.clone()),
+                        resource: Some(resource.plural.clone()),
+                        namespace: Some(namespace.to_owned()),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let answer = cluster
+                .runtime
+                .block_on(reviews.create(&PostParams::default(), &review));
+            let answer = answer.context("cannot check what you may create")?;
+            if !answer.status.is_some_and(|status| status.allowed) {
+                let place = match namespace {
+                    "" => String::new(),
+                    namespace => format!(" in namespace {namespace}"),
+                };
+                denied.insert(format!("{verb} {}{place}", resource.plural));
+            }
+        }
+    }
+    if denied.is_empty() {
+        return Ok(());
+    }
+    let denied: Vec<String> = denied.into_iter().collect();
+    let error = anyhow!("you may not {}", denied.join(", "));
+    Err(error.context(Hint(
+        "give the output of --dry-run to an administrator; --namespace and --service-account name what exists already"
+            .to_owned(),
+    )))
+}
+
+/// Applies the objects one after the other, and reports each if asked to.
+pub(super) fn create(cluster: &Cluster, objects: &[Value], reports: bool) -> anyhow::Result<()> {
+    for (index, object) in objects.iter().enumerate() {
+        let (resource, namespace, name) = place(object)?;
+        let api: Api<DynamicObject> = match namespace {
+            "" => Api::all_with(cluster.client.clone(), &resource),
+            namespace => Api::namespaced_with(cluster.client.clone(), namespace, &resource),
+        };
+        let params = PatchParams::apply(MANAGER);
+        let applied = cluster
+            .runtime
+            .block_on(api.patch(name, &params, &Patch::Apply(object)));
+        if let Err(error) = applied {
+            let made: Vec<String> = objects.iter().take(index).map(named).collect();
+            let hint = if made.is_empty() {
+                "nothing was created".to_owned()
+            } else {
+                format!(
+                    "created before that: {}; run the command again to go on",
+                    made.join(", ")
+                )
+            };
+            let error = anyhow::Error::new(error).context(format!("cannot create {}", named(object)));
+            return Err(error.context(Hint(hint)));
+        }
+        if reports {
+            print_text(&format!("{} created\n", named(object)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! `olm events`.
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use olm_api::names::{self, label};
+use olm_api::{ClusterExtension, ClusterObjectSet, Time};
+
+use super::{ListForm, NONE, age};
+use crate::extension::access::ClusterArguments;
+use crate::extension::cluster::Cluster;
+use crate::extension::rollback::others;
+use crate::output::{Outcome, Status, note};
+use crate::table::table;
+
+/// Where events about objects without a namespace are.
+const NAMESPACE: &str = "default";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Shows the events about a ClusterExtension and its revisions, the oldest first, also after it was deleted. The API \
+                  server keeps events for an hour unless it is set up otherwise.\n\nExample:\n  olm events greeter"
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to look at
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ListForm,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let name = &arguments.extension;
+    let is_there = cluster.find(name)?.is_some();
+    let mut found = about(&cluster, names::CLUSTER_EXTENSION, name)?;
+    let sets: Api<ClusterObjectSet> = Api::all(cluster.client.clone());
+    if let Some(selector) = label::selector(label::OWNER_NAME, name) {
+        let labelled = ListParams::default().labels(&selector);
+        let listed = cluster.runtime.block_on(sets.list(&labelled));
+        let listed = listed.context("cannot list the revisions")?;
+        for set in listed {
+            found.extend(about(&cluster, names::CLUSTER_OBJECT_SET, set.name())?);
+        }
+    }
+    if found.is_empty() && !is_there {
+        let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
+        let error = anyhow!("there are no events about a ClusterExtension {name:?}");
+        return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
+    }
+    found.sort_by_key(last_seen);
+    if found.is_empty() && arguments.output == ListForm::Table {
+        note(&format!("there are no events about {name}"));
+        return Ok(Status::Success);
+    }
+    let names = found
+        .iter()
+        .map(|event| format!("event/{}", event.metadata.name.as_deref().unwrap_or_default()));
+    arguments
+        .output
+        .print(&found, false, names, || text(&found, Timestamp::now()))?;
+    Ok(Status::Success)
+}
+
+fn about(cluster: &Cluster, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
+    let api: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
+    let listed = cluster.runtime.block_on(api.list(&of));
+    Ok(listed
+        .with_context(|| format!("cannot list the events in namespace {NAMESPACE}"))?
+        .items)
+}
+
+/// When an event happened last: clients write it in different fields.
+fn last_seen(event: &Event) -> Option<Timestamp> {
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    let moments = [
+        series.map(|time| time.0),
+        event.last_timestamp.as_ref().map(|time| time.0),
+        event.event_time.as_ref().map(|time| time.0),
+        event.metadata.creation_timestamp.as_ref().map(|time| time.0),
+    ];
+    moments.into_iter().flatten().next()
+}
+
+fn text(events: &[Event], now: Timestamp) -> String {
+    let rows: Vec<Vec<String>> = events
+        .iter()
+        .map(|event| {
+            let cell = |text: Option<&str>| text.unwrap_or(NONE).to_owned();
+            let about = &event.involved_object;
+            let (kind, name) = (cell(about.kind.as_deref()), cell(about.name.as_deref()));
+            vec![
+                age(last_seen(event).map(Time).as_ref(), now),
+                cell(event.type_.as_deref()),
+                cell(event.reason.as_deref()),
+                format!("{kind}/{name}"),
+                cell(event.message.as_deref()),
+            ]
+        })
+        .collect();
+    table(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+
+    #[test]
+    fn a_row_says_when_what_happened_to_which_object() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let event = Event {
+            type_: Some("Normal".to_owned()),
+            reason: Some("Installed".to_owned()),
+            message: Some("pot.v1\x1b[2J".to_owned()),
+            last_timestamp: Some(Time(at(10))),
+            involved_object: ObjectReference {
+                kind: Some("ClusterExtension".to_owned()),
+                name: Some("pot".to_owned()),
+                ..ObjectReference::default()
+            },
+            ..Event::default()
+        };
+        assert_eq!(
+            text(&[event], at(25)),
+            "LAST SEEN  TYPE    REASON     OBJECT                MESSAGE\n\
+             15s        Normal  Installed  ClusterExtension/pot  pot.v1\\u001b[2J\n"
+        );
+    }
+}

@@ -1,0 +1,294 @@
+//! `olm explain`: what an extension has, what it waits for and why, and what to do.
+
+mod pods;
+mod text;
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use olm_api::ClusterExtension;
+use olm_api::conditions::{READY, find};
+use olm_api::names::user;
+use olm_api::readiness::{Verdict, verdict};
+use olm_api::updates::{UpdatesStatus, held_back};
+use olm_plan::history::{Entry, history};
+use olm_resolve::{Candidate, Edge};
+use serde::Serialize;
+
+use crate::extension::access::ClusterArguments;
+use crate::extension::choose::{Choice, Chosen, Origin};
+use crate::extension::cluster::{Cluster, newest_active};
+use crate::extension::rollback::revisions;
+use crate::output::{Format, Outcome, Status};
+use crate::registry::RegistryArguments;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The answer combines the conditions and status.updates of the ClusterExtension, its revisions, the Pods of its \
+                  workloads that are not ready, and the choice of a bundle, made again from the catalogs of the \
+                  cluster.\n\nExamples:\n  olm explain greeter\n  olm explain greeter -o json\n\nExit status: 0 when the extension is \
+                  ready, 1 when it is not or the command fails."
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to explain
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: String,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// Everything that is known of an extension.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    extension: String,
+    package: String,
+    namespace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    channels: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    installed: Option<String>,
+    is_ready: bool,
+    /// The reason of `Ready`.
+    reason: String,
+    /// The message of `Ready`.
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updates: Option<UpdatesStatus>,
+    choice: Choosing,
+    candidates: Vec<Row>,
+    revisions: Vec<Entry>,
+    /// A sentence for each workload whose Pods are not all available.
+    pods: Vec<String>,
+    /// What could not be found out.
+    notes: Vec<String>,
+    /// What to do.
+    steps: Vec<String>,
+}
+
+/// Which bundle the catalogs give now.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Choosing {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bundle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catalog: Option<String>,
+    /// Which rule chose it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    rule: String,
+    /// Why no bundle fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
+}
+
+/// A bundle of the catalogs.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    bundle: String,
+    version: String,
+    catalog: String,
+    is_chosen: bool,
+    /// What excludes it; nothing for the chosen one and those that it precedes.
+    excluded_by: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let extension = cluster.extension(&arguments.extension)?;
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
+    let origin = Origin {
+        catalogs: &[],
+        registry: &arguments.registry,
+        access: &arguments.cluster,
+    };
+    let mut explanation = of_status(&extension);
+    explanation.revisions = history(&sets);
+    match Choice::gather(&cluster, origin, &extension, newest_active(&sets)) {
+        Ok(choice) => choosing(&mut explanation, &choice)?,
+        Err(error) => explanation
+            .notes
+            .push(format!("cannot choose a bundle again: {error:#}")),
+    }
+    if !explanation.is_ready {
+        let workloads = cluster
+            .runtime
+            .block_on(pods::causes(&cluster.client, &extension, &sets));
+        match workloads {
+            Ok(causes) => explanation.pods = causes,
+            Err(error) => explanation
+                .notes
+                .push(format!("cannot look at the Pods: {error:#}")),
+        }
+    }
+    explanation.steps = steps(&extension, &explanation);
+    arguments
+        .output
+        .print(&explanation, || text::text(&explanation))?;
+    Ok(if explanation.is_ready {
+        Status::Success
+    } else {
+        Status::Failure
+    })
+}
+
+fn of_status(extension: &ClusterExtension) -> Explanation {
+    let filter = extension.spec.source.catalog.clone().unwrap_or_default();
+    let status = extension.status.clone().unwrap_or_default();
+    let ready = find(extension.conditions(), READY);
+    Explanation {
+        extension: extension.name().to_owned(),
+        package: filter.package_name,
+        namespace: extension.spec.namespace.clone(),
+        version: filter.version.filter(|version| !version.is_empty()),
+        channels: filter.channels,
+        installed: status.install.map(|install| install.bundle.version),
+        is_ready: verdict(extension.conditions()) == Some(Verdict::Ready) && !extension.is_deleting(),
+        reason: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.reason.clone()),
+        message: ready.map_or_else(
+            || "operator-controller has not looked at it yet".to_owned(),
+            |ready| ready.message.clone(),
+        ),
+        updates: status.updates,
+        choice: Choosing::default(),
+        candidates: Vec::new(),
+        revisions: Vec::new(),
+        pods: Vec::new(),
+        notes: Vec::new(),
+        steps: Vec::new(),
+    }
+}
+
+/// Puts in what the catalogs offer now.
+fn choosing(explanation: &mut Explanation, choice: &Choice) -> anyhow::Result<()> {
+    explanation.choice = match choice.resolve() {
+        Ok(chosen) => Choosing {
+            rule: rule(explanation, &chosen),
+            bundle: Some(chosen.bundle.metadata.name),
+            version: Some(chosen.bundle.metadata.version),
+            catalog: Some(chosen.catalog),
+            refusal: None,
+        },
+        Err(refusal) => Choosing {
+            refusal: Some(refusal.to_string()),
+            ..Choosing::default()
+        },
+    };
+    explanation.candidates = choice
+        .consider(|found| {
+            let rows = found.into_iter().map(|one| Row {
+                bundle: one.bundle.name.clone(),
+                version: version(one.bundle),
+                catalog: one.catalog.to_owned(),
+                is_chosen: one.is_chosen,
+                excluded_by: one.obstacles.iter().map(ToString::to_string).collect(),
+            });
+            rows.collect()
+        })
+        .map_err(|error| anyhow!("{error:#}"))?;
+    Ok(())
+}
+
+fn version(candidate: &Candidate) -> String {
+    match &candidate.version {
+        Ok(version) => version.to_string(),
+        Err(_) => "unreadable".to_owned(),
+    }
+}
+
+/// Which rule chose a bundle, in words.
+fn rule(explanation: &Explanation, chosen: &Chosen) -> String {
+    let mut limits = Vec::new();
+    if let Some(version) = &explanation.version {
+        limits.push(format!("the version range {version:?}"));
+    }
+    if !explanation.channels.is_empty() {
+        limits.push(format!("the channels {}", explanation.channels.join(", ")));
+    }
+    if explanation.installed.is_some() {
+        limits.push("the update graph".to_owned());
+    }
+    limits.push("the cluster".to_owned());
+    let by = match (&chosen.edge, &explanation.installed) {
+        (Some(Edge::Current), _) => "; it is installed".to_owned(),
+        (Some(edge), Some(installed)) => {
+            let edge = match edge {
+                Edge::Replaces => "replaces",
+                Edge::Skips => "skips",
+                Edge::SkipRange => "skipRange",
+                Edge::Current => "current",
+            };
+            format!("; it follows {installed} by {edge}")
+        }
+        _ => String::new(),
+    };
+    format!("the newest version that {} allow{by}", all(&limits))
+}
+
+/// `a, b and c`.
+fn all(parts: &[String]) -> String {
+    match parts.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// What to do, the most pressing first.
+fn steps(extension: &ClusterExtension, explanation: &Explanation) -> Vec<String> {
+    let name = extension.name();
+    let mut steps = Vec::new();
+    if extension.annotation(user::PAUSED) == Some("true") {
+        steps.push(format!("`olm resume {name}` lets OLM change it again"));
+    }
+    let held = explanation
+        .updates
+        .as_ref()
+        .and_then(|updates| updates.held_back_by.as_deref());
+    match held {
+        Some(held_back::RIGHTS) => {
+            steps.push(format!("`olm rbac {name} | kubectl apply -f -` grants what the account lacks"));
+        }
+        Some(held_back::PIN | held_back::RANGE | held_back::PRERELEASE | held_back::CHANNEL) => {
+            steps.push(format!("`olm upgrade {name} --version RANGE` allows other versions, --channel other channels"));
+        }
+        Some(held_back::EDGE) => steps.push(format!(
+            "no update edge leads there: `olm upgrade {name}` goes to the newest version that can be reached"
+        )),
+        Some(held_back::ROLLOUT) => steps.push(format!(
+            "repair what fails, or `olm rollback {name}` takes it back to an earlier version"
+        )),
+        Some(held_back::CONFIGURATION) => steps.push(format!(
+            "correct spec.config or the annotation that the message names: `kubectl edit clusterextension {name}`"
+        )),
+        Some(held_back::CRD_UPGRADE_SAFETY) => steps.push(format!(
+            "`olm plan {name}` shows the change of the CRD; the annotation {} admits it",
+            user::CRD_POLICY
+        )),
+        _ => {}
+    }
+    if explanation.updates.is_none() && !explanation.is_ready && explanation.choice.refusal.is_none() {
+        steps.push(format!(
+            "`olm rbac {name}` prints the rights that its account lacks, if any"
+        ));
+    }
+    if !explanation.pods.is_empty() {
+        steps.push(format!(
+            "`kubectl get pods,events -n {}` shows more of the Pods",
+            explanation.namespace
+        ));
+    }
+    if !explanation.is_ready {
+        steps.push(format!("`olm events {name}` shows what happened"));
+    }
+    steps
+}

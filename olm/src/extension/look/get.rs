@@ -1,0 +1,159 @@
+//! `olm get`.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use olm_api::conditions::{READY, find};
+use olm_api::{ClusterExtension, names};
+
+use super::{ListForm, NONE, age, first_line};
+use crate::extension::access::ClusterArguments;
+use crate::extension::cluster::Cluster;
+use crate::output::{Outcome, Status, note};
+use crate::table::table;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "INSTALLED is the version that is installed, WANTED the version or range that spec asks for. UPDATE is the newest \
+                  version where it is newer, HELD BACK BY what holds it back. Below the table stands why an extension is not \
+                  ready.\n\nExamples:\n  olm get\n  olm get greeter -o yaml"
+)]
+pub(crate) struct Arguments {
+    /// ClusterExtension to show [default: all]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    extension: Option<String>,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ListForm,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let mut found = if let Some(name) = &arguments.extension {
+        vec![cluster.extension(name)?]
+    } else {
+        let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
+        let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
+        listed.context("cannot list the ClusterExtensions")?.items
+    };
+    found.sort_by(|left, right| left.name().cmp(right.name()));
+    if found.is_empty() && arguments.output == ListForm::Table {
+        note(
+            "there is no ClusterExtension; `olm search WORD` finds packages, `olm install PACKAGE` installs one",
+        );
+        return Ok(Status::Success);
+    }
+    let names = found
+        .iter()
+        .map(|one| format!("clusterextension.{}/{}", names::GROUP, one.name()));
+    let is_one = arguments.extension.is_some();
+    arguments
+        .output
+        .print(&found, is_one, names, || text(&found, Timestamp::now()))?;
+    Ok(Status::Success)
+}
+
+fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
+    let mut notes = String::new();
+    let mut rows = Vec::new();
+    for extension in extensions {
+        let status = extension.status.as_ref();
+        let filter = extension.spec.source.catalog.as_ref();
+        let installed = status.and_then(|status| status.install.as_ref());
+        let updates = status.and_then(|status| status.updates.as_ref());
+        let newest = updates.and_then(|updates| updates.newest.as_ref().or(updates.next.as_ref()));
+        let ready = find(extension.conditions(), READY);
+        let is_ready = ready.is_some_and(|ready| ready.status == "True");
+        if let Some(ready) = ready.filter(|_| !is_ready) {
+            let _ = writeln!(notes, "{}: {}", extension.name(), first_line(&ready.message));
+        }
+        let cell = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or(NONE).to_owned();
+        rows.push(vec![
+            extension.name().to_owned(),
+            cell(filter.map(|filter| filter.package_name.as_str())),
+            cell(installed.map(|install| install.bundle.version.as_str())),
+            cell(filter.and_then(|filter| filter.version.as_deref())),
+            cell(newest.map(|newest| newest.version.as_str())),
+            cell(updates.and_then(|updates| updates.held_back_by.as_deref())),
+            cell(ready.map(|ready| ready.status.as_str())),
+            match (extension.is_deleting(), ready) {
+                (true, _) => "Deleting".to_owned(),
+                (false, ready) => cell(ready.map(|ready| ready.reason.as_str())),
+            },
+            age(extension.metadata.creation_timestamp.as_ref(), now),
+        ]);
+    }
+    let heads = [
+        "NAME",
+        "PACKAGE",
+        "INSTALLED",
+        "WANTED",
+        "UPDATE",
+        "HELD BACK BY",
+        "READY",
+        "STATUS",
+        "AGE",
+    ];
+    format!("{}{notes}", table(&heads, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_extension::{CatalogFilter, ClusterExtensionSpec, InstallStatus, SourceConfig};
+    use olm_api::readiness::{Readiness, Verdict, set_readiness};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus, held_back};
+
+    use super::*;
+
+    #[test]
+    fn a_row_shows_what_is_installed_what_there_is_and_what_is_wrong() {
+        let filter = CatalogFilter {
+            package_name: "pots".to_owned(),
+            version: Some("1.0.x".to_owned()),
+            ..CatalogFilter::default()
+        };
+        let spec = ClusterExtensionSpec {
+            source: SourceConfig {
+                catalog: Some(filter),
+                ..SourceConfig::default()
+            },
+            ..ClusterExtensionSpec::default()
+        };
+        let mut pot = ClusterExtension::new("pot", spec);
+        pot.metadata.creation_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+        let status = pot.status.get_or_insert_default();
+        let bundle = |version: &str| AvailableBundle {
+            version: version.to_owned(),
+            ..AvailableBundle::default()
+        };
+        status.install = Some(InstallStatus {
+            bundle: bundle("1.0.1").metadata(),
+        });
+        status.updates = Some(UpdatesStatus {
+            newest: Some(bundle("2.0.0")),
+            held_back_by: Some(held_back::RANGE.to_owned()),
+            ..UpdatesStatus::default()
+        });
+        let readiness = Readiness {
+            verdict: Verdict::Stalled,
+            reason: "Blocked",
+            message: "it lacks permissions:\na list",
+            observed_generation: 1,
+        };
+        set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
+        let bare = ClusterExtension::new("new", ClusterExtensionSpec::default());
+        assert_eq!(
+            text(&[bare, pot], Timestamp::from_second(90).unwrap()),
+            "NAME  PACKAGE  INSTALLED  WANTED  UPDATE  HELD BACK BY  READY  STATUS   AGE\n\
+             new   -        -          -       -       -             -      -        -\n\
+             pot   pots     1.0.1      1.0.x   2.0.0   Range         False  Blocked  90s\n\
+             pot: it lacks permissions:\n"
+        );
+    }
+}
