@@ -32,6 +32,11 @@ const STALLED: u8 = 4;
 /// The exit status of [`Status::TimedOut`].
 const TIMED_OUT: u8 = 5;
 
+/// The colour of errors.
+const RED: &str = "31";
+/// The colour of hints.
+const CYAN: &str = "36";
+
 /// The result of a command.
 pub(crate) type Outcome = anyhow::Result<Status>;
 
@@ -92,6 +97,24 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", escape_lines(text));
 }
 
+/// Writes a line to standard error that begins with a label, on terminals in a colour.
+fn labelled(label: &str, colour: &str, text: &str) {
+    let mut out = io::stderr().lock();
+    let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let label = coloured(label, colour, is_coloured);
+    // As in `note`.
+    let _ = writeln!(out, "{label}: {}", escape_lines(text));
+}
+
+/// A label in a colour, an SGR parameter.
+fn coloured(label: &str, colour: &str, is_coloured: bool) -> String {
+    if is_coloured {
+        format!("\x1b[1;{colour}m{label}\x1b[0m")
+    } else {
+        label.to_owned()
+    }
+}
+
 /// Writes a value as indented JSON.
 pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&escape_json(&format!("{value:#}\n")))
@@ -109,9 +132,9 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let hint = hint(&error);
-            note(&format!("error: {}", message(&error, hint.as_deref())));
+            labelled("error", RED, &message(&error, hint.as_deref()));
             if let Some(hint) = hint {
-                note(&format!("hint: {hint}"));
+                labelled("hint", CYAN, &hint);
             }
             ExitCode::FAILURE
         }
@@ -119,7 +142,7 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
 }
 
 /// The error and its causes but the hint. An answer of the API server is shown as it is, without the words of the client.
-fn message(error: &anyhow::Error, hint: Option<&str>) -> String {
+pub(crate) fn message(error: &anyhow::Error, hint: Option<&str>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
@@ -142,7 +165,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::message;
+    use super::{RED, coloured, message};
+
+    #[test]
+    fn labels_are_coloured_on_terminals_only() {
+        assert_eq!(coloured("error", RED, false), "error");
+        assert_eq!(coloured("error", RED, true), "\u{1b}[1;31merror\u{1b}[0m");
+    }
 
     #[test]
     fn an_answer_of_the_api_server_is_shown_as_it_is() {

@@ -1,7 +1,23 @@
 //! Which cluster is meant, on the command line.
 
+use anyhow::anyhow;
 use clap::Args;
-use kube::Config;
+use kube::{Config, Error};
+
+use crate::hint::Hint;
+
+/// What to do about a cluster that does not know our kinds.
+pub(crate) const NO_OLM: &str = "the cluster does not serve ClusterExtensions: install OLM first";
+
+/// The error that objects of ours cannot be listed: `what` says which, and where.
+pub(crate) fn unlisted(error: Error, what: &str) -> anyhow::Error {
+    let is_unknown = matches!(&error, Error::Api(status) if status.code == 404);
+    let error = anyhow!(error).context(format!("cannot list {what}"));
+    if is_unknown {
+        return error.context(Hint(NO_OLM.to_owned()));
+    }
+    error
+}
 
 /// Which cluster is meant.
 #[derive(Debug, Clone, Default, Args)]

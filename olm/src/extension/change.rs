@@ -57,7 +57,7 @@ pub(crate) fn change(
     if seen.is_deleting() {
         bail!("ClusterExtension {name:?} is being deleted");
     }
-    // What the command was told rests on what was seen.
+    // Another object may have taken the name meanwhile.
     if let Some(metadata) = patch.as_object_mut().and_then(|patch| {
         patch
             .entry("metadata")

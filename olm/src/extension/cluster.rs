@@ -17,7 +17,7 @@ use super::access::ClusterArguments;
 use super::rollback::others;
 use super::served::{Part, fetch};
 use crate::hint::Hint;
-use crate::output::note;
+use crate::output::{message, note};
 use crate::rbac::bundle::{catalog, from_files};
 use crate::registry::RegistryArguments;
 use crate::resolve::Source;
@@ -213,7 +213,8 @@ fn served_image(catalog: &ClusterCatalog) -> Option<&ResolvedImageSource> {
 fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::Error {
     let error = match served {
         Some(served) => error.context(format!(
-            "catalogd cannot be reached through the API server ({served:#}), nor can the image of the catalog be read"
+            "catalogd cannot be reached through the API server ({}), nor can the image of the catalog be read",
+            message(&served, None)
         )),
         None => error,
     };

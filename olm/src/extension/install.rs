@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.dry_run {
         return Ok(Status::Success);
     }
-    send::may_create(&cluster, &objects)?;
+    send::may_create(&cluster, &account, &objects)?;
     let question = format!("Create these {} objects?", objects.len());
     if !agreed(&question, arguments.yes)? {
         return Ok(Status::Failure);

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use self::account::Asker;
 use self::course::{Course, bundle_version, course};
-use super::access::ClusterArguments;
+use super::access::{ClusterArguments, NO_OLM};
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, note, print_text};
 
@@ -190,13 +190,11 @@ pub(crate) async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hi
             let names = known.items.iter().filter_map(|one| one.metadata.name.as_deref());
             match nearest(name, names) {
                 Some(meant) => format!("did you mean {meant:?}?"),
-                None => "`kubectl get clusterextensions` lists them".to_owned(),
+                None => "`olm get` lists them".to_owned(),
             }
         }
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            "the cluster does not serve ClusterExtensions: install OLM first".to_owned()
-        }
-        Err(_) => "`kubectl get clusterextensions` lists those that you may see".to_owned(),
+        Err(kube::Error::Api(status)) if status.code == 404 => NO_OLM.to_owned(),
+        Err(_) => "`olm get` lists those that you may see".to_owned(),
     })
 }
 

@@ -14,7 +14,7 @@ use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbou
 use olm_resolve::{Package, Selector, SelectorRequirement};
 use olm_version::blang::parse_tolerant;
 
-use crate::extension::access::ClusterArguments;
+use crate::extension::access::{ClusterArguments, unlisted};
 use crate::output::note;
 
 /// The label with a node's architecture.
@@ -37,7 +37,7 @@ impl Cluster {
         let client = Client::try_from(config)?;
         let extensions = all(Api::all(client.clone())).await;
         let extensions =
-            extensions.with_context(|| format!("cannot list the ClusterExtensions of {server}"))?;
+            extensions.map_err(|error| unlisted(error, &format!("the ClusterExtensions of {server}")))?;
         let sets = all(Api::all(client.clone())).await;
         let sets = sets.with_context(|| format!("cannot list the ClusterObjectSets of {server}"))?;
         Ok(Self {

@@ -54,7 +54,7 @@ fn installed(world: &World) -> Result<()> {
         .prints(&[
             "lamp 2.0.0 (lamp.v2.0.0 of catalog lamps)\n",
             "\nCreates:\n+ Namespace lamp\n+ ServiceAccount lamp/lamp-installer\n",
-            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version every\n",
+            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version any, upgrades by itself\n",
         ])?
         .says(&["cannot ask for confirmation", "hint: set --yes"])?;
     olm(
@@ -209,7 +209,7 @@ fn stuck(world: &World) -> Result<()> {
     )?
     .ended(5)?
     .says(&[
-        "lamp does not get there within 15 s",
+        "lamp is not ready after 15 s",
         "hint: `olm explain lamp` shows the cause",
     ])?;
     olm(world, &format!("explain lamp {ca}"))?.ended(1)?.prints(&[

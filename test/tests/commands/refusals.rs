@@ -1,9 +1,12 @@
 //! What is refused, in words that say what to do.
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::reason;
 use olm_test::extensions::{await_progressing, extensions};
-use olm_test::world::World;
+use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
 use super::{CLUSTER, FAN, olm, olm_as, trusting};
@@ -31,6 +34,7 @@ fn what_cannot_be_installed_is_refused_before_anything_is_created() -> Result<()
             .says(&["error: ", "--ca-dir"])?;
         leaving_namespace(world)?;
         without_rights(world)?;
+        declined(world)?;
         ensure!(world.kubectl(&["get", "namespace", FAN]).is_err());
         ensure!(extensions(world).get_opt(FAN).await?.is_none());
         olm(world, "get --context nowhere")?
@@ -88,9 +92,10 @@ fn without_rights(world: &World) -> Result<()> {
     olm_as(world, &reader, &format!("install fan --yes {ca}"))?
         .ended(1)?
         .says(&[
-            "you may not create clusterextensions, ",
-            "create namespaces, ",
-            "create serviceaccounts in namespace fan, ",
+            "you may not create or patch clusterextensions, ",
+            "create or patch namespaces, ",
+            "create or patch serviceaccounts in namespace fan",
+            "impersonate service account fan/fan-installer",
             "hint: give the output of --dry-run to an administrator",
         ])?;
     olm_as(world, &reader, &format!("install fan --dry-run -o name {ca}"))?
@@ -99,6 +104,31 @@ fn without_rights(world: &World) -> Result<()> {
             "namespace/fan\nserviceaccount/fan-installer\n",
             "clusterextension.olm.operatorframework.io/fan\n",
         ])?;
+    Ok(())
+}
+
+/// On a terminal the command asks.
+fn declined(world: &World) -> Result<()> {
+    let olm = binary("olm")?;
+    let line = format!("{} install fan {}", olm.display(), trusting(world));
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("KUBECONFIG", world.cluster.kubeconfig())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run script, of util-linux")?;
+    let mut input = child.stdin.take().context("its input")?;
+    input.write_all(b"n\n")?;
+    let run = child.wait_with_output()?;
+    let printed = String::from_utf8_lossy(&run.stdout);
+    ensure!(
+        run.status.code() == Some(1)
+            && printed.contains("Create these ")
+            && printed.contains("objects? [y/N] ")
+            && printed.contains("nothing was changed"),
+        "{printed}"
+    );
     Ok(())
 }
 
@@ -120,6 +150,7 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
         "breeze is not ready (Blocked)\n",
         "installed  nothing\n",
         "lacks permissions",
+        "Held back: 1.0.0 (Rights)\n\nChoice: fan.v1.0.0 of catalog fans\n",
         "`olm rbac breeze | kubectl apply -f -` grants what the account lacks",
     ])?;
     olm(world, "get breeze")?
@@ -128,10 +159,7 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
     // A change that waits for a person ends with a status of its own.
     olm(world, &format!("upgrade breeze --version 1.0.1 --wait {ca}"))?
         .ended(4)?
-        .says(&[
-            "breeze waits for a person: Blocked: ",
-            "hint: `olm explain breeze` shows",
-        ])?;
+        .says(&["breeze is stalled: Blocked: ", "hint: `olm explain breeze` shows"])?;
 
     olm(world, &format!("install fan --yes {ca}"))?
         .ended(1)?

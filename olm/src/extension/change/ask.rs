@@ -13,7 +13,7 @@ pub(crate) fn agreed(question: &str, is_agreed: bool) -> anyhow::Result<bool> {
         return Ok(true);
     }
     if !io::stdin().is_terminal() {
-        let error = anyhow!("cannot ask for confirmation: the standard input is no terminal");
+        let error = anyhow!("cannot ask for confirmation: standard input is not a terminal");
         return Err(error.context(Hint("set --yes to go on without a question".to_owned())));
     }
     let mut out = io::stderr().lock();

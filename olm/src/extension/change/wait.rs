@@ -106,7 +106,7 @@ pub(crate) fn wait(
                 let since: Instant = *stalled.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE || elapsed >= arguments.timeout {
                     let why = why.lines().next().unwrap_or_default();
-                    note(&format!("{name} waits for a person: {why}"));
+                    note(&format!("{name} is stalled: {why}"));
                     note(&format!(
                         "hint: `olm explain {name}` shows the cause and what to do"
                     ));
@@ -120,10 +120,12 @@ pub(crate) fn wait(
             }
         };
         if elapsed >= arguments.timeout {
-            note(&format!(
-                "{name} does not get there within {} s: {going}",
-                arguments.timeout.as_secs()
-            ));
+            let end = match goal {
+                Goal::Ready(_) => "is not ready",
+                Goal::Gone => "is not gone",
+            };
+            let seconds = arguments.timeout.as_secs();
+            note(&format!("{name} {end} after {seconds} s: {going}"));
             note(&format!(
                 "hint: `olm explain {name}` shows the cause; a longer --timeout waits on"
             ));

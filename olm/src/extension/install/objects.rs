@@ -129,7 +129,11 @@ fn details(object: &Value) -> Vec<String> {
     }
     if let Some(spec) = object.get("spec") {
         let version = text_at(spec, "/source/catalog/version");
-        let version = if version.is_empty() { "every" } else { version };
+        let version = if version.is_empty() {
+            "any, upgrades by itself"
+        } else {
+            version
+        };
         lines.push(format!("namespace {}", text_at(spec, "/namespace")));
         lines.push(format!(
             "service account {}",
@@ -213,7 +217,7 @@ mod tests {
             "pots 1.0.0 (pots.v1 of catalog one)\nimage     registry.example/pots\nchannels  stable\n\nCreates:\n\
              + Namespace pots\n+ ServiceAccount pots/pot-installer\n+ Role pots/r\n    get configmaps\n\
              + RoleBinding pots/r\n    Role r\n+ ClusterExtension pot\n    namespace pots\n    service account \n    \
-             version every\n"
+             version any, upgrades by itself\n"
         );
     }
 

@@ -1,6 +1,6 @@
 //! Creating the objects with the user's own rights.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, anyhow};
 use k8s_openapi::api::authorization::v1::{
@@ -8,6 +8,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
+use olm_cluster::identity::AccountName;
 use serde_json::Value;
 
 use super::objects::named;
@@ -36,48 +37,68 @@ fn place(object: &Value) -> anyhow::Result<(ApiResource, &str, &str)> {
 }
 
 /// Refuses what the user may not create, before anything is written.
-pub(super) fn may_create(cluster: &Cluster, objects: &[Value]) -> anyhow::Result<()> {
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
-    let mut denied = BTreeSet::new();
+pub(super) fn may_create(cluster: &Cluster, account: &AccountName, objects: &[Value]) -> anyhow::Result<()> {
+    let mut denied: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for object in objects {
         let (resource, namespace, _) = place(object)?;
         // An apply that creates takes both.
         for verb in ["create", "patch"] {
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec {
-                    resource_attributes: Some(ResourceAttributes {
-                        verb: Some(verb.to_owned()),
-                        group: Some(resource.group.clone()),
-                        resource: Some(resource.plural.clone()),
-                        namespace: Some(namespace.to_owned()),
-                        ..ResourceAttributes::default()
-                    }),
-                    ..SelfSubjectAccessReviewSpec::default()
-                },
-                ..SelfSubjectAccessReview::default()
+            let asked = ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(resource.group.clone()),
+                resource: Some(resource.plural.clone()),
+                namespace: Some(namespace.to_owned()),
+                ..ResourceAttributes::default()
             };
-            let answer = cluster
-                .runtime
-                .block_on(reviews.create(&PostParams::default(), &review));
-            let answer = answer.context("cannot check what you may create")?;
-            if !answer.status.is_some_and(|status| status.allowed) {
+            if !may(cluster, asked)? {
                 let place = match namespace {
                     "" => String::new(),
                     namespace => format!(" in namespace {namespace}"),
                 };
-                denied.insert(format!("{verb} {}{place}", resource.plural));
+                let verbs = denied.entry(format!("{}{place}", resource.plural)).or_default();
+                verbs.push(verb);
             }
         }
+    }
+    // The admission policy of OLM asks for it.
+    let impersonates = ResourceAttributes {
+        verb: Some("impersonate".to_owned()),
+        resource: Some("serviceaccounts".to_owned()),
+        namespace: Some(account.namespace.clone()),
+        name: Some(account.name.clone()),
+        ..ResourceAttributes::default()
+    };
+    if !may(cluster, impersonates)? {
+        denied.insert(format!("service account {account}"), vec!["impersonate"]);
     }
     if denied.is_empty() {
         return Ok(());
     }
-    let denied: Vec<String> = denied.into_iter().collect();
+    let denied: Vec<String> = denied
+        .iter()
+        .map(|(what, verbs)| format!("{} {what}", verbs.join(" or ")))
+        .collect();
     let error = anyhow!("you may not {}", denied.join(", "));
     Err(error.context(Hint(
         "give the output of --dry-run to an administrator; --namespace and --service-account name what exists already"
             .to_owned(),
     )))
+}
+
+fn may(cluster: &Cluster, asked: ResourceAttributes) -> anyhow::Result<bool> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(asked),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+    let answer = cluster
+        .runtime
+        .block_on(reviews.create(&PostParams::default(), &review));
+    let answer = answer.context("cannot check what you may do")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// Applies the objects one after the other, and reports each if asked to.

@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams};
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 
-use super::{ListForm, NONE, age};
+use super::{ListForm, NONE, age, first_line};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::rollback::others;
@@ -104,7 +104,7 @@ fn text(events: &[Event], now: Timestamp) -> String {
                 cell(event.type_.as_deref()),
                 cell(event.reason.as_deref()),
                 format!("{kind}/{name}"),
-                cell(event.message.as_deref()),
+                first_line(event.message.as_deref().unwrap_or(NONE)),
             ]
         })
         .collect();

@@ -214,7 +214,7 @@ fn rule(explanation: &Explanation, chosen: &Chosen) -> String {
     if !explanation.channels.is_empty() {
         limits.push(format!("the channels {}", explanation.channels.join(", ")));
     }
-    if explanation.installed.is_some() {
+    if chosen.edge.is_some() {
         limits.push("the update graph".to_owned());
     }
     limits.push("the cluster".to_owned());
@@ -269,6 +269,10 @@ fn steps(extension: &ClusterExtension, explanation: &Explanation) -> Vec<String>
         )),
         Some(held_back::CONFIGURATION) => steps.push(format!(
             "correct spec.config or the annotation that the message names: `kubectl edit clusterextension {name}`"
+        )),
+        Some(held_back::OPERATOR) => steps.push(format!(
+            "wait until the operator allows the upgrade; the annotation {} overrides it",
+            user::UPGRADEABLE_OVERRIDE
         )),
         Some(held_back::CRD_UPGRADE_SAFETY) => steps.push(format!(
             "`olm plan {name}` shows the change of the CRD; the annotation {} admits it",

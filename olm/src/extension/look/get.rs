@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context as _;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use olm_api::conditions::{READY, find};
 use olm_api::{ClusterExtension, names};
 
 use super::{ListForm, NONE, age, first_line};
-use crate::extension::access::ClusterArguments;
+use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::cluster::Cluster;
 use crate::output::{Outcome, Status, note};
 use crate::table::table;
@@ -40,7 +39,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     } else {
         let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
         let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
-        listed.context("cannot list the ClusterExtensions")?.items
+        listed
+            .map_err(|error| unlisted(error, "the ClusterExtensions"))?
+            .items
     };
     found.sort_by(|left, right| left.name().cmp(right.name()));
     if found.is_empty() && arguments.output == ListForm::Table {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use olm_api::updates::held_back;
+
 use super::Explanation;
 use crate::table::table;
 
@@ -14,26 +16,7 @@ const MAX_LINES: usize = 12;
 /// The explanation as text.
 pub(super) fn text(explanation: &Explanation) -> String {
     let mut text = head(explanation);
-    let lines = explanation.message.lines().count();
-    let message: Vec<&str> = explanation.message.lines().take(MAX_LINES).collect();
-    let _ = write!(text, "\nWhy:\n{}", indented(&message.join("\n")));
-    if lines > MAX_LINES {
-        let _ = writeln!(text, "  and {} more lines; -o yaml shows all", lines - MAX_LINES);
-    }
-    if let Some(updates) = explanation
-        .updates
-        .as_ref()
-        .filter(|updates| updates.held_back_by.is_some())
-    {
-        let by = updates.held_back_by.as_deref().unwrap_or_default();
-        let bundle = updates.next.as_ref().or(updates.newest.as_ref());
-        let version = bundle.map_or("the newest version", |bundle| bundle.version.as_str());
-        let _ = write!(
-            text,
-            "\nHeld back: {version} ({by})\n{}",
-            indented(&updates.message)
-        );
-    }
+    why(explanation, &mut text);
     choice(explanation, &mut text);
     if !explanation.pods.is_empty() {
         text.push_str("\nPods:\n");
@@ -75,6 +58,40 @@ fn head(explanation: &Explanation) -> String {
     text
 }
 
+/// The message of `Ready`, and what holds back the newest version where it says more.
+fn why(explanation: &Explanation, text: &mut String) {
+    let updates = explanation.updates.as_ref();
+    let held = updates.and_then(|updates| updates.held_back_by.as_deref());
+    // Roles follow, which `olm rbac` prints: nobody should apply what a message quotes.
+    let limit = if held == Some(held_back::RIGHTS) {
+        1
+    } else {
+        MAX_LINES
+    };
+    let message: Vec<&str> = explanation.message.lines().collect();
+    let shown = message.get(..limit).unwrap_or(&message);
+    let _ = write!(text, "\nWhy:\n{}", indented(&shown.join("\n")));
+    let more = message.len() - shown.len();
+    if more > 0 {
+        let _ = writeln!(text, "  and {more} more line(s); -o yaml shows all");
+    }
+    let (Some(updates), Some(by)) = (updates, held) else {
+        return;
+    };
+    let bundle = updates.next.as_ref().or(updates.newest.as_ref());
+    let version = bundle.map_or("the newest version", |bundle| bundle.version.as_str());
+    let _ = write!(text, "\nHeld back: {version} ({by})\n");
+    if !is_repeated(&updates.message, &explanation.message) {
+        text.push_str(&indented(&updates.message));
+    }
+}
+
+/// Whether a text, which may be cut, begins like the other.
+fn is_repeated(text: &str, other: &str) -> bool {
+    let line = text.lines().next().unwrap_or_default();
+    other.starts_with(line.trim_end_matches('…'))
+}
+
 fn indented(text: &str) -> String {
     text.lines().fold(String::new(), |mut indented, line| {
         let _ = writeln!(indented, "  {line}");
@@ -93,7 +110,10 @@ fn choice(explanation: &Explanation, text: &mut String) {
             );
         }
         (_, _, Some(refusal)) => {
-            let _ = write!(text, "\nChoice: none\n{}", indented(refusal));
+            text.push_str("\nChoice: none\n");
+            if !is_repeated(refusal, &explanation.message) {
+                text.push_str(&indented(refusal));
+            }
         }
         _ => {}
     }
@@ -150,7 +170,7 @@ fn revisions(explanation: &Explanation, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use olm_api::updates::{AvailableBundle, UpdatesStatus, held_back};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
     use super::super::{Choosing, Row};
     use super::*;
@@ -163,6 +183,12 @@ mod tests {
             is_chosen,
             excluded_by: excluded_by.iter().map(|&why| why.to_owned()).collect(),
         }
+    }
+
+    #[test]
+    fn what_is_said_already_is_not_said_again() {
+        assert!(is_repeated("no rights: a…", "no rights: a, b\nroles"));
+        assert!(!is_repeated("no edge", "no rights"));
     }
 
     #[test]
@@ -205,7 +231,7 @@ mod tests {
         assert_eq!(
             text(&explanation),
             "pot is not ready (Blocked)\npackage    pots\ninstalled  1.0.0\nwanted     1.x\nnamespace  kitchen\n\n\
-             Why:\n  it waits\n  for rights\n\nHeld back: 1.1.0 (Rights)\n  no rights\n\n\
+             Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\nHeld back: 1.1.0 (Rights)\n  no rights\n\n\
              Choice: pot.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
              VERSION  BUNDLE      CATALOG  RESULT\n\
              2.0.0    pot.v2.0.0  one      it is outside\n\
