@@ -3,22 +3,22 @@
 use std::collections::HashSet;
 
 use olm_api::updates::held_back;
-use olm_resolve::cluster::updates::{Obstacle, newest};
+use olm_resolve::cluster::updates::{Obstacle, considered, newest};
 use olm_resolve::{
-    ClusterPlatform, ClusterState, Dependents, Installed, ReleaseField, Request, UpgradeConstraintPolicy,
-    resolve_in,
+    Catalog, ClusterPlatform, ClusterState, Dependents, Installed, ReleaseField, Request,
+    UpgradeConstraintPolicy, resolve_in,
 };
 use semver::Version;
 use serde_json::{Value, json};
 
 use crate::common::{Shelf, catalogs, entry, shelf};
 
-/// Name, catalog and first obstacle of what is newer than what is installed.
-fn beyond(
-    shelves: &[Shelf],
-    request: Request<'_>,
-    installed: Option<&str>,
-) -> Option<(String, Option<&'static str>)> {
+/// Everything that a question about updates takes.
+type Question<'q, T> =
+    dyn Fn(&[Catalog<'_>], &Request<'_>, Option<&Installed<'_>>, &ClusterState<'_>) -> T + 'q;
+
+/// Asks about the package of these catalogs, on a cluster that has nothing.
+fn ask<T>(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, question: &Question<'_, T>) -> T {
     let packages: Vec<_> = shelves
         .iter()
         .map(|shelf| shelf.package(ReleaseField::Counts))
@@ -45,17 +45,81 @@ fn beyond(
         },
         dependents: Dependents::Protected,
     };
-    let chosen = resolve_in(&catalogs, &request, installed.as_ref(), &facts);
-    let found = newest(
-        &catalogs,
-        &request,
-        installed.as_ref(),
-        &facts,
-        chosen.as_ref().ok(),
+    question(&catalogs, &request, installed.as_ref(), &facts)
+}
+
+/// Name, catalog and first obstacle of what is newer than what is installed.
+fn beyond(
+    shelves: &[Shelf],
+    request: Request<'_>,
+    installed: Option<&str>,
+) -> Option<(String, Option<&'static str>)> {
+    ask(
+        shelves,
+        request,
+        installed,
+        &|catalogs, request, installed, facts| {
+            let chosen = resolve_in(catalogs, request, installed, facts);
+            let found = newest(catalogs, request, installed, facts, chosen.as_ref().ok()).unwrap()?;
+            let why = found.obstacles.first().map(Obstacle::held_back_by);
+            Some((format!("{} of {}", found.bundle.name, found.catalog), why))
+        },
     )
-    .unwrap()?;
-    let why = found.obstacles.first().map(Obstacle::held_back_by);
-    Some((format!("{} of {}", found.bundle.name, found.catalog), why))
+}
+
+/// Every bundle, as name, catalog and what excludes it.
+fn every(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>) -> Vec<String> {
+    ask(
+        shelves,
+        request,
+        installed,
+        &|catalogs, request, installed, facts| {
+            let chosen = resolve_in(catalogs, request, installed, facts);
+            let found = considered(catalogs, request, installed, facts, chosen.as_ref().ok()).unwrap();
+            let lines = found.iter().map(|one| {
+                let why: Vec<&str> = one.obstacles.iter().map(Obstacle::held_back_by).collect();
+                let chosen = if one.is_chosen { " chosen" } else { "" };
+                format!("{} of {}{chosen} {}", one.bundle.name, one.catalog, why.join(","))
+            });
+            lines.map(|line| line.trim_end().to_owned()).collect()
+        },
+    )
+}
+
+#[test]
+fn every_bundle_comes_with_what_excludes_it_the_newest_first() {
+    let shelves = [
+        two("one", &[]).priority(1),
+        shelf("two")
+            .bundles(&["1.2.0"])
+            .channel("stable", &[replacing("1.2.0", "1.0.0")]),
+    ];
+    assert_eq!(
+        every(&shelves, Request::default(), Some("1.0.0")),
+        [
+            "foo.v1.2.0 of two Catalog",
+            "foo.v1.1.0 of one chosen",
+            "foo.v1.0.0 of one"
+        ]
+    );
+    assert_eq!(
+        every(&shelves, range("1.0.0"), Some("1.1.0")),
+        [
+            "foo.v1.2.0 of two Pin,Edge",
+            "foo.v1.1.0 of one Pin",
+            "foo.v1.0.0 of one Edge"
+        ]
+    );
+    // Nothing is chosen where two catalogs have the bundle with equal right.
+    assert_eq!(
+        every(&[two("one", &[]), two("two", &[])], range("1.1.0"), None),
+        [
+            "foo.v1.1.0 of one",
+            "foo.v1.1.0 of two",
+            "foo.v1.0.0 of one Pin",
+            "foo.v1.0.0 of two Pin"
+        ]
+    );
 }
 
 fn replacing(version: &str, before: &str) -> Value {

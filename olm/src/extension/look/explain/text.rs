@@ -129,7 +129,8 @@ fn choice(explanation: &Explanation, text: &mut String) {
         .map(|(_, row)| {
             let why = match (row.is_chosen, row.excluded_by.as_slice()) {
                 (true, _) => "chosen".to_owned(),
-                (false, []) => "older than the chosen one".to_owned(),
+                (false, []) if choice.bundle.is_some() => "older than the chosen one".to_owned(),
+                (false, []) => "fits".to_owned(),
                 (false, why) => why.join("; "),
             };
             vec![row.version.clone(), row.bundle.clone(), row.catalog.clone(), why]
