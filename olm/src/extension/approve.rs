@@ -13,6 +13,7 @@ use olm_api::names::{CHANGE_POLICY, CLUSTER_EXTENSION, PENDING_CHANGE, label};
 use olm_api::pending_change::{APPLIED, Decision, Verdict};
 use serde_json::json;
 
+use super::access::ClusterArguments;
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, print_text};
@@ -39,9 +40,8 @@ pub(crate) struct Arguments {
     /// Change nothing; the API server is asked whether it would take the decision
     #[arg(long)]
     dry_run: bool,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 /// Approves.
@@ -55,7 +55,7 @@ pub(crate) fn reject(arguments: &Arguments) -> Outcome {
 }
 
 fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
-    let cluster = Cluster::reach(arguments.kubeconfig.as_deref())?;
+    let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let name = extension.name();
     let changes: Api<PendingChange> = Api::all(cluster.client.clone());
