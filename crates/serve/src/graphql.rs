@@ -13,7 +13,8 @@
 mod limits;
 mod resolve;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apollo_compiler::ExecutableDocument;
@@ -25,6 +26,9 @@ use apollo_compiler::resolvers::Execution;
 use apollo_compiler::response::{GraphQLError, JsonMap, ResponseDataPathSegment};
 use apollo_compiler::validation::{DiagnosticList, Valid};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
 
 use crate::graphql_schema::Graph;
 use crate::store::Snapshot;
@@ -40,6 +44,8 @@ const MAX_NESTING: usize = 64;
 const MAX_ERRORS: usize = 20;
 /// Bytes that a query may read and answer.
 const MAX_BYTES: u64 = 32 << 20;
+/// Bytes of these that a query takes beside others. Of queries that take more, one is in work at a time.
+const LIGHT_BYTES: u64 = 512 << 10;
 /// How long a query may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,6 +65,38 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// The turn of one query. Only a query of more than [`LIGHT_BYTES`] takes it.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    heavy: Arc<Semaphore>,
+    runtime: Handle,
+    taken: RefCell<Option<OwnedSemaphorePermit>>,
+}
+
+impl Turn {
+    /// Nothing is taken yet. `heavy` has one place; the query runs on a thread of this runtime that may block.
+    pub(crate) fn of(heavy: Arc<Semaphore>, runtime: Handle) -> Self {
+        Self {
+            heavy,
+            runtime,
+            taken: RefCell::default(),
+        }
+    }
+
+    /// Waits for the turn, and keeps it until this is dropped. `false`: `end` passed first.
+    fn take(&self, end: Instant) -> bool {
+        let mut taken = self.taken.borrow_mut();
+        if taken.is_none() {
+            let place = Arc::clone(&self.heavy).acquire_owned();
+            let place = self
+                .runtime
+                .block_on(async { timeout_at(end.into(), place).await });
+            *taken = place.ok().and_then(Result::ok);
+        }
+        taken.is_some()
+    }
 }
 
 /// A request without a usable query; the text is the body of the answer.
@@ -88,17 +126,17 @@ impl GraphqlRequest {
         }
     }
 
-    /// The answer as JSON. Reads the disk.
-    pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot) -> Vec<u8> {
+    /// The answer as JSON. Reads the disk. `turn` has to be kept until the answer is no longer in memory twice.
+    pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Vec<u8> {
         let answer = self
-            .execute(graph, snapshot)
+            .execute(graph, snapshot, turn)
             .unwrap_or_else(|errors| Answer { data: None, errors });
         let mut text = serde_json::to_vec(&answer).unwrap_or_default();
         text.push(b'\n');
         text
     }
 
-    fn execute(&self, graph: &Graph, snapshot: &Snapshot) -> Result<Answer, Vec<ErrorEntry>> {
+    fn execute(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Result<Answer, Vec<ErrorEntry>> {
         let end = Instant::now() + TIMEOUT;
         let document = parse(&self.query)?;
         limits::check(&document).map_err(|text| vec![ErrorEntry::new(text)])?;
@@ -115,6 +153,7 @@ impl GraphqlRequest {
         let budget = Budget {
             bytes: Cell::new(MAX_BYTES),
             end,
+            turn,
         };
         let query = Query {
             graph,
@@ -200,5 +239,26 @@ impl From<GraphQLError> for ErrorEntry {
             locations: error.locations,
             path: error.path,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_queries_that_take_much_one_is_in_work_at_a_time() {
+        let (heavy, runtime) = (Arc::new(Semaphore::new(1)), Handle::current());
+        let work = move || {
+            let turns = [(); 2].map(|()| Turn::of(Arc::clone(&heavy), runtime.clone()));
+            let [first, second] = turns;
+            let soon = || Instant::now() + Duration::from_millis(50);
+            assert!(first.take(soon()));
+            assert!(first.take(soon()), "it is kept");
+            assert!(!second.take(soon()));
+            drop(first);
+            assert!(second.take(soon()));
+        };
+        tokio::task::spawn_blocking(work).await.unwrap();
     }
 }

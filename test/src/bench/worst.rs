@@ -2,6 +2,8 @@
 
 mod attacks;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -10,6 +12,7 @@ use kube::api::DeleteParams;
 use olm_api::conditions::{self, PROGRESSING, SERVING};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use self::attacks::{ALL, Attack};
 use super::process;
@@ -130,6 +133,7 @@ async fn measure(world: &World, attack: Attack) -> Result<Measured> {
         what,
         files,
         packages,
+        queries,
     } = attack;
     let reference = world.push_catalog_of(&format!("{name}:latest"), &files).await?;
     drop(files);
@@ -164,9 +168,11 @@ async fn measure(world: &World, attack: Attack) -> Result<Measured> {
         )
         .await?;
     }
+    let clients = clients(world, name, queries).await?;
     // What it does at first it does again, and catalogd goes on with what is derived.
     tokio::time::sleep(REST).await;
     let peak = of_each(world, process::peak)?;
+    clients.end()?;
     for package in &packages {
         extensions(world)
             .delete(package, &DeleteParams::default())
@@ -181,6 +187,46 @@ async fn measure(world: &World, attack: Attack) -> Result<Measured> {
         peak,
         left: resident(world)?,
     })
+}
+
+/// Clients of GraphQL that ask again and again until this is dropped.
+struct Clients {
+    answered: Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
+}
+
+impl Clients {
+    fn end(self) -> Result<()> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        ensure!(self.tasks.is_empty() || answered > 0, "no query was answered");
+        Ok(())
+    }
+}
+
+/// A client for each query. It takes its answer slowly, so that answers pile up.
+async fn clients(world: &World, catalog: &str, queries: Vec<String>) -> Result<Clients> {
+    let client = reqwest::Client::builder()
+        .tls_certs_merge([world.catalogd_authority().await?])
+        .no_proxy()
+        .build()?;
+    let url = format!("{}/catalogs/{catalog}/api/v1/graphql", world.catalogs);
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for query in queries {
+        let (client, url, answered) = (client.clone(), url.clone(), Arc::clone(&answered));
+        let body = json!({ "query": query }).to_string();
+        tasks.spawn(async move {
+            loop {
+                if let Ok(answer) = client.post(&url).body(body.clone()).send().await {
+                    answered.fetch_add(usize::from(answer.status() == 200), Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    // Also of an answer that breaks off the next one is asked for.
+                    let _ = answer.bytes().await;
+                }
+            }
+        });
+    }
+    Ok(Clients { answered, tasks })
 }
 
 /// An extension without an account: whoever may write one may have a package read.

@@ -121,6 +121,22 @@ async fn with_default_account_the_clusters_own_policies_decide_and_guarded_the_r
         .await?;
     let none = alice.ask(&["create"], Some(&extension("teams", None)));
     alice.refused("no account is named", "verb impersonate", none)?;
-    let named = alice.ask(&["create"], Some(&named));
-    alice.refused("an account is named", "verb impersonate", named)
+    let refused = alice.ask(&["create"], Some(&named));
+    alice.refused("an account is named", "verb impersonate", refused)?;
+    // Who may use an account goes on, with that account only.
+    let impersonate = json!([
+        { "apiGroups": [names::GROUP], "resources": ["clusterextensions"], "verbs": ["create"] },
+        {
+            "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"],
+            "resourceNames": ["olm-default-installer"],
+        },
+    ]);
+    let carol = Actor::with(&lab, "carol", impersonate)?;
+    carol
+        .until("she may use the default account", Wanted::Allowed, |carol| {
+            carol.ask(&["create"], Some(&extension("teams", None)))
+        })
+        .await?;
+    let other = carol.ask(&["create"], Some(&named));
+    carol.refused("another account is named", "verb impersonate", other)
 }

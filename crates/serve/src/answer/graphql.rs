@@ -5,16 +5,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::problem::ErrorResponse;
 use super::{coding, document};
 use crate::body::Body;
-use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, TIMEOUT};
+use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, TIMEOUT, Turn};
 use crate::store::Snapshot;
 
 /// The failure of such work.
@@ -22,6 +24,10 @@ pub(super) type WorkError = Box<dyn Error + Send + Sync>;
 
 /// Requests in work at the same time.
 const MAX_CONCURRENT: usize = 4;
+/// Answers that clients have not taken yet are counted in units of so many bytes; shorter ones do not count.
+const UNIT: usize = 64 << 10;
+/// Units of all such answers together.
+const MAX_UNTAKEN: usize = 512;
 
 /// Reads the query from the body of a request.
 pub(super) async fn read<B>(body: B, body_timeout: Duration) -> Result<GraphqlRequest, ErrorResponse>
@@ -48,12 +54,53 @@ where
 }
 
 /// A bounded number of threads for work that takes processor time and memory.
-pub(super) struct Workers(Arc<Semaphore>);
+pub(super) struct Workers {
+    places: Arc<Semaphore>,
+    /// Taken by the one query at a time that reads or answers much.
+    heavy: Arc<Semaphore>,
+    /// Room for answers that clients have not taken yet.
+    untaken: Arc<Semaphore>,
+}
 
 impl Default for Workers {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_CONCURRENT)))
+        Self {
+            places: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            heavy: Arc::new(Semaphore::new(1)),
+            untaken: Arc::new(Semaphore::new(MAX_UNTAKEN)),
+        }
     }
+}
+
+/// An answer that keeps its room until the client has taken it.
+struct Untaken {
+    text: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Untaken {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// Waits for room for an answer. `None`: there is none in time.
+fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<Bytes> {
+    let units = (text.len() / UNIT).min(MAX_UNTAKEN);
+    if units == 0 {
+        return Some(text);
+    }
+    let units = u32::try_from(units).ok()?;
+    let room = timeout(TIMEOUT, Arc::clone(untaken).acquire_many_owned(units));
+    let room = runtime.block_on(room).ok()?.ok()?;
+    Some(Bytes::from_owner(Untaken { text, _room: room }))
+}
+
+/// The answer to a request for which there is no room.
+fn crowded() -> ErrorResponse {
+    ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
+        .because("too many requests at once; try again")
+        .with(RETRY_AFTER, "1")
 }
 
 impl Workers {
@@ -63,11 +110,8 @@ impl Workers {
         &self,
         work: impl FnOnce() -> Result<T, WorkError> + Send + 'static,
     ) -> Result<Result<T, io::Error>, ErrorResponse> {
-        let Ok(Ok(turn)) = timeout(TIMEOUT, Arc::clone(&self.0).acquire_owned()).await else {
-            let error = ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE);
-            return Err(error
-                .because("too many requests at once; try again")
-                .with(RETRY_AFTER, "1"));
+        let Ok(Ok(turn)) = timeout(TIMEOUT, Arc::clone(&self.places).acquire_owned()).await else {
+            return Err(crowded());
         };
         let work = move || {
             let _turn = turn;
@@ -87,11 +131,20 @@ impl Workers {
         headers: &HeaderMap,
     ) -> Result<Result<Response<Body>, io::Error>, ErrorResponse> {
         let encoding = coding::accepted(headers).next();
+        let (heavy, untaken) = (Arc::clone(&self.heavy), Arc::clone(&self.untaken));
+        let runtime = Handle::current();
         let answered = self.run(move || {
-            let text = request.answer(snapshot.graph()?, &snapshot);
-            Ok(document::compressed(text, encoding)?)
+            let turn = Turn::of(heavy, runtime.clone());
+            let text = request.answer(snapshot.graph()?, &snapshot, &turn);
+            let (text, encoding) = document::compressed(text, encoding)?;
+            Ok(with_room(&runtime, &untaken, text).map(|text| (text, encoding)))
         });
-        Ok(answered.await?.map(|(text, encoding)| {
+        let answered = match answered.await? {
+            Ok(Some(answered)) => Ok(answered),
+            Ok(None) => return Err(crowded()),
+            Err(error) => Err(error),
+        };
+        Ok(answered.map(|(text, encoding)| {
             let mut response = Response::new(Body::from(text));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -100,5 +153,32 @@ impl Workers {
             }
             response
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_keeps_its_room_until_it_is_taken() {
+        let (untaken, runtime) = (Arc::new(Semaphore::new(MAX_UNTAKEN)), Handle::current());
+        let work = move || {
+            let answer = |bytes: usize| with_room(&runtime, &untaken, vec![b'x'; bytes].into());
+            let text = answer(UNIT * 2 + 1).unwrap();
+            assert_eq!(untaken.available_permits(), MAX_UNTAKEN - 2);
+            assert_eq!(text.len(), UNIT * 2 + 1);
+            let part = text.slice(..1);
+            drop(text);
+            assert_eq!(untaken.available_permits(), MAX_UNTAKEN - 2);
+            drop(part);
+            assert_eq!(untaken.available_permits(), MAX_UNTAKEN);
+            // What is beyond all room is answered alone, and a short answer takes none.
+            let all = answer(UNIT * (MAX_UNTAKEN + 1)).unwrap();
+            assert_eq!(untaken.available_permits(), 0);
+            assert!(answer(UNIT - 1).is_some());
+            drop(all);
+        };
+        tokio::task::spawn_blocking(work).await.unwrap();
     }
 }

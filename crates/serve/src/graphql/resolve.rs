@@ -8,6 +8,7 @@ use apollo_compiler::response::{JsonMap, JsonValue};
 use olm_fbc::index::{Filter, Indexed};
 use serde_json::{Map, Value};
 
+use super::{LIGHT_BYTES, MAX_BYTES, Turn};
 use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
@@ -15,18 +16,23 @@ use crate::store::Snapshot;
 const VALUE_BYTES: usize = 64;
 
 /// The bytes and time of one query.
-pub(super) struct Budget {
+pub(super) struct Budget<'q> {
     /// Bytes left to read and answer.
     pub(super) bytes: Cell<u64>,
     /// The deadline.
     pub(super) end: Instant,
+    /// What a query of many bytes has to wait for.
+    pub(super) turn: &'q Turn,
 }
 
-impl Budget {
+impl Budget<'_> {
     fn spend(&self, bytes: usize) -> Result<(), FieldError> {
         let left = self.bytes.get().checked_sub(bytes as u64);
         self.bytes.set(left.unwrap_or(0));
-        let message = if left.is_none() {
+        let is_light = left.is_none_or(|left| MAX_BYTES - left <= LIGHT_BYTES);
+        let message = if !is_light && !self.turn.take(self.end) {
+            "too many large queries at once; try again, or ask for fewer objects or fields"
+        } else if left.is_none() {
             "the answer is too large; ask for fewer objects or fields"
         } else if Instant::now() > self.end {
             "the query takes too long; ask for fewer objects or fields"
@@ -59,7 +65,7 @@ impl Budget {
 pub(super) struct Query<'a> {
     pub(super) graph: &'a Graph,
     pub(super) snapshot: &'a Snapshot,
-    pub(super) budget: &'a Budget,
+    pub(super) budget: &'a Budget<'a>,
 }
 
 impl ObjectValue for Query<'_> {
@@ -173,7 +179,7 @@ struct Object<'a> {
     of_type: &'a str,
     fields: &'a Fields,
     values: Values<'a>,
-    budget: &'a Budget,
+    budget: &'a Budget<'a>,
 }
 
 impl Object<'_> {
@@ -254,9 +260,19 @@ impl ObjectValue for Object<'_> {
 impl Object<'_> {
     fn charged<'a>(&self, leaf: JsonValue) -> Result<ResolvedValue<'a>, FieldError> {
         self.budget
-            .spend(VALUE_BYTES + leaf.as_str().map_or(0, str::len))?;
+            .spend(VALUE_BYTES + leaf.as_str().map_or(0, written))?;
         Ok(ResolvedValue::Leaf(leaf))
     }
+}
+
+/// The bytes that a text takes in JSON.
+fn written(text: &str) -> usize {
+    let escapes = |byte: u8| match byte {
+        b'"' | b'\\' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(escapes).sum::<usize>()
 }
 
 /// The value converted to the type of its field; null where that is impossible.
@@ -332,6 +348,19 @@ impl ObjectValue for SchemaSummary<'_> {
             "totalObjects" => Ok(ResolvedValue::leaf(self.objects)),
             "totalFields" => Ok(ResolvedValue::leaf(self.root.fields.len())),
             _ => Err(self.unknown_field_error(info)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_counts_as_long_as_it_is_in_json() {
+        for text in ["", "plain", "\u{1}\"\\\n", "ä\u{200b}"] {
+            let json = serde_json::to_string(text).unwrap();
+            assert!(written(text) + 2 >= json.len(), "{json}");
         }
     }
 }

@@ -38,13 +38,11 @@ impl Claims {
         mut rivals: impl Iterator<Item = &'r str>,
     ) -> Result<(), &'r str> {
         let mut stages = self.lock();
-        match rivals.find(|rival| stages.get(*rival) == Some(&Stage::Installing)) {
-            Some(rival) => Err(rival),
-            None => {
-                stages.insert(extension.to_owned(), Stage::Installing);
-                Ok(())
-            }
+        if let Some(rival) = rivals.find(|rival| stages.get(*rival) == Some(&Stage::Installing)) {
+            return Err(rival);
         }
+        stages.insert(extension.to_owned(), Stage::Installing);
+        Ok(())
     }
 
     /// Ends a run. An error that passes by itself leaves the claim as it was: a write that it hides may have succeeded.

@@ -12,12 +12,17 @@ const VALUES: usize = 99_000;
 /// Packages that are asked for, one for each worker of operator-controller.
 const PACKAGES: usize = 8;
 
+/// Clients of GraphQL.
+const CLIENTS: usize = 16;
+
 /// A catalog, and the packages that extensions ask it for.
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     pub(super) files: BTreeMap<String, Vec<u8>>,
     pub(super) packages: Vec<String>,
+    /// What clients of GraphQL ask, each again and again and beside the others.
+    pub(super) queries: Vec<String>,
 }
 
 impl Attack {
@@ -27,6 +32,7 @@ impl Attack {
             what,
             files: BTreeMap::from([("configs/catalog.json".to_owned(), blobs.into_bytes())]),
             packages,
+            queries: Vec::new(),
         }
     }
 }
@@ -35,7 +41,7 @@ impl Attack {
 type Make = fn() -> Attack;
 
 /// Each is made when it is its turn: together they take more memory than what they attack.
-pub(super) const ALL: [(&str, Make); 12] = [
+pub(super) const ALL: [(&str, Make); 13] = [
     ("properties", properties),
     ("entries", entries),
     ("text", text),
@@ -48,6 +54,7 @@ pub(super) const ALL: [(&str, Make); 12] = [
     ("kept", kept),
     ("ranges", ranges),
     ("files", files),
+    ("queries", queries),
 ];
 
 /// Text that a layer holds at less than a 200th, like any other.
@@ -296,6 +303,37 @@ fn ranges() -> Attack {
     Attack::of_blobs("ranges", what, blobs, packages)
 }
 
+fn queries() -> Attack {
+    let mut blobs = String::new();
+    package(&mut blobs, "queries", "");
+    let text = filler(BLOB);
+    let object = json!({ "type": "olm.bundle.object", "value": { "data": text } });
+    bundle(&mut blobs, "queries", "1.0.0", &format!(",{object}"));
+    bundle(&mut blobs, "queries", "1.0.1", &",{}".repeat(VALUES / 2 - 10));
+    // A control character takes six bytes in JSON and one in memory.
+    let control = "\\u0001".repeat(BLOB / 6);
+    let _ = writeln!(
+        blobs,
+        r#"{{"schema":"control","name":"control","text":"{control}"}}"#
+    );
+    let objects = vec![r#"{"":0}"#; VALUES / 2].join(",");
+    let _ = writeln!(
+        blobs,
+        r#"{{"schema":"values","name":"values","objects":[{objects}]}}"#
+    );
+    let aliases = |field: &str| -> String { (0..49).map(|number| format!("a{number}: {field} ")).collect() };
+    let queries = [
+        "{ olmbundles { name image properties { type value } } }".to_owned(),
+        format!("{{ controls {{ {} }} }}", aliases("text")),
+        format!("{{ olmbundles {{ {} }} }}", aliases("properties { type }")),
+        "{ values { name objects { __typename } } }".to_owned(),
+    ];
+    Attack {
+        queries: queries.into_iter().cycle().take(CLIENTS).collect(),
+        ..Attack::of_blobs("queries", "16 clients of GraphQL at once", blobs, Vec::new())
+    }
+}
+
 fn files() -> Attack {
     let files = (0..300_000).map(|number| {
         let path = format!("configs/{:03}/{:064}.json", number / 1000, number);
@@ -306,5 +344,6 @@ fn files() -> Attack {
         what: "300,000 files with paths of 24 MB in all",
         files: files.collect(),
         packages: Vec::new(),
+        queries: Vec::new(),
     }
 }
