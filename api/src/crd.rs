@@ -198,7 +198,7 @@ fn conditions(description: &str) -> Schema {
         )
         .required(
             "message",
-            string("What a reader needs to know; may be empty.").max_length(32_768),
+            string("Details for a reader; may be empty.").max_length(32_768),
         )
         .property(
             "observedGeneration",
@@ -206,7 +206,7 @@ fn conditions(description: &str) -> Schema {
         )
         .required(
             "reason",
-            string("A word for the cause of the last change.")
+            string("The reason for the last change, in CamelCase.")
                 .length(1, 1024)
                 .pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
         )
@@ -228,7 +228,7 @@ fn status_root(description: &str) -> Schema {
 }
 
 /// What the conditions for tools mean, the same of every kind.
-const TOOLS: &str = "Ready: what the spec asks for is there and works. Reconciling: it is not, and the controller works on it. Stalled: it is not, and somebody must change something.";
+const TOOLS: &str = "Ready: the object matches its spec and works. Reconciling: the controller works on it. Stalled: a user must change something first.";
 
 /// A label selector as Kubernetes defines it.
 fn label_selector(description: &str) -> Schema {

@@ -27,7 +27,7 @@ pub struct PendingChangeSpec {
     /// Its UID: another one of its name needs an approval of its own.
     #[serde(rename = "extensionUID")]
     pub extension_uid: String,
-    /// What is approved: the digest of the plan, as `olm plan` prints it.
+    /// The digest of the plan to approve, as `olm plan` prints it.
     pub digest: String,
     /// The version of the newest revision; none before there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

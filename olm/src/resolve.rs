@@ -84,7 +84,7 @@ impl Arguments {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Policy {
-    /// Only a bundle that an edge leads to may follow what is installed.
+    /// Only a bundle that an edge leads to may follow the installed one.
     #[value(name = "CatalogProvided")]
     CatalogProvided,
     /// Any bundle may.

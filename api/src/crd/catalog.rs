@@ -176,7 +176,7 @@ fn status() -> Schema {
                 "scheme must be either http or https",
             ),
     );
-    status_root("What happened to the catalog.")
+    status_root("The state of the catalog.")
         .property(
             "conditions",
             conditions(&format!(

@@ -32,7 +32,7 @@ pub(super) fn definition() -> Value {
             path: ".spec.windows[*].schedule",
         }],
     };
-    let description = "A ChangePolicy says which changes of the ClusterExtensions that it selects need an approval, and when changes may begin. Where several select an extension, all of them hold. Repairs of what is installed, rollouts that have begun, and deletions go on.";
+    let description = "A ChangePolicy says which changes of the ClusterExtensions that it selects need an approval, and when changes may begin. Where several select an extension, all of them hold. Drift repair, rollouts that have begun, and deletions continue.";
     let status = status_root("Whether the policy can be used.").property(
         "conditions",
         conditions(&format!(
@@ -67,7 +67,7 @@ fn mode(description: &str) -> Schema {
 }
 
 fn approval() -> Schema {
-    object("Which changes need an approval. Manual: the change waits until somebody approves its PendingChange.")
+    object("Which changes need an approval. Manual: the change waits until a user approves its PendingChange.")
         .default_value(json!({}))
         .property(
             "default",

@@ -132,7 +132,7 @@ fn install() -> Schema {
 
 fn service_account() -> Schema {
     object(
-        "The service account, in the namespace of spec.namespace, under which every object of the bundle is created, changed and deleted. It must exist and hold the rights for that; a condition names what is missing. Without one the extension is blocked, unless the controller was started with a default account.",
+        "The service account, in the namespace of spec.namespace, under which every object of the bundle is created, changed and deleted. It must exist and hold the permissions for that; a condition lists the missing ones. Without one the extension is blocked, unless the controller was started with a default account.",
     )
     .property(
         "name",
@@ -145,7 +145,7 @@ fn service_account() -> Schema {
 }
 
 fn source() -> Schema {
-    let catalog = object("Which bundles of the catalogs come into question. All given restrictions hold together.")
+    let catalog = object("Which bundles the extension may choose. All given restrictions apply.")
         .property(
             "channels",
             array(
@@ -175,7 +175,7 @@ fn source() -> Schema {
         .property(
             "version",
             string(
-                "A version or a range of versions. Without it, every version comes into question.\n\nComparisons use =, !=, >, <, >=, <=, ~ (patch releases) and ^ (minor releases); a version alone pins it. x, X and * stand for any number. Blanks and commas mean and, || means or, and 1.2 - 1.4 is a range with both ends.\n\nPre-releases match only where the comparisons name one: >=1.2.0-0 includes them.",
+                "A version or a range of versions. Without it, every version is allowed.\n\nComparisons use =, !=, >, <, >=, <=, ~ (patch releases) and ^ (minor releases); a version alone pins it. x, X and * stand for any number. Blanks and commas mean and, || means or, and 1.2 - 1.4 is a range with both ends.\n\nPre-releases match only where the comparisons name one: >=1.2.0-0 includes them.",
             )
             .max_length(64)
             .rule(
@@ -228,7 +228,7 @@ fn status() -> Schema {
                 "version must be well-formed semver",
             ),
         );
-    status_root("What happened to the extension.")
+    status_root("The state of the extension.")
         .property(
             "activeRevisions",
             array("The installed revision, then those that roll out, oldest first.", revision).map_list("name"),
@@ -236,10 +236,10 @@ fn status() -> Schema {
         .property(
             "conditions",
             conditions(&format!(
-                "{TOOLS} Installed: a bundle is applied and complete. Progressing: the controller works towards what is wanted, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog advises against what is used.",
+                "{TOOLS} Installed: a bundle is applied and complete. Progressing: the controller works towards the spec, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog deprecates the package, a channel or the bundle.",
             )),
         )
-        .property("install", object("What is installed.").required("bundle", bundle))
+        .property("install", object("The installed bundle.").required("bundle", bundle))
         .property("updates", updates())
 }
 
@@ -258,17 +258,17 @@ fn updates() -> Schema {
     // No enum: a later version may know more reasons than the definition on the cluster.
     let reasons = held_back::ALL.join(", ");
     object(
-        "What the catalogs that the extension may choose from hold beyond what is installed. Absent while that is not known; without members when there is nothing newer.",
+        "Newer bundles in the catalogs that the extension may choose from. Absent while they are unknown; without members when there are none.",
     )
     .property(
         "heldBackBy",
         text(&format!(
-            "What holds back next or, where nothing does or next is absent, newest: one of {reasons}. Later versions may add reasons. Catalog without newest: a catalog does not answer or is gone, and newer bundles are not known."
+            "Why next is held back or, if it is absent or not held back, newest: one of {reasons}. Later versions may add reasons. Catalog without newest: a catalog does not answer or is gone, and newer bundles are not known."
         )),
     )
     .property(
         "message",
-        string("What holds them back, in words: a line for each.").max_length(bound(MAX_MESSAGE_BYTES)),
+        string("Why they are held back, one line per cause.").max_length(bound(MAX_MESSAGE_BYTES)),
     )
     .property(
         "newest",

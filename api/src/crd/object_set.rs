@@ -153,7 +153,7 @@ fn probe() -> Schema {
     object("What makes the selected objects ready.")
         .required(
             "assertions",
-            array("What must hold, all of it.", assertion())
+            array("The assertions. All must hold.", assertion())
                 .items(1, 20)
                 .list_type("atomic"),
         )
@@ -232,7 +232,7 @@ fn selector() -> Schema {
 }
 
 fn status() -> Schema {
-    let observed = object("What a phase held when it was first seen.")
+    let observed = object("The content of a phase when the controller first read it.")
         .required(
             "digest",
             string("Digest of its objects.").length(1, 256).matches(
@@ -241,7 +241,7 @@ fn status() -> Schema {
             ),
         )
         .required("name", phase_name("Name of the phase."));
-    status_root("What happened to the set.")
+    status_root("The state of the set.")
         .property(
             "conditions",
             conditions(&format!(
@@ -250,7 +250,7 @@ fn status() -> Schema {
         )
         .property(
             "observedPhases",
-            array("What the phases held when they were first seen. Content that differs later is not applied.", observed)
+            array("The content of the phases when the controller first read them. Content that differs later is not applied.", observed)
                 .max_items(20)
                 .map_list("name")
                 .rule("self == oldSelf || oldSelf.size() == 0", "observedPhases is immutable"),

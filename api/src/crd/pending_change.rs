@@ -76,9 +76,9 @@ pub(super) fn definition() -> Value {
         ],
     };
     let description = "A PendingChange is a change of a ClusterExtension that waits for an approval. operator-controller creates it; whoever may approve sets its decision. The approval holds for exactly the content that its digest names.";
-    let status = status_root("What became of the change.").property(
+    let status = status_root("The state of the change.").property(
         "conditions",
-        conditions("Applied: the change is made. While it is not, the reason says what it waits for, or that it is void: the extension does not want it any more."),
+        conditions("Applied: the change is made. While it is not, the reason says what it waits for, or that it is void because the extension no longer wants it."),
     );
     let root = root(description, spec(), status).extension("required", json!(["metadata", "spec"]));
     define(PENDING_CHANGE, "pchg", &columns, root)
@@ -86,7 +86,7 @@ pub(super) fn definition() -> Value {
 
 fn spec() -> Schema {
     let text = |description: &str| string(description).max_length(1024);
-    let decision = object("The decision. Absent: nobody has decided.")
+    let decision = object("The decision. Absent until a user decides.")
         .required(
             "approver",
             string("The user who decides, as the API server knows them; an admission policy refuses another name.")
@@ -95,7 +95,7 @@ fn spec() -> Schema {
         .property("note", text("Why."))
         .required(
             "verdict",
-            boolean_enum("What is decided.", &["Approved", "Rejected"]),
+            boolean_enum("Whether the change is approved.", &["Approved", "Rejected"]),
         );
     let schema = object("The change, which never alters, and the decision.")
         .required("account", text("The account that applies it, NAMESPACE/NAME."))
@@ -117,7 +117,7 @@ fn spec() -> Schema {
         )
         .required(
             "digest",
-            string("What is approved: the digest of the plan, as `olm plan` prints it.")
+            string("The digest of the plan to approve, as `olm plan` prints it.")
                 .pattern("^sha256:[0-9a-f]{64}$"),
         )
         .required("extension", text("The name of the ClusterExtension."))
@@ -129,7 +129,7 @@ fn spec() -> Schema {
         .required("image", text("The image of the bundle, by digest."))
         .property(
             "summary",
-            array("What changes, a line each. `olm plan` shows all of it.", text(""))
+            array("The changes, one per line. `olm plan` shows them in full.", text(""))
                 .max_items(100)
                 .list_type("atomic"),
         )

@@ -9,7 +9,7 @@ use crate::selector::Selector;
 /// Whether the catalog's update edges bind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpgradeConstraintPolicy {
-    /// Only a bundle that an edge leads to may follow what is installed.
+    /// Only a bundle that an edge leads to may follow the installed one.
     #[default]
     CatalogProvided,
     /// Any bundle may; the user answers for it.
