@@ -62,7 +62,7 @@ pub struct ImageSource {
     pub poll_interval_minutes: Option<i64>,
 }
 
-/// What happened to the catalog.
+/// The state of the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterCatalogStatus {

@@ -148,7 +148,7 @@ pub struct ExtensionConfig {
     pub inline: Option<Map<String, Value>>,
 }
 
-/// What happened to the extension.
+/// The state of the extension.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterExtensionStatus {
@@ -164,7 +164,7 @@ pub struct ClusterExtensionStatus {
     /// The installed revision and those that roll out, ascending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub active_revisions: Vec<RevisionStatus>,
-    /// What the catalogs hold beyond what is installed; absent while that is not known.
+    /// Newer bundles in the catalogs; absent while they are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<UpdatesStatus>,
 }

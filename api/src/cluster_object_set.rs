@@ -199,7 +199,7 @@ pub struct FieldValue {
     pub value: String,
 }
 
-/// What happened to the set.
+/// The state of the set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterObjectSetStatus {

@@ -39,13 +39,13 @@ pub mod reason {
     pub const HEALTHY: &str = "Healthy";
     /// The user has everything stand still.
     pub const PAUSED: &str = "Paused";
-    /// A change waits until somebody approves it.
+    /// A change waits for an approval.
     pub const AWAITING_APPROVAL: &str = "AwaitingApproval";
     /// A change waits until a window opens.
     pub const AWAITING_WINDOW: &str = "AwaitingWindow";
     /// A policy lets no change begin.
     pub const FROZEN: &str = "Frozen";
-    /// Somebody rejected the change.
+    /// A user rejected the change.
     pub const REJECTED: &str = "Rejected";
     /// A change that is not wanted any more.
     pub const VOID: &str = "Void";
@@ -67,7 +67,7 @@ pub mod reason {
     pub const ARCHIVED: &str = "Archived";
     /// A revision was made from a release of the Helm runtime.
     pub const MIGRATED: &str = "Migrated";
-    /// Nothing is installed and nothing is on its way, or what is installed could not be found out.
+    /// No bundle is installed or rolls out, or the installed bundle could not be determined.
     pub const FAILED: &str = "Failed";
     /// Nothing is installed yet.
     pub const ABSENT: &str = "Absent";

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Deserialize, Serialize};
 
 crate::kind::kind! {
-    /// A change of an extension that somebody approves or rejects. operator-controller creates it.
+    /// A change of an extension that a user approves or rejects. operator-controller creates it.
     PendingChange, "pendingchanges", PendingChangeSpec, PendingChangeStatus
 }
 
@@ -48,7 +48,7 @@ pub struct PendingChangeSpec {
     pub definitions: String,
     /// What changes, a line each.
     pub summary: Vec<String>,
-    /// The decision; none as long as nobody has decided.
+    /// The decision; none until a user decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }

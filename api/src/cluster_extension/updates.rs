@@ -1,4 +1,4 @@
-//! What the catalogs of an extension hold beyond what is installed, as `status.updates` says it.
+//! Newer bundles in the catalogs of an extension, as `status.updates` reports them.
 
 use olm_text::escape_lines;
 use serde::{Deserialize, Serialize};
@@ -76,15 +76,15 @@ pub mod held_back {
     ];
 }
 
-/// What the catalogs hold beyond what is installed. Without members: nothing newer is known.
+/// Newer bundles in the catalogs; without members when there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdatesStatus {
     /// The bundle that is chosen and not installed yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<AvailableBundle>,
-    /// The newest bundle of the catalogs that the extension may choose from, where it is newer than what is installed; while
-    /// nothing is installed, where it is newer than `next`.
+    /// The newest bundle of the catalogs that the extension may choose from, where it is newer than the installed one; while
+    /// none is installed, where it is newer than `next`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<AvailableBundle>,
     /// What holds back `next`, else `newest`: one of [`held_back`]'s constants, or a later one.

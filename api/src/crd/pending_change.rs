@@ -129,9 +129,12 @@ fn spec() -> Schema {
         .required("image", text("The image of the bundle, by digest."))
         .property(
             "summary",
-            array("The changes, one per line. `olm plan` shows them in full.", text(""))
-                .max_items(100)
-                .list_type("atomic"),
+            array(
+                "The changes, one per line. `olm plan` shows them in full.",
+                text(""),
+            )
+            .max_items(100)
+            .list_type("atomic"),
         )
         .required("to", text("The version to install."))
         .required(

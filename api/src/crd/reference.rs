@@ -138,7 +138,7 @@ fn constraints(schema: &Value) -> String {
     if let Some(list) = schema.get("enum") {
         all.push(format!("one of {}", values(list).join(", ")));
     }
-    for (keyword, told) in [
+    for (keyword, words) in [
         ("default", "default"),
         ("minimum", "at least"),
         ("maximum", "at most"),
@@ -149,7 +149,7 @@ fn constraints(schema: &Value) -> String {
         ("minProperties", "members, at least"),
     ] {
         if let Some(value) = schema.get(keyword) {
-            all.push(format!("{told} {value}"));
+            all.push(format!("{words} {value}"));
         }
     }
     if let Some(pattern) = schema

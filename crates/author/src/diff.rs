@@ -1,4 +1,4 @@
-//! What a new catalog changes for those who use the old one.
+//! The differences between two catalogs, for users of the old one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_goes_is_told_with_all_that_goes_with_it() {
+    fn a_removed_package_is_reported_with_all_that_goes_with_it() {
         let diff = diff(&catalog(BASE), &Catalog::default());
         assert_eq!(diff.packages.len(), 1);
         assert_eq!(diff.packages[0].change, Change::Removed);

@@ -412,7 +412,7 @@ spec:
     }
 
     #[test]
-    fn what_is_no_definition_is_refused_with_what_is_missing() {
+    fn an_invalid_definition_is_refused_with_the_missing_fields() {
         let check = |text: &str, expected: &str| {
             let said = Definition::read(text.as_bytes()).expect_err(expected).to_string();
             assert!(said.contains(expected), "{said}");

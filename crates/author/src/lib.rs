@@ -1,4 +1,4 @@
-//! The tools of authors: what people who publish bundles and catalogs need, and no cluster does.
+//! Tools for publishers of bundles and catalogs, which no cluster needs.
 //!
 //! - [`lint`]: everything that is wrong with a bundle or a catalog before it is published.
 //! - [`draft`]: the first files of a bundle.

@@ -93,7 +93,7 @@ impl PackageManifest {
 pub struct Converted {
     /// The package as a catalog.
     pub catalog: Catalog,
-    /// What was left out on the way.
+    /// The omitted content, one warning each.
     pub warnings: Vec<String>,
 }
 
@@ -183,8 +183,8 @@ fn versions(
         );
         match entry(&files, &BTreeMap::new(), "") {
             Ok(entry) => {
-                let told = entry.warnings.iter();
-                warnings.extend(told.map(|warning| format!("{directory}: {warning}")));
+                let found = entry.warnings.iter();
+                warnings.extend(found.map(|warning| format!("{directory}: {warning}")));
                 if let Some(other) = entries.insert(entry.bundle.name.clone(), entry) {
                     faults.push(format!("{directory}: {} is there twice", other.bundle.name));
                 }

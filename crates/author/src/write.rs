@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_icon_without_data_is_told_from_one_of_no_bytes() {
+    fn an_icon_without_data_differs_from_one_of_no_bytes() {
         let check = |icon: &str, expected: &str| {
             let text = format!(r#"{{"schema":"olm.package","name":"p","defaultChannel":"c","icon":{icon}}}"#);
             let written = super::json_lines(&catalog(&text));

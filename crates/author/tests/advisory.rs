@@ -27,7 +27,7 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn fields_that_nobody_reads_are_told_with_what_was_meant() {
+fn unknown_fields_are_reported_with_the_likely_name() {
     check(
         "{\"schema\": \"olm.package\", \"name\": \"foo\", \"DefaultChannel\": \"stable\", \"descripton\": \"x\", \"maturity\": 1,\n\
          \"properties\": [{\"type\": \"x\", \"value\": {\"anything\": 1}}]}\n\
@@ -49,7 +49,7 @@ fn fields_that_nobody_reads_are_told_with_what_was_meant() {
 }
 
 #[test]
-fn schemas_that_nobody_reads_are_told_unless_they_have_a_prefix_of_their_own() {
+fn unknown_schemas_are_reported_unless_they_have_their_own_prefix() {
     check(
         "schema: olm.bundel\n---\nschema: Channel\n---\nschema: olm.other\n---\nschema: olm.semver\n---\nschema: example.com.v1\nname: x\n",
         &[
@@ -62,7 +62,7 @@ fn schemas_that_nobody_reads_are_told_unless_they_have_a_prefix_of_their_own() {
 }
 
 #[test]
-fn keys_that_are_there_twice_are_told() {
+fn duplicate_keys_are_reported() {
     check(
         "{\"schema\":\"example.com.v1\",\"name\":\"a\",\"name\":\"b\"}\n{\"schema\":\"example.com.v1\",\"v\":[{\"k\":1,\"K\":2},{\"k\":1,\"k\":1}]}\n",
         &[
@@ -73,7 +73,7 @@ fn keys_that_are_there_twice_are_told() {
 }
 
 #[test]
-fn a_catalog_without_content_is_told() {
+fn a_catalog_without_content_is_reported() {
     check(
         "",
         &["0 catalog-empty the catalog is empty: no file has an object"],

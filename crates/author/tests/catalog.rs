@@ -132,7 +132,7 @@ fn a_directory_of_package_manifests_becomes_a_catalog() {
 }
 
 #[test]
-fn a_version_that_is_missing_is_told_of_by_all_who_need_it() {
+fn a_missing_version_is_reported_for_each_entry_that_needs_it() {
     let faults = convert(&etcd(&["0.9.0"]), &|_| String::new()).expect_err("a version is missing");
     assert_eq!(
         faults,
@@ -351,7 +351,7 @@ fn what_is_required_in_another_shape_is_refused_and_not_lost() {
 }
 
 #[test]
-fn a_property_without_a_value_is_left_out_and_told() {
+fn a_property_without_a_value_is_left_out_and_reported() {
     let annotated = csv("etcd", "1.0.0", &[], "").replace(
         "etcd.v1.0.0}",
         "etcd.v1.0.0, annotations: {olm.properties: '[{\"type\":\"shape\",\"value\":null},{\"type\":\"olm.package\"}]'}}",

@@ -432,8 +432,8 @@ fn the_form_is_as_strict_as_what_is_read() {
             .collect();
         assert_eq!(found.len(), expected.len(), "{to} {more:?}: {found:?}");
         for ((file, message), expected) in found.iter().zip(expected) {
-            let told = format!("{}: {message}", file.as_deref().unwrap_or_default());
-            assert!(told.starts_with(expected), "{told}");
+            let text = format!("{}: {message}", file.as_deref().unwrap_or_default());
+            assert!(text.starts_with(expected), "{text}");
         }
     };
     check("", "", &[], &[]);

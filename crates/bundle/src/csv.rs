@@ -1,4 +1,4 @@
-//! The parts of a ClusterServiceVersion that decide what is installed.
+//! The parts of a ClusterServiceVersion that decide which objects are installed.
 //!
 //! Only these are typed. What is copied into objects (pod specifications, webhook rules, selectors) stays as JSON
 //! values: a typed round trip would drop what newer Kubernetes versions know. Every field has a default, as the decoders of

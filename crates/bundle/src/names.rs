@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_list_of_rules_is_told_from_an_empty_one() {
+    fn a_missing_list_of_rules_differs_from_an_empty_one() {
         assert_ne!(
             permission_name("a", &permission("s", "null")),
             permission_name("a", &permission("s", "[]"))
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn subdomains_are_told_from_other_text() {
+    fn subdomains_are_distinguished_from_other_text() {
         for good in ["a", "a-b.c", "0.example.com"] {
             assert_eq!(subdomain_faults(good), Vec::<&str>::new(), "{good}");
         }

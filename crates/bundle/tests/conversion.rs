@@ -1,4 +1,4 @@
-//! Who converts the custom resources of a bundle.
+//! The conversion webhooks of a bundle.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -343,7 +343,7 @@ fn providers_are_read_as_they_are_written() {
     ] {
         assert_eq!(provider.to_string().parse(), Ok(provider));
     }
-    assert!("nobody".parse::<CertificateProvider>().is_err());
+    assert!("unknown".parse::<CertificateProvider>().is_err());
 }
 
 /// The sieve with an aggregated API beside its webhooks.
@@ -407,7 +407,7 @@ fn an_aggregated_api_without_its_deployment_is_refused() {
         refusal.to_string(),
         "api service 'v1.flour.example.com' references non-existent deployment 'colander'"
     );
-    let refusal = attempt(&with_api("sieve"), None, None).expect_err("nobody provides certificates");
+    let refusal = attempt(&with_api("sieve"), None, None).expect_err("there is no certificate provider");
     assert_eq!(refusal.kind(), "api-services");
 }
 
@@ -439,7 +439,7 @@ fn init_containers_read_certificates_where_the_bundle_says_so() {
 }
 
 #[test]
-fn an_operator_is_told_the_name_of_its_condition() {
+fn an_operator_gets_the_name_of_its_condition() {
     let render = |name| {
         let request = Request {
             operator_condition: name,

@@ -1,7 +1,7 @@
 //! Which kinds the cluster serves.
 //!
-//! The table is filled with two requests. A kind that it lacks, or that somebody has reason to doubt, is asked for
-//! where the server says what it serves of one group in one version: the list of everything lags behind, and does not tell
+//! The table is filled with two requests. A kind that it lacks, or that a caller has reason to doubt, is looked
+//! up in the list of one group in one version: the list of everything lags behind, and does not tell
 //! a kind that is gone from one whose server is down.
 
 use std::{
@@ -89,7 +89,7 @@ struct Reading {
     outcome: Result<(), kube::Error>,
 }
 
-/// One reading at a time, and its outcome for those who waited meanwhile.
+/// One reading at a time, and its outcome for the callers that waited meanwhile.
 type SharedReading = Arc<tokio::sync::Mutex<Option<Reading>>>;
 
 /// The kinds that the cluster serves.
@@ -269,7 +269,7 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Res
     })
 }
 
-/// An error for everybody who waited for the same answer.
+/// A copy of the error for each caller that waited for the same answer.
 fn same(error: &kube::Error) -> kube::Error {
     match error {
         kube::Error::Api(status) => kube::Error::Api(status.clone()),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_known_stays_known_while_its_server_is_down_and_is_asked_for_once_doubted() {
+    async fn known_kinds_stay_while_their_server_is_down_and_are_read_again_once_doubted() {
         let down = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let now = Arc::clone(&down);
         let (discovery, _) = server(move |path| match path {

@@ -94,7 +94,7 @@ pub enum IdentityError {
     },
 }
 
-/// The command by which somebody makes the account.
+/// The command that creates the account.
 fn create_account(account: &AccountName) -> String {
     format!(
         "kubectl create serviceaccount {} -n {}",
@@ -102,7 +102,7 @@ fn create_account(account: &AccountName) -> String {
     )
 }
 
-/// The service accounts that somebody acts as.
+/// The service accounts that the controller acts as.
 pub struct Accounts {
     own: Client,
     anonymous: Client,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_the_command_that_makes_it() {
+    fn a_missing_object_is_named_with_the_command_that_creates_it() {
         let account: AccountName = "ns/name".parse().unwrap();
         let check = |error: IdentityError, expected: &str| assert_eq!(error.to_string(), expected);
         check(

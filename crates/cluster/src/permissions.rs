@@ -143,7 +143,7 @@ impl Reviews {
         Ok(false)
     }
 
-    /// Forgets what is known of an account, because the server has said something else.
+    /// Forgets the reviews of an account, because the server has answered otherwise.
     pub fn forget(&self, account: &AccountName) {
         let viewer = Viewer::Account(account.clone());
         self.rules.lock().retain(|(known, _), _| *known != viewer);

@@ -1,5 +1,5 @@
-//! Whose turn it is to be read, of objects that can only be read one by one: of each kind an account reads a bounded
-//! number in a time, however many users share it.
+//! Turns for objects that can only be read one by one: of each kind, an account reads a bounded number in a time,
+//! however many callers share it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -128,12 +128,12 @@ mod tests {
         assert!(counts.iter().all(|count| *count <= READS), "{counts:?}");
         assert!(
             times.iter().all(|times| *times >= 2),
-            "somebody has no turn: {times:?}"
+            "an object has no turn: {times:?}"
         );
     }
 
     #[test]
-    fn what_nobody_wants_is_forgotten_and_other_accounts_count_for_themselves() {
+    fn unwanted_objects_are_forgotten_and_each_account_has_its_own_turns() {
         let (turns, resource) = (Turns::default(), resource());
         let [a, b]: [AccountName; 2] = ["n/a", "n/b"].map(|name| name.parse().unwrap());
         turns.want("x", Some(&a), &[(Arc::clone(&resource), 1)]);

@@ -42,7 +42,7 @@ pub struct Need {
     pub namespaces: BTreeMap<String, usize>,
 }
 
-/// How old what is known of an object may be.
+/// How old the known state of an object may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// Not older than watches bring it.
@@ -119,7 +119,7 @@ struct State {
     wants: HashMap<String, HashSet<Key>>,
 }
 
-/// The objects that are watched, and who is woken when one changes.
+/// The watched objects, and the objects to reconcile when one changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Managed {
     /// A label that every managed object carries, whatever its value.
@@ -148,12 +148,12 @@ type Place = (Arc<Resource>, Option<String>);
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     views: HashMap<Place, Arc<RwLock<View>>>,
-    /// Who reads what is not watched, one by one.
+    /// Reads objects that are not watched, one by one.
     reader: Option<(AccountName, Arc<Turns>)>,
 }
 
 impl Coverage {
-    /// What is known of an object.
+    /// The known state of an object.
     pub fn look(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> Look {
         let seen = self.view(resource, namespace, name, |seen, listed, newest| match seen {
             Some(seen) => Look::There {
@@ -227,7 +227,7 @@ impl Watches {
     /// controller may not watch.
     ///
     /// # Errors
-    /// The server could not be asked who may watch.
+    /// The access review for the watch failed.
     pub async fn want(
         &self,
         user: &str,

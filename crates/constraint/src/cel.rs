@@ -1,6 +1,6 @@
 //! CEL, the expression language of constraints: read, check, evaluate, all of it bounded.
 //!
-//! Rules come from catalogs that anybody may write. Published interpreters overflow the stack on a long chain of
+//! Rules come from untrusted catalogs. Published interpreters overflow the stack on a long chain of
 //! operators, know no types and no budget; here the depth of an expression is bounded when it is read, every rule is
 //! typed before it is kept, and every step of an evaluation is paid for from a [`Budget`].
 //!

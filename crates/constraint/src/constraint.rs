@@ -16,7 +16,7 @@ pub enum ParseError {
     /// It has more than [`MAX_SIZE`] bytes.
     #[error("olm.constraint value is greater than max constraint size {MAX_SIZE} bytes")]
     TooLong,
-    /// It is nested deeper than anybody can read.
+    /// It is nested deeper than allowed.
     #[error("olm.constraint value is nested deeper than {MAX_NESTING} lists and objects")]
     TooDeep,
     /// It is not JSON.

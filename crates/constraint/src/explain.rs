@@ -1,4 +1,4 @@
-//! What is missing for a requirement to hold.
+//! The explanation why a requirement does not hold.
 
 use crate::present::{Present, Undecided};
 use crate::requirement::{Clause, Requirement, Term, Wanted, api_text};
@@ -9,14 +9,14 @@ const SHOWN: usize = 4;
 /// Why a requirement does not hold.
 #[derive(Clone, Debug, Default)]
 pub struct Explanation<'r> {
-    /// What is missing or in the way, with the author's messages around it; one line.
+    /// The missing or conflicting bundles and APIs, with the author's messages; one line.
     pub text: String,
     /// What would help if it were there.
     pub wanted: Vec<&'r Wanted>,
 }
 
 impl Requirement {
-    /// What is missing for it to hold; `None` when it holds.
+    /// Why it does not hold; `None` when it does.
     pub fn explain(&self, present: &Present<'_>) -> Option<Explanation<'_>> {
         match explain(&self.rule, present) {
             Ok(explanation) => explanation,
@@ -33,7 +33,7 @@ fn explain<'r>(rule: &'r Clause, present: &Present<'_>) -> Result<Option<Explana
     if present.holds(rule)? {
         return Ok(None);
     }
-    let told = match &rule.term {
+    let explanation = match &rule.term {
         Term::Simple(wanted) => Explanation {
             text: missing(wanted, present),
             wanted: vec![wanted],
@@ -54,8 +54,8 @@ fn explain<'r>(rule: &'r Clause, present: &Present<'_>) -> Result<Option<Explana
         }
     };
     Ok(Some(Explanation {
-        text: with_message(&rule.message, &told.text),
-        wanted: told.wanted,
+        text: with_message(&rule.message, &explanation.text),
+        wanted: explanation.wanted,
     }))
 }
 

@@ -126,7 +126,7 @@ impl<'a> Present<'a> {
         self.budget.set(budget);
     }
 
-    /// What is left of the budget.
+    /// The remaining budget.
     pub fn left(&self) -> Budget {
         self.budget.get()
     }

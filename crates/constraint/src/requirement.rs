@@ -19,8 +19,8 @@ const DEPENDENCY_TYPES: [(&str, &str); 3] = [
     ("olm.constraint", TYPE_CONSTRAINT),
 ];
 
-/// The type of an older dependency: somebody has a property of this type with the same value. As a property it requires
-/// nothing.
+/// The type of an older dependency: a bundle must have a property of this type with the same value. As a property it
+/// requires nothing.
 const LABEL: &str = "olm.label";
 
 /// Why a requirement cannot be used.

@@ -97,7 +97,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds one blob as far as it can be read: for those who look at what a catalog server serves.
+    /// Adds the readable part of one blob, as readers of a catalog server need it.
     ///
     /// # Errors
     /// What is wrong with the blob, boxed since most are sound. The catalog may be added to all the same.

@@ -53,7 +53,7 @@ pub fn head(entries: &[ChannelEntry]) -> Result<&ChannelEntry, GraphError> {
     }
 }
 
-/// The entries from the head on, each replacing the next. The chain ends before an entry that somebody skips and
+/// The entries from the head on, each replacing the next. The chain ends before an entry that another one skips and
 /// where it leaves the channel.
 ///
 /// # Errors
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_ends_before_what_somebody_skips() {
+    fn the_chain_ends_before_a_skipped_entry() {
         check_chain("a b>a c>b!b", "channel contains one or more stranded bundles: a");
         check_chain("a b!a c>a!b", "c");
         check_chain("a b!a c!b", "c");

@@ -47,7 +47,7 @@ pub struct MetaError {
 }
 
 impl MetaError {
-    /// What is wrong, for those who have said the line already.
+    /// The message without the line.
     pub fn without_line(&self) -> String {
         match &self.kind {
             MetaErrorKind::Syntax(error) => format!("column {}: {}", error.position.column, error.kind),

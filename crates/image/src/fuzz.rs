@@ -1,4 +1,4 @@
-//! Readers of foreign bytes that have no other public door, for those who throw bytes at them.
+//! Parsers of untrusted bytes that are not public otherwise, for fuzzing.
 
 use crate::layer::tree::{Storage, Tree};
 use crate::layer::{LayerError, Selection, Unpacker};

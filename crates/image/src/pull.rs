@@ -33,7 +33,7 @@ use crate::registry::fetch::Wanted;
 use crate::registry::session::{Patience, Session, Shared};
 use crate::registry::transfer::{pipe, transfer};
 
-/// How long a registry may take to say what a tag means, and who signed that.
+/// How long a registry may take to resolve a tag and to return its signatures.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
 
 /// How images are fetched.
@@ -147,7 +147,7 @@ impl Images {
         }
     }
 
-    /// What a reference means now: its own digest when it has one, without asking anybody, else that of its tag
+    /// The digest of a reference: its own when it has one, without a request, else that of its tag
     /// (`latest` when there is none).
     pub async fn resolve(&self, reference: &Reference, access: &Access) -> Result<Pinned, PullError> {
         if let Some(pinned) = reference.pinned() {

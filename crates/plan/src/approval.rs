@@ -103,9 +103,9 @@ pub enum Cause {
         /// Why not.
         why: String,
     },
-    /// Nobody has decided yet.
+    /// No user has decided yet.
     Approval,
-    /// Somebody decided against it.
+    /// A user rejected it.
     Rejected(Decision),
     /// A policy lets no change begin.
     Freeze {
@@ -143,7 +143,7 @@ impl Cause {
         }
     }
 
-    /// Whether it goes away without anybody doing anything.
+    /// Whether it ends without user action.
     pub const fn passes(&self) -> bool {
         matches!(self, Self::Window { opens: Some(_), .. })
     }
@@ -171,9 +171,9 @@ impl Cause {
 pub struct Gate {
     /// Whether a policy wants an approval of the change, given or not.
     pub needs_approval: bool,
-    /// Who approved, where an approval is needed and given.
+    /// The approver, if an approval is needed and given.
     pub approver: Option<String>,
-    /// What holds the change back, what needs somebody first; empty: it may begin.
+    /// The causes that hold the change back, those that need a user first; empty: it may begin.
     pub causes: Vec<Cause>,
 }
 

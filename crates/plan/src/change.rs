@@ -1,4 +1,4 @@
-//! Everything that somebody decides on who lets an extension change, and a digest over it.
+//! Everything that an approver of a change decides on, and a digest over it.
 
 use std::collections::BTreeMap;
 

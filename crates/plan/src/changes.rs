@@ -1,4 +1,4 @@
-//! What a new revision changes of what is installed: objects that come, go and differ. Pure.
+//! The differences between a new revision and the installed one: added, removed and changed objects. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 /// What stands in the place of a Secret's value.
 const HIDDEN: &str = "(hidden)";
-/// Fields of a Secret with what nobody else may see.
+/// Fields of a Secret with confidential values.
 const SECRET_FIELDS: [&str; 2] = ["data", "stringData"];
 /// Fields of metadata that a bundle decides.
 const OWN_METADATA: [&str; 4] = ["annotations", "labels", "name", "namespace"];
@@ -66,7 +66,7 @@ pub(crate) fn is_secret(object: &Value) -> bool {
     text("kind") == Some("Secret") && text("apiVersion") == Some("v1")
 }
 
-/// Whether a field of a Secret holds what nobody else may see.
+/// Whether a field of a Secret holds confidential values.
 pub(crate) fn is_hidden(field: &str) -> bool {
     SECRET_FIELDS.contains(&field)
 }

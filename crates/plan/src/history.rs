@@ -35,7 +35,7 @@ pub struct Entry {
     /// The account that applied it, `NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Who approved the change that created it, where it needed an approval.
+    /// The approver of the change that created it, if it needed an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approver: Option<String>,
     /// When it was created.
@@ -52,11 +52,11 @@ pub struct Entry {
 /// What a revision is, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// It is what is installed.
+    /// It is installed.
     Installed,
     /// It is on its way.
     RollingOut,
-    /// It took longer than allowed, or somebody must change something before it goes on.
+    /// It took longer than allowed, or a user must change something first.
     Failed,
     /// It is deleted.
     Deleting,

@@ -22,7 +22,7 @@ const WORKLOADS: [&str; 8] = [
     "ReplicationController",
     "StatefulSet",
 ];
-/// How operators are told which images to run for their users.
+/// The prefix of the environment variables that give an operator its operand images.
 const RELATED: &str = "RELATED_IMAGE_";
 
 /// Which images come, go and stay.

@@ -1,5 +1,5 @@
 //! What a change of an extension does, before anything is done: bundles become phases of objects ([`phases`]), two
-//! revisions become a list of differences ([`changes`], [`fields`]), and everything that somebody decides on becomes a
+//! revisions become a list of differences ([`changes`], [`fields`]), and everything that an approver decides on becomes a
 //! [`ChangePlan`] with a digest. [`approval`]
 //! says whether it may begin. [`history`] says what became of revisions, [`uninstall`] what a deletion takes away.
 //!

@@ -14,10 +14,10 @@ const MAX_CHECKS: usize = 2_000_000;
 /// Before the name of the ClusterRole to which Kubernetes adds the rules of another.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Rules that somebody has in a namespace or in all of the cluster.
+/// Rules that a subject has in a namespace or in all of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Grant {
-    /// Who has them: `ServiceAccount NAMESPACE/NAME`, `Group NAME`, `User NAME`, or `everyone with ClusterRole NAME`.
+    /// The subject: `ServiceAccount NAMESPACE/NAME`, `Group NAME`, `User NAME`, or `everyone with ClusterRole NAME`.
     pub subject: String,
     /// The namespace; none for all of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,7 +207,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// What is left after so many accesses are held against so many rules.
+    /// The rest after so many accesses are compared with so many rules.
     fn less(&self, accesses: usize, rules: usize) -> Option<Self> {
         Some(Self {
             accesses: self.accesses.checked_sub(accesses)?,

@@ -45,7 +45,7 @@ pub struct CustomResources {
     /// How many there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Finalizers that nobody removes once the operator is gone.
+    /// Finalizers that no controller removes once the operator is gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<Finalizer>,
     /// What could not be found out, and why.
@@ -141,7 +141,7 @@ pub fn uninstall(
         CustomResources {
             definition: name.to_owned(),
             left: is_left,
-            // What is not deleted waits for nobody.
+            // An object that is kept waits for no finalizer.
             finalizers: if is_left { Vec::new() } else { known.finalizers },
             ..known
         }

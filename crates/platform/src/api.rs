@@ -1,4 +1,4 @@
-//! The API server: the way to it, who asks, and what a manager keeps there.
+//! The API server: the connection, the manager's identity, and the objects that a manager keeps there.
 
 pub mod client;
 pub mod events;

@@ -1,4 +1,4 @@
-//! What a manager serves: a listener that outlasts slow clients, who may read what, metrics and health.
+//! The server of a manager: a listener that outlasts slow clients, authorisation, metrics and health.
 
 pub mod admin;
 pub mod gate;

@@ -1,7 +1,7 @@
 //! Which objects of a bundle get hold of the account that installs it.
 //!
 //! An operator has its own account, with the rights that its bundle asks for. One that runs as the installing account has all rights
-//! of that, which nobody has looked at in the bundle.
+//! of that account, which the bundle does not show.
 
 use std::collections::BTreeSet;
 use std::fmt;

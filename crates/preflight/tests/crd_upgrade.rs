@@ -395,7 +395,7 @@ fn versions_served_side_by_side_are_compared_unless_a_webhook_converts() {
     let mut new = definition(&[("v2", true, false, number()), ("v1", true, true, text())], &[]);
     let clash = "v1 -> v2: ^.spec.f: type: type changed : \"string\" -> \"integer\"";
     check(&old, &new, &[clash]);
-    // What was so before is nobody's fault now.
+    // A fault of the old version is not reported again.
     check(&new, &new, &[]);
     new["spec"]["conversion"] = json!({"strategy": "Webhook"});
     check(&old, &new, &[]);

@@ -5,7 +5,7 @@ use olm_api::updates::held_back;
 use olm_constraint::{RequirementError, Wanted};
 use olm_version::quoted;
 
-/// One reason against a bundle on this cluster; its text says what is missing.
+/// One reason against a bundle on this cluster; its text names the missing requirement.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Blocker {
     /// The cluster is too old for it.
@@ -41,7 +41,7 @@ pub enum Blocker {
     /// What it requires is not there.
     #[error("a requirement does not hold: {text}")]
     Missing {
-        /// What is missing or in the way.
+        /// The missing or conflicting requirement.
         text: String,
         /// What would help.
         wanted: Vec<Wanted>,

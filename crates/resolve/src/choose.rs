@@ -19,7 +19,7 @@ pub(crate) struct Context<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) range: Option<Constraint>,
     pub(crate) installed: Option<Installed<'a>>,
-    /// What is installed, where edges bind.
+    /// The installed bundle, where edges bind.
     pub(crate) current: Option<Current<'a>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Reads the version of what is installed, where edges bind.
+    /// Reads the version of the installed bundle, where edges bind.
     pub(crate) fn with_current(mut self) -> Result<Self, Refusal> {
         let binds = self.request.policy == UpgradeConstraintPolicy::CatalogProvided;
         if let Some(installed) = self.installed.filter(|_| binds) {
@@ -148,7 +148,7 @@ pub(crate) fn best_of<'a: 'j, 'j>(
         let is_installed = context
             .installed
             .is_some_and(|installed| installed.name == choice.candidate.name);
-        // What is installed is not left because of what became of others.
+        // The installed bundle stays even if the state of other extensions breaks its requirements.
         let compatibility = if is_installed {
             check
                 .platform_compatibility(choice.candidate)

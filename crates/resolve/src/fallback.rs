@@ -1,4 +1,4 @@
-//! When what is installed may stay although nothing could be resolved.
+//! When the installed bundle may stay although resolution failed.
 
 use olm_version::masterminds::Constraint;
 

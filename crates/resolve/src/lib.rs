@@ -5,13 +5,13 @@
 //! 1. the catalogs that the request selects and that may be used ([`selector`], [`catalog`]);
 //! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow what is
 //!    installed ([`mod@package`], `channels`, `range`, `successors`);
-//! 3. of those, the bundles that can be there among what the cluster has: what they require holds, nobody who depends
-//!    on the extension is broken, the cluster is new enough ([`cluster`]);
+//! 3. of those, the bundles that can be there among what the cluster has: what they require holds, no dependent
+//!    of the extension is broken, the cluster is new enough ([`cluster`]);
 //! 4. the best bundle of each catalog, then the best catalog (`choose`).
 //!
 //! A [`Refusal`] says in its first line what it has always said on the wire, and below it which bundles there were,
-//! what excluded them and what the user can change. [`fallback`] says when what is installed may stay although nothing
-//! could be resolved, [`deprecation`] what of it is deprecated.
+//! what excluded them and what the user can change. [`fallback`] says when the installed bundle may stay although
+//! resolution failed, [`deprecation`] which parts of it are deprecated.
 //!
 //! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
 //! used for any number of requests.
@@ -65,7 +65,7 @@ pub struct Resolution<'a> {
     pub catalog: &'a str,
     /// The channels that hold it: those requested, or all of the package when none is requested.
     pub channels: Vec<&'a str>,
-    /// How it follows what is installed; none for a first installation and for an update without any edge.
+    /// How it follows the installed bundle; none for a first installation and for an update without any edge.
     pub edge: Option<Edge>,
     /// What that catalog says about the package.
     pub package: &'a Package,
@@ -200,7 +200,7 @@ fn resolution<'a>(
     }
 }
 
-/// The catalogs to choose from, and the request with what is installed.
+/// The catalogs to choose from, and the request with the installed bundle.
 fn fitting<'a, 'r>(
     catalogs: &[Catalog<'a>],
     request: &'r Request<'r>,
@@ -208,7 +208,7 @@ fn fitting<'a, 'r>(
 ) -> Result<(Vec<catalog::Selected<'a>>, choose::Context<'r>), Refusal> {
     let context = choose::Context::new(request, installed)?;
     let selected = catalog::select(catalogs, request)?;
-    // With nothing to choose from, nothing has to follow what is installed.
+    // With nothing to choose from, edges do not matter.
     let context = if selected.is_empty() {
         context
     } else {
@@ -217,11 +217,11 @@ fn fitting<'a, 'r>(
     Ok((selected, context))
 }
 
-/// The bundles of a package that may follow what is installed, and how, in the order of the catalog; those that
+/// The bundles of a package that may follow the installed one, and how, in the order of the catalog; those that
 /// are in a requested channel, whatever their version.
 ///
 /// # Errors
-/// When the recorded version of what is installed cannot be read.
+/// When the recorded version of the installed bundle cannot be read.
 pub fn successors<'a>(
     package: &'a Package,
     request: &Request<'_>,
@@ -231,11 +231,11 @@ pub fn successors<'a>(
     Ok(successors::within(package, request, &current))
 }
 
-/// The bundles of a package that an update from what is installed to the chosen one passes over: newer than the one, older
-/// than the other and in a requested channel, oldest first.
+/// The bundles of a package that an update from the installed bundle to the chosen one skips: newer than the former,
+/// older than the latter and in a requested channel, oldest first.
 ///
 /// # Errors
-/// When the recorded version of what is installed cannot be read.
+/// When the recorded version of the installed bundle cannot be read.
 pub fn passed_over<'a>(
     package: &'a Package,
     request: &Request<'_>,

@@ -51,7 +51,7 @@ pub enum Reason {
         /// Why it does not answer.
         fault: String,
     },
-    /// The recorded version of what is installed cannot be read.
+    /// The recorded version of the installed bundle cannot be read.
     #[error("error walking catalogs: error finding upgrade edges: {0}")]
     Installed(InstalledError),
     /// No bundle passes the filters, or several catalogs offer one with equal right.
@@ -80,7 +80,7 @@ pub enum Reason {
 /// No bundle, or too many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoBundle {
-    /// The recorded version of what is installed.
+    /// The recorded version of the installed bundle.
     pub installed: Option<String>,
     /// The package.
     pub package: String,

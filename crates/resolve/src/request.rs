@@ -1,4 +1,4 @@
-//! What is asked for, and what is installed.
+//! The request and the installed bundle.
 
 use olm_api::cluster_extension::{self, BundleMetadata, CatalogFilter};
 use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};

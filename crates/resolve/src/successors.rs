@@ -9,7 +9,7 @@ use crate::package::{Candidate, Entry, Package};
 use crate::refusal::{InstalledError, Reason, Refusal};
 use crate::request::{Installed, Request};
 
-/// How a bundle follows what is installed.
+/// How a bundle follows the installed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Edge {
     /// It has the version and release that are installed.

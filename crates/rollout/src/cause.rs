@@ -13,7 +13,7 @@ const QUOTED: usize = 400;
 /// Reasons of containers that are on their way.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// What is known of a workload that is not ready.
+/// The facts about a workload that is not ready.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The workload as the cluster has it.
@@ -240,7 +240,7 @@ fn in_brackets(text: &str) -> String {
     }
 }
 
-/// What somebody else says, on one line and not longer than it may be.
+/// Text from outside, on one line and truncated.
 fn quoted(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.get(..line.floor_char_boundary(QUOTED)) {

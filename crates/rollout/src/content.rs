@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_content_is_told_from_what_was_first_seen() {
+    fn content_that_differs_from_the_first_observation_is_detected() {
         let mut spec = spec(&[]);
         spec.phases[0].objects = vec![PhaseObject {
             object: json!({"a": 1}).as_object().cloned(),

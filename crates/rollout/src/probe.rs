@@ -41,7 +41,7 @@ impl ProbeResult {
 }
 
 /// Asks every probe that selects the object; all of them must pass. While the object's status is older than its spec,
-/// nothing can be told.
+/// the result is unknown.
 pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
     if probes.is_empty() {
         return ProbeResult::PASSES;
@@ -226,7 +226,7 @@ fn unestablished(conditions: &[Value]) -> String {
             .unwrap_or_default()
             .to_owned()
     };
-    let told: Vec<String> = conditions
+    let texts: Vec<String> = conditions
         .iter()
         .filter(|condition| {
             matches!(text(condition, "type").as_str(), "Established" | "NamesAccepted")
@@ -234,10 +234,10 @@ fn unestablished(conditions: &[Value]) -> String {
         })
         .map(|condition| format!("{}: {}", text(condition, "reason"), text(condition, "message")))
         .collect();
-    if told.is_empty() {
+    if texts.is_empty() {
         return String::new();
     }
-    format!(" ({})", told.join("; "))
+    format!(" ({})", texts.join("; "))
 }
 
 enum Lookup<'a> {

@@ -198,7 +198,7 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
     text
 }
 
-/// What is left out because the cluster lacks its kind, and when it comes.
+/// The objects that are skipped because the cluster lacks their kinds, and when they are applied.
 pub fn skipped(objects: &[ObjectId]) -> Option<String> {
     (!objects.is_empty()).then(|| {
         format!(
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_take_over_what_nobody_controls_in_all_phases() {
+    fn the_commands_take_over_objects_without_a_controller_in_all_phases() {
         let definition = ObjectId {
             group: "apiextensions.k8s.io".into(),
             version: "v1".into(),
@@ -434,8 +434,8 @@ mod tests {
                 probe: ProbeResult::PASSES,
             };
             let text = collisions(CRDS, &outline, &[(definition.clone(), seen)]);
-            let told = text.split_once("\nTo take over all objects without a controller: ");
-            assert_eq!(told.map(|(_, command)| command.to_owned()), expected, "{text}");
+            let parts = text.split_once("\nTo take over all objects without a controller: ");
+            assert_eq!(parts.map(|(_, command)| command.to_owned()), expected, "{text}");
             assert_eq!(
                 text.contains("delete it, with all objects of its kind, if it is not needed"),
                 expected.is_some(),

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_come_to_the_same_are_told_apart() {
+    fn names_that_map_to_the_same_field_are_distinguished() {
         let graph = graph(&[
             ("a.b", "{\"x\":1}"),
             ("A-B", "{\"x\":1}"),

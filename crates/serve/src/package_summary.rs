@@ -28,7 +28,7 @@ pub struct PackageSummary {
     pub display_name: String,
     /// One sentence or two.
     pub summary: String,
-    /// Who provides it.
+    /// The provider's name.
     pub provider: String,
     /// Words under which it is found.
     pub keywords: Vec<String>,
@@ -70,7 +70,7 @@ pub(crate) struct CsvMetadata {
     pub(crate) provider: Provider,
 }
 
-/// Who provides a package.
+/// The provider of a package.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Provider {
@@ -96,7 +96,7 @@ impl CsvMetadata {
 #[derive(Debug)]
 pub(crate) struct Collector {
     packages: BTreeMap<String, Collected>,
-    /// What is left of [`BUDGET`].
+    /// The rest of [`BUDGET`].
     left: usize,
 }
 
@@ -139,7 +139,7 @@ impl Collector {
         })
     }
 
-    /// Adds to what is known of a package, as long as there is room; nothing to one with a name that nobody types.
+    /// Adds to the summary of a package within the budget; ignores overlong names.
     fn note(&mut self, package: &str, add: impl FnOnce(&mut Collected)) {
         if !is_short(package) || self.left == 0 {
             return;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_types_are_left_out() {
+    fn overlong_names_are_left_out() {
         let long = "n".repeat(LONGEST + 1);
         let package =
             |name: &str| format!(r#"{{"schema":"olm.package","name":"{name}","defaultChannel":"{long}"}}"#);

@@ -63,7 +63,7 @@ impl Authorities {
     pub fn system() -> Self {
         let mut authorities = Self::none();
         for certificate in rustls_native_certs::load_native_certs().certs {
-            // Every system has a few that are malformed, and nobody asked for them.
+            // Every system has a few that are malformed; no user configured them.
             let _ = authorities.add(certificate);
         }
         authorities

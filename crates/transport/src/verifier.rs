@@ -19,7 +19,7 @@
 //! - **A certificate with CA:TRUE shown by a server**, as `openssl req -x509`, many appliances and cert-manager with `isCA`
 //!   make. webpki gets it with the CA flag set to false, and its signature is verified over the bytes that were signed. All
 //!   checks above stay.
-//! - **A certificate that is itself one of the authorities**, whoever issued it. Nobody has to vouch for it; its dates and its
+//! - **A certificate that is itself one of the authorities**, whoever issued it. It needs no issuer; its dates and its
 //!   extended key usage are checked here, everything else above by webpki.
 
 use std::fmt;
@@ -89,7 +89,7 @@ pub fn unverified(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
 
 #[derive(Debug)]
 struct Verifier {
-    /// Who vouches for servers; `None` believes each.
+    /// The trusted authorities; `None` accepts every server.
     trust: Option<Trust>,
     algorithms: WebPkiSupportedAlgorithms,
 }

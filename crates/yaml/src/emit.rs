@@ -47,7 +47,7 @@ pub fn to_yaml(value: &Value) -> String {
 }
 
 enum Rest<'a> {
-    /// What is left of a mapping, last entry first.
+    /// The rest of a mapping, last entry first.
     Mapping(Vec<(&'a str, &'a Value)>),
     Sequence(std::slice::Iter<'a, Value>),
 }

@@ -172,7 +172,7 @@ fn skeleton(id: &ObjectId) -> Value {
 /// Has the objects of a revision watched; without an account, those only that the controller may watch by itself.
 ///
 /// # Errors
-/// The server could not be asked who may watch.
+/// The access review for the watch failed.
 pub(super) async fn watch(
     context: &Context,
     set: &str,

@@ -302,7 +302,7 @@ fn planning_on_the_result_asks_for_nothing() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_said_again() {
+fn a_status_that_another_writer_changed_is_written_again() {
     let end = after(observed(10), 10, &ContentOutcome::Served(stored(ONE, 10)));
     let mut tampered = end.clone();
     let changed = Arc::make_mut(&mut tampered.catalog).status.as_mut().unwrap();

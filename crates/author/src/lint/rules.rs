@@ -1,6 +1,6 @@
 //! Sets of rules about good bundles, each by the name that operator tooling knows it by.
 //!
-//! Unlike [`violations`](olm_bundle::lint::violations), which decides what is installed, these are about good manifests:
+//! Unlike [`violations`](olm_bundle::lint::violations), which decides what OLM installs, these are about good manifests:
 //! metadata that people see, rules of places where operators are published, APIs that newer clusters no longer serve. A set
 //! reports everything it finds. [`Problem`]s are displayed in the words that authors know from that tooling.
 

@@ -441,7 +441,7 @@ mod tests {
     use super::is_quantity;
 
     #[test]
-    fn quantities_are_told_from_other_texts() {
+    fn quantities_are_distinguished_from_other_text() {
         for good in [
             "1",
             "1.5",

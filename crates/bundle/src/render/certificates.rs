@@ -1,4 +1,4 @@
-//! Who makes the certificates of webhooks and aggregated APIs, and what objects have to say so.
+//! The provider of the certificates of webhooks and aggregated APIs, and the objects that request them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use super::manifests::{child, containers_mut};
 use crate::bundle::Bundle;
 use crate::names::{join_name, service_name};
 
-/// Who makes the certificates with which an operator serves its webhooks.
+/// The provider of the certificates with which an operator serves its webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateProvider {
     /// cert-manager.

@@ -26,7 +26,7 @@ pub enum ConversionError {
         escape(.0)
     )]
     PreservesUnknownFields(String),
-    /// It is converted at an address that may be anybody's: whoever answers there sees and changes all custom resources.
+    /// Its conversion webhook has a URL. The server behind a URL may be any, and it reads and changes all custom resources.
     #[error(
         "custom resource definition '{}' has a conversion webhook at a URL: only a Service in the install namespace may convert \
          custom resources, as a ConversionWebhook in spec.webhookdefinitions of the ClusterServiceVersion names it",

@@ -24,7 +24,7 @@ fn each_fault_of_a_bundle_has_its_own_message() {
         "cluster service definition references owned custom resource definition 'kettles.kitchen.example.com' not \
          found in bundle",
     );
-    // That a bundle names no channel matters to those who put it into a catalog: the lint reports it.
+    // A channel matters only to publishers of a catalog: the lint reports that it is missing.
     let files = with(
         kettle(),
         ANNOTATIONS,

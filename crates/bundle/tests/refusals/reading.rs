@@ -170,7 +170,7 @@ fn all_properties_hold_what_is_provided_and_required() {
 /// Two lists of a revision: that of the files to the letter, and what they do not list.
 #[test]
 fn further_properties_hold_what_the_files_do_not_list_and_the_own_maximum_counts() {
-    let told = |maximum: &str| {
+    let properties = |maximum: &str| {
         let property = |kind: &str, value| (kind.to_owned(), value);
         [
             property("olm.maxOpenShiftVersion", json!(maximum)),
@@ -181,7 +181,7 @@ fn further_properties_hold_what_the_files_do_not_list_and_the_own_maximum_counts
         ]
     };
     let further = |bundle: &olm_bundle::Bundle, maximum: &str| -> Vec<String> {
-        let text = bundle.further_properties(&told(maximum)).unwrap();
+        let text = bundle.further_properties(&properties(maximum)).unwrap();
         let list: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
         list.iter()
             .map(|property| format!("{} {}", property["type"].as_str().unwrap(), property["value"]))

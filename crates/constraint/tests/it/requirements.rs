@@ -49,7 +49,7 @@ fn requirement(kind: &str, value: &Value) -> Requirement {
     Requirement::of_dependency(kind, &value.to_string()).unwrap()
 }
 
-/// `ok`, or what is missing.
+/// `ok`, or the explanation.
 fn outcome(requirement: &Requirement, subjects: &[Subject]) -> String {
     let served = HashSet::new();
     let present = Present::new(subjects, &served, Budget::default());

@@ -67,7 +67,7 @@ impl Checker {
         }
     }
 
-    /// What is known of a blob that cannot be read keeps others from being reported for its sake.
+    /// Registers an unreadable blob by its known fields, so that no other blob is reported because of it.
     fn add_unreadable(&mut self, meta: &Meta, place: Place) {
         if !self.has_room(BLOB_BYTES + 2 * (meta.name.len() + meta.package.len())) {
             return;

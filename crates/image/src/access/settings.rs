@@ -48,7 +48,7 @@ impl Settings {
         existing(self.policy.as_deref(), POLICY)
     }
 
-    /// Says in the log whether images have to satisfy a policy: nobody should miss that everything is accepted.
+    /// Logs whether images must satisfy a policy, so that an administrator notices when every image is accepted.
     pub fn announce(&self) {
         if let Some(path) = self.policy_file() {
             tracing::info!(path = %path.display(), "images have to satisfy this signature policy");

@@ -1,4 +1,4 @@
-//! The merged file system of an image, or the part of it that somebody wants.
+//! The merged file system of an image, or the wanted part.
 //!
 //! Names that come from an image never become names on disk: the tree lives in memory, and the bytes of its files lie
 //! one behind the other in a single unnamed file (or in memory, for small images). So no path, link or letter case in an

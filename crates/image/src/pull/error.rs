@@ -106,8 +106,8 @@ pub enum PullError {
 }
 
 impl PullError {
-    /// Whether the registry refuses the pull until somebody adds credentials, a right or the image. A missing image counts:
-    /// some registries answer 404 where rights are missing.
+    /// Whether the registry refuses the pull until a user adds credentials, a permission or the image. A missing image
+    /// counts: some registries answer 404 where rights are missing.
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,

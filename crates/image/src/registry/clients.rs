@@ -125,8 +125,8 @@ impl Clients {
         Ok(Pair { own, others, proxies })
     }
 
-    /// A client that verifies servers against the system's authorities and those in `files`; without files one that verifies
-    /// nobody.
+    /// A client that verifies servers against the system's authorities and those in `files`; without files one that
+    /// verifies no server.
     fn build(&self, files: Option<&[PemFile]>, proxies: &Proxies) -> Result<reqwest::Client, TrustError> {
         let provider = olm_transport::provider();
         let verifier = match files {
@@ -156,7 +156,7 @@ impl Clients {
     }
 }
 
-/// Whether nobody listens there, or somebody who does not speak TLS. Any other failure says nothing about plain HTTP.
+/// Whether no server listens there, or one that does not speak TLS. Any other failure says nothing about plain HTTP.
 pub(crate) fn speaks_no_tls(error: &reqwest::Error) -> bool {
     causes(error).any(|cause| {
         let system = cause.downcast_ref::<io::Error>();

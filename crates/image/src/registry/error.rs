@@ -136,7 +136,7 @@ impl RegistryError {
     }
 }
 
-/// What is missing, as far as a registry reports it.
+/// The missing object, if the registry reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The whole repository.
@@ -297,7 +297,7 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
                 (code, texts.find(|text| !text.is_empty()).unwrap_or_default())
             }
         },
-        // Whole pages of HTML help nobody.
+        // HTML pages are no help in a message.
         Err(_) => Default::default(),
     };
     let text: String = text

@@ -42,7 +42,7 @@ pub(crate) async fn send(clients: &Pair, home: &Url, outgoing: Outgoing) -> Resu
     let mut url = outgoing.url.clone();
     for _ in 0..=CHAIN_LIMIT {
         let is_first_origin = url.origin() == outgoing.url.origin();
-        // Only the registry itself may go without a proof of who it is.
+        // Only the registry itself may be insecure.
         let client = if is_same_server(&url, home) {
             &clients.own
         } else {

@@ -280,9 +280,9 @@ async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
     for server in [&home, &mirror] {
         push(server, &image).await;
     }
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = nobody.local_addr().unwrap().to_string();
-    drop(nobody);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = closed.local_addr().unwrap().to_string();
+    drop(closed);
     let text = format!(
         "registry = [{{ location = \"{}\", mirror = [{{ location = \"{dead}\" }}, {{ location = \"{}\" }}] }}]",
         home.address, mirror.address
@@ -409,7 +409,7 @@ async fn what_is_not_there_is_said_so() {
         "cannot fetch the digest of R/a/b:v1: registry `R` has no repository a/b: repository name not known to registry",
     )
     .await;
-    // Who may not list tags, or cannot, is told what was known before.
+    // If tags cannot be listed, the error is the original one.
     for (status, tags) in [(403, ""), (500, ""), (200, "<html>")] {
         check(
             status,
@@ -427,10 +427,10 @@ async fn what_is_not_there_is_said_so() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_named_once_with_the_reason() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = nobody.local_addr().unwrap().to_string();
-    drop(nobody);
+async fn a_server_that_does_not_answer_is_named_once_with_the_reason() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = closed.local_addr().unwrap().to_string();
+    drop(closed);
     let access = Access {
         registries: Arc::new(Registries::default().plain_http(&dead)),
         ..Access::default()

@@ -1,4 +1,4 @@
-//! What changed, as events of an object, for those who look at it.
+//! Events about an object.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 /// The most bytes that the API server takes as an event's note.
 const NOTE_BYTES: usize = 1000;
-/// Stands for what is left out of a note.
+/// Stands for the rest of a truncated note.
 const MORE: &str = " …";
 
 /// One line for an object's events.
@@ -187,7 +187,7 @@ impl Events {
     }
 }
 
-/// Counts up an event; nothing when somebody removed it.
+/// Counts up an event; does nothing if it was deleted.
 async fn count_up(
     api: &Api<Event>,
     recorded: Recorded,

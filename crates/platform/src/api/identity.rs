@@ -1,4 +1,4 @@
-//! Who this process is inside a cluster.
+//! The identity of this process inside a cluster.
 
 use std::path::Path;
 
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_subject_names_nobody() {
+    fn any_other_subject_is_no_service_account() {
         for other in [
             "system:node:a",
             "system:serviceaccount:olm",

@@ -25,7 +25,7 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Who we are; unique to this process.
+    /// The holder's identity; unique to this process.
     pub identity: String,
     /// How long others wait after the last renewal before they take over.
     pub duration: Duration,
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_silence_costs_nobody_the_lease() {
+    async fn a_short_silence_does_not_lose_the_lease() {
         let server = Server::default();
         let mut leader = candidate(&server, "leader");
         leader.leads().await;
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_somebody_else_wrote_is_lost() {
+    async fn a_lease_that_another_process_wrote_is_lost() {
         let server = Server::default();
         let mut leader = candidate(&server, "leader");
         leader.leads().await;
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_ends_at_once_when_told_so_also_while_the_api_server_is_silent() {
+    async fn waiting_ends_at_once_on_shutdown_even_while_the_api_server_is_silent() {
         let server = Server::default();
         server.silent.store(true, Ordering::SeqCst);
         let waiting = candidate(&server, "waiting");

@@ -67,7 +67,7 @@ pub fn start(args: &LogArgs) {
         4..=5 => "debug",
         _ => "trace",
     };
-    // The layers below the managers are chatty; what they say at info helps nobody.
+    // Libraries are chatty at info.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new(format!(
             "{level},hyper=warn,h2=warn,rustls=warn,tower=warn,kube=warn,kube_client=warn"
@@ -180,7 +180,7 @@ mod tests {
     struct Write(#[source] kube::Error);
 
     #[test]
-    fn what_the_api_server_says_is_told_once_and_without_the_clients_inner_form() {
+    fn the_message_of_the_api_server_is_logged_once_and_without_the_debug_form() {
         let missing = kube::core::Status::failure("namespaces \"n\" not found", "NotFound").with_code(404);
         let error = Write(kube::Error::Api(Box::new(missing)));
         assert_eq!(

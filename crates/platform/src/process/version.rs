@@ -15,7 +15,7 @@ pub fn line(version: &str) -> String {
     fields(version, &facts)
 }
 
-/// The line for people, with what is known only.
+/// The line for people, without unknown fields.
 pub fn known(version: &str) -> String {
     fields(version, &OF_BUILD)
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::{fields, line};
 
     #[test]
-    fn people_are_told_what_is_known_and_programs_get_every_field() {
+    fn people_see_known_fields_and_programs_get_every_field() {
         let commit = ("commit", Some("abc"));
         for (facts, expected) in [
             (&[("commit", None)][..], "version: \"1.2.3\""),

@@ -1,4 +1,4 @@
-//! Health over plain HTTP for the kubelet, metrics over HTTPS for those who may read them.
+//! Health over plain HTTP for the kubelet, metrics over HTTPS for authorised clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn readiness_names_what_is_missing() {
+    async fn readiness_names_the_failing_checks() {
         let readiness = Readiness::default();
         assert!(readiness.missing().is_empty());
         readiness.require("store", || Err("catalog a is not here yet".to_owned()));

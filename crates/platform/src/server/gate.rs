@@ -1,4 +1,4 @@
-//! Who may read what we serve: those whom the API server knows by their token and lets `get` it.
+//! Authorisation of readers: the API server must accept their token and allow them to `get` the resource.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
 const VERDICTS: usize = 1024;
 /// The longest token that the API server is asked about, in bytes; none that it issues comes near.
 const TOKEN: usize = 16 << 10;
-/// How many tokens are reviewed at once: anybody can make them up.
+/// How many tokens are reviewed at once; a client can make up any number.
 const REVIEWS: usize = 8;
 /// How long to wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What somebody wants to get.
+/// The resource that a client wants to get.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// A path of a server, as RBAC calls it.
@@ -65,7 +65,7 @@ impl std::fmt::Display for Asked {
     }
 }
 
-/// Somebody who may not.
+/// A refused client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// There is no token, or the API server does not know it.
@@ -74,7 +74,7 @@ pub enum Refused {
         /// The audience that the token must be made for.
         audience: Option<&'static str>,
     },
-    /// The API server knows who it is.
+    /// The token is valid, but its user lacks the permission.
     #[error("{user} may not get {asked}")]
     Forbidden {
         /// The user.
@@ -127,15 +127,15 @@ impl Gate {
         }
     }
 
-    /// Admits tokens that are made for this audience, and no others: one that was made for the API server is worth more than
-    /// what is served here, and nobody should show it.
+    /// Admits only tokens for this audience: a token for the API server gives far more access than reading here, so clients
+    /// should not send it.
     #[must_use]
     pub fn for_audience(mut self, audience: &'static str) -> Self {
         self.audience = Some(audience);
         self
     }
 
-    /// Whether who sends these headers may get it.
+    /// Whether the sender of these headers may get it.
     ///
     /// # Errors
     /// When not.
@@ -154,7 +154,7 @@ impl Gate {
             tracing::warn!("too many tokens wait for a review");
             return Err(Refused::Unknown);
         };
-        // Somebody else may have asked the same meanwhile.
+        // Another request may have asked the same meanwhile.
         if let Some(verdict) = self.remembered(&key) {
             return verdict;
         }
@@ -261,7 +261,7 @@ impl Gate {
     }
 }
 
-/// Makes room where there is none: what is too old goes first, then refusals, of which anybody can cause any number.
+/// Makes room if there is none: removes expired verdicts first, then refusals, of which a client can cause any number.
 fn remember(verdicts: &mut Verdicts, key: (String, Asked), verdict: Result<(), Refused>) {
     if verdicts.len() >= VERDICTS {
         verdicts.retain(|_, (at, _)| at.elapsed() < VERDICT_LIFETIME);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_that_anybody_makes_up_do_not_flood_the_api_server() {
+    async fn made_up_tokens_do_not_flood_the_api_server() {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::clone(&most);
         let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_for_somebody_else_is_refused() {
+    async fn a_token_for_another_audience_is_refused() {
         // What an API server answers about a token: whether it is good, and for whom of those that were asked about.
         let admits = async |audiences: &'static str| {
             let service = tower::service_fn(move |request: http::Request<Body>| async move {

@@ -38,7 +38,7 @@ struct Moved {
     bytes: u64,
 }
 
-/// Who has to do something next.
+/// The side that must act next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Server,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_takes_ends_although_others_move() {
+    async fn an_answer_that_the_client_does_not_read_ends_although_others_move() {
         let answers = Answers::new();
         let began = Instant::now();
         let _stalled = Tracked::new(Pieces(1), answers.begin());

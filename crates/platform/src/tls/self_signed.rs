@@ -1,5 +1,5 @@
-//! Certificates that the manager makes for itself where nobody gives it any: an authority and a serving certificate,
-//! kept in a Secret that all replicas share, the authority's public part in a ConfigMap for those who connect.
+//! Certificates that the manager makes for itself if none are configured: an authority and a serving certificate, kept
+//! in a Secret that all replicas share, and the authority's public part in a ConfigMap for clients.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_mins(10);
 /// How long after a failure the Secret is looked at again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// A certificate that is served, and what is known of it.
+/// A serving certificate with its metadata.
 pub struct Loaded {
     /// The certificate.
     pub certificate: Arc<ReloadingCertificate>,

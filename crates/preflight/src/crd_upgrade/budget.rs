@@ -26,7 +26,7 @@ const NO_PATTERN: usize = 4 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// What is left of the budget for one object.
+/// The remaining budget for one object.
 #[derive(Debug)]
 pub(super) struct Budget {
     steps: usize,

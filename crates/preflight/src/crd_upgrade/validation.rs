@@ -24,7 +24,7 @@ pub(super) struct Fault {
     pub(super) instance: String,
     /// The keyword of the schema.
     pub(super) keyword: &'static str,
-    /// What is wrong. It has no values of the object: who reads it may not be allowed to read the object.
+    /// What is wrong. It has no values of the object: its readers may not be allowed to read the object.
     pub(super) message: String,
 }
 
@@ -122,7 +122,7 @@ fn fill_fields(map: &mut Map<String, Value>, schema: &Value, budget: &mut Budget
     Ok(())
 }
 
-/// Where in the object and the schema. Told only when something is wrong there.
+/// The position in the object and the schema. Rendered only for a finding.
 struct Position<'a> {
     above: Option<&'a Self>,
     step: Step<'a>,

@@ -40,12 +40,12 @@ pub enum Dependents {
     MayBreak,
 }
 
-/// What is known of the cluster.
+/// The known state of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterState<'a> {
     /// The other extensions.
     pub neighbours: &'a [Neighbour],
-    /// What is installed of the extension itself.
+    /// The installed bundle of the extension itself.
     pub own: Option<&'a Neighbour>,
     /// The APIs that the cluster serves, whoever brought them; those that no bundle asks about may be left out.
     pub served: &'a HashSet<Gvk>,

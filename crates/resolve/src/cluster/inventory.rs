@@ -1,4 +1,4 @@
-//! What has to be known of a cluster to choose among the bundles of some packages, and what is known of it.
+//! The facts of a cluster that the choice among the bundles of some packages needs.
 //!
 //! [`Questions`] say what bundles ask about: a bundle that requires nothing costs no request. Whoever reaches the cluster
 //! answers them in an [`Inventory`].
@@ -104,7 +104,7 @@ impl Questions {
 pub struct Inventory {
     /// The other extensions.
     pub neighbours: Vec<Neighbour>,
-    /// What is installed of the extension itself.
+    /// The installed bundle of the extension itself.
     pub own: Option<Neighbour>,
     /// The APIs that are served.
     pub served: HashSet<Gvk>,

@@ -92,7 +92,7 @@ pub struct Participant<'a> {
     pub options: Vec<Resolution<'a>>,
 }
 
-/// The bundles that fit a request and wholly the cluster itself, best first, without what is installed; whatever they require.
+/// The bundles that fit the request and the cluster itself, best first, without the installed one; requirements are ignored.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.

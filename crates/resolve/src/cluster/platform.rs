@@ -27,7 +27,7 @@ pub struct Platform {
     pub architectures: Vec<String>,
 }
 
-/// What is known of the cluster itself.
+/// The known state of the cluster itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterPlatform<'a> {
     /// The version of Kubernetes.

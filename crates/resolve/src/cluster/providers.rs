@@ -9,7 +9,7 @@ use olm_constraint::cel::Budget;
 use crate::cluster::compatibility::ClusterState;
 use crate::package::{Candidate, Package, PreparedChannel};
 
-/// A package of a catalog that may provide what is missing.
+/// A package of a catalog that may provide a missing requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// The catalog.
@@ -24,7 +24,7 @@ pub struct Offer<'a> {
     pub default_channel: Option<&'a str>,
 }
 
-/// A bundle that provides what is missing.
+/// A bundle that provides a missing requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Provider<'a> {
     /// The catalog.

@@ -133,8 +133,8 @@ pub fn updates<'a>(
     Ok(Updates { chosen, newest })
 }
 
-/// The newest bundle of the selected catalogs where it is newer than what is installed or, while nothing is, than what is
-/// chosen. What the request excludes is not held against the cluster: its state is looked at where it alone decides.
+/// The newest bundle of the selected catalogs if it is newer than the installed one or, if none is installed, than the
+/// chosen one. The state of the cluster is read only where it alone decides, not for bundles that the request excludes.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.

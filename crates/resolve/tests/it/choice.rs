@@ -251,7 +251,7 @@ fn a_resolution_says_where_the_bundle_stands() {
 }
 
 #[test]
-fn what_is_installed_is_kept_while_no_catalog_answers() {
+fn the_installed_bundle_is_kept_while_no_catalog_answers() {
     let check = |shelves: &[Shelf], version: Option<&str>, expected: Fallback| {
         let packages: Vec<_> = shelves
             .iter()
@@ -354,7 +354,7 @@ fn t_2f_01_package_channel_and_bundle_are_deprecated_apart() {
         }
     );
     assert_eq!(find(&["alpha"], None).all().count(), 2);
-    // Nobody named a channel: nothing is installed, or only a deprecated channel has what is.
+    // No channel is given: no bundle is installed, or only a deprecated channel has the installed one.
     assert_eq!(find(&[], None).channels, Vec::<String>::new());
     assert_eq!(find(&[], Some("foo.v1.68.0")).channels, text("alpha"));
     assert_eq!(find(&[], Some("foo.v1.72.0")).channels, Vec::<String>::new());
@@ -385,7 +385,7 @@ fn a_deprecated_channel_does_not_concern_a_bundle_that_another_channel_has_too()
     // There is no way out.
     assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.0.0")), both);
     assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.1.0")), ["leave stable"]);
-    // The catalog no longer has what is installed.
+    // The catalog no longer has the installed bundle.
     assert_eq!(find(&[alpha], &[], Some("foo.v0.9.0")), none);
     assert_eq!(find(&[alpha, stable], &[], Some("foo.v0.9.0")), both);
 }

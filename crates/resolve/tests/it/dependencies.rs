@@ -1,4 +1,4 @@
-//! What bundles require of the cluster, and who depends on them.
+//! Requirements of bundles, and their dependents.
 
 mod dependents;
 mod platforms;

@@ -87,7 +87,7 @@ fn plan_within(
     Ok(plan)
 }
 
-/// What everybody comes to, who is part of it.
+/// The bundle that each participant ends up with.
 #[track_caller]
 fn check(world: World<'_>, expected: &[(&str, &[&str])]) {
     for (own, moves) in expected {
@@ -185,7 +185,7 @@ fn all_come_to_the_same_answer_where_there_are_several() {
 
 #[test]
 fn a_choice_that_leads_nowhere_is_given_up_for_another() {
-    // Both versions of b provide what the new a needs; the newer one needs what nobody has.
+    // Both versions of b provide what the new a needs; the newer one needs a package that no catalog has.
     let a = book("a")
         .bundle("1.0.0", &[requires("b", "v1")])
         .bundle("2.0.0", &[requires("b", "v2")])
@@ -250,7 +250,7 @@ fn who_is_tied_by_requirements_is_found_over_others() {
     assert!(relations.reach("a", None) && !relations.reach("e", None));
 }
 
-/// Names of packages, for more of them than anybody wants to think of.
+/// Names of packages.
 const NAMES: [&str; 20] = [
     "p00", "p01", "p02", "p03", "p04", "p05", "p06", "p07", "p08", "p09", "p10", "p11", "p12", "p13", "p14",
     "p15", "p16", "p17", "p18", "p19",

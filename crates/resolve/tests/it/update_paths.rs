@@ -265,7 +265,7 @@ fn releases_of_one_version_follow_each_other() {
 }
 
 #[test]
-fn what_is_installed_stays_when_its_successor_is_deprecated() {
+fn the_installed_bundle_stays_when_its_successor_is_deprecated() {
     let mut catalog = chain(&["1.0.0", "1.1.0"]);
     let last = catalog
         .remove(0)

@@ -209,7 +209,7 @@ fn what_is_chosen_or_not_newer_is_held_back_by_nothing() {
     );
     assert_eq!(beyond(&[one()], Request::default(), Some("1.1.0")), None);
     assert_eq!(beyond(&[one()], Request::default(), Some("2.0.0")), None);
-    // Back to an older one: what is installed is the newest.
+    // Back to an older one: the installed bundle is the newest.
     let back = Request {
         policy: UpgradeConstraintPolicy::SelfCertified,
         ..range("1.0.0")

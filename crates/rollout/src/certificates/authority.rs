@@ -157,9 +157,9 @@ fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(body))
 }
 
-/// A merge patch that takes off a live object what we applied and want no longer, but would stay: somebody else has written
-/// his authorities into it, as cert-manager and the service CA of OpenShift do, and holds them by that. `None` when there is
-/// nothing of the kind.
+/// A merge patch that removes from a live object the fields that we applied and no longer want. Apply leaves them when
+/// another writer, such as cert-manager or the service CA of OpenShift, has written its authorities there and co-owns
+/// them. `None` when there are none.
 fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
@@ -342,7 +342,7 @@ mod tests {
         let mut plain = wanted.clone();
         plain["metadata"]["annotations"] = json!({});
         let body = without_leftovers(&plain, &live).unwrap();
-        assert_eq!(body.get("webhooks"), None, "nobody else's authorities are ours");
+        assert_eq!(body.get("webhooks"), None, "authorities of other writers stay");
         assert_eq!(
             without_leftovers(&wanted, &webhooks(&[("a", Some("x"))], &[])),
             None
@@ -372,12 +372,12 @@ mod tests {
         assert_eq!(without_injected(&live(both.clone()), &live(both.clone())), None);
         let mut own = live(both);
         own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
-        assert_eq!(without_injected(&wanted, &own), None, "nobody else holds it");
+        assert_eq!(without_injected(&wanted, &own), None, "no other manager holds it");
         let one = json!({"f:webhooks": {"k:{\"name\":\"b\"}": {}}});
         assert_eq!(
             without_injected(&wanted, &live(one)),
             None,
-            "a is somebody else's"
+            "another manager holds a"
         );
 
         let definition = |applied: Value, conversion: Value| {
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(without_injected(&live, &live), None);
         let mut own = live.clone();
         own["metadata"]["managedFields"].as_array_mut().unwrap().pop();
-        assert_eq!(without_injected(&plain, &own), None, "nobody else holds it");
+        assert_eq!(without_injected(&plain, &own), None, "no other manager holds it");
         let foreign = definition(json!({"f:spec": {}}), converted);
         assert_eq!(without_injected(&plain, &foreign), None);
     }

@@ -1,4 +1,4 @@
-//! Which certificates a revision needs, and who has to trust them.
+//! Which certificates a revision needs, and which objects must trust them.
 
 use std::collections::BTreeMap;
 

@@ -124,10 +124,10 @@ mod tests {
     fn names_that_lead_elsewhere_are_refused() {
         for name in ["..", "a/status", "a?force=true", "a%2fstatus"] {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-            let told = faults("e-1", 1, &content(&[("one", &[object])])).unwrap();
+            let fault = faults("e-1", 1, &content(&[("one", &[object])])).unwrap();
             assert!(
-                told.ends_with(&format!("metadata.name may not be \"{name}\"")),
-                "{told}"
+                fault.ends_with(&format!("metadata.name may not be \"{name}\"")),
+                "{fault}"
             );
         }
     }

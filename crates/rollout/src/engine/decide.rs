@@ -21,7 +21,7 @@ pub enum Decision {
     Collision,
 }
 
-/// What is known beside what is observed.
+/// Facts beside the observed objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History {
     /// The fingerprint of differences that the server left when we applied last.

@@ -5,7 +5,7 @@ use crate::outline::{Outline, Place};
 use crate::ownership::{Guard, OwnerReference, Ownership};
 use crate::probe::ProbeResult;
 
-/// What is known of a live object: enough for every decision, and small.
+/// The facts about a live object that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// Whose it is.

@@ -1,6 +1,6 @@
 //! Fields that the reference's controller wrote by updates: the Helm runtime all of them, the Boxcutter runtime those of an
-//! object that it had just created. Server-side apply removes a field that is no longer wanted only when nobody else
-//! holds it, so these are made fields of our apply before we apply an object.
+//! object that it had just created. Server-side apply removes an unwanted field only when no other manager holds
+//! it, so these are made fields of our apply before we apply an object.
 
 use olm_api::names::field_manager;
 use serde_json::{Map, Value, json};

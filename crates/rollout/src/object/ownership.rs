@@ -69,7 +69,7 @@ pub struct Ownership {
     pub applied_by_us: bool,
     /// Whether an earlier controller wrote fields by updates, see [`inheritance`].
     pub inheritable: bool,
-    /// Who wrote fields of an object without a controller, the first few field managers.
+    /// The first few field managers of an object without a controller.
     pub writers: Vec<String>,
 }
 

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_read_whether_a_set_works_and_whether_it_needs_somebody() {
+    fn tools_read_whether_a_set_works_and_whether_it_needs_a_user() {
         use RevisionState::{
             Archiving, Blocked, HandingOver, Paused, Removing, Retrying, RollingOut, Waiting,
         };

@@ -30,7 +30,7 @@ struct Catalog<'a> {
     content: Option<Content<'a>>,
 }
 
-/// What is known of content that is here.
+/// The metadata of served content.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Content<'a> {

@@ -1,4 +1,4 @@
-//! What is known of a request when its answer has ended.
+//! The record of a request whose answer has ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::body::Body;
 /// One request and its answer.
 #[derive(Debug)]
 pub struct Access {
-    /// Who asked, when known.
+    /// The client's address, when known.
     pub peer: Option<SocketAddr>,
     /// How.
     pub method: Method,

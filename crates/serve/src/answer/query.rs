@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_an_unknown_parameter_is_told_the_known_ones() {
+    fn an_unknown_parameter_is_refused_with_the_known_ones() {
         let check = |query: &str, expected: &str| {
             assert_eq!(
                 parse(Some(query)).unwrap_err().to_string(),

@@ -75,7 +75,7 @@ impl Route {
         matches!(self, Self::Home | Self::Package { .. } | Self::Unknown)
     }
 
-    /// The package that somebody looks for.
+    /// The requested package.
     pub(crate) fn package(&self) -> Option<&str> {
         match self {
             Self::Package { package, .. } => Some(package),

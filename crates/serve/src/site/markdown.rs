@@ -1,4 +1,4 @@
-//! Descriptions, which anybody may have written, as HTML that is safe to show.
+//! Untrusted descriptions as HTML that is safe to show.
 
 use maud::PreEscaped;
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};

@@ -139,7 +139,7 @@ async fn every_request_is_reported_when_its_answer_ends() {
 }
 
 #[tokio::test]
-async fn an_answer_under_way_ends_after_the_server_was_told_to_stop() {
+async fn an_answer_under_way_ends_after_the_server_was_stopped() {
     let running = start(Limits::default()).await;
     let all = fill(&running.store, 20_000);
     let mut slow = TcpStream::connect(running.address).await.unwrap();

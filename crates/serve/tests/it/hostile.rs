@@ -213,7 +213,7 @@ async fn further_connections_take_the_place_of_the_idlest() {
 }
 
 #[tokio::test]
-async fn one_peer_locks_nobody_out_with_idle_or_busy_connections() {
+async fn one_peer_locks_no_other_out_with_idle_or_busy_connections() {
     let limits = Limits {
         connections: 24,
         per_peer: 16,

@@ -345,7 +345,7 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
         check(path, asked, (status, problem)).await;
     }
     check("/api/v1/search?x=1", "", (400, problem)).await;
-    // A precondition that fails: nothing is in the answer but for those who ask for a problem.
+    // A precondition that fails: the answer is empty unless the client asks for a problem.
     let other = "If-Match: \"other\"\r\n";
     for path in ["/catalogs/cat/api/v1/all", "/catalogs/cat/api/v1/metas"] {
         let answer = request(running.address, "GET", path, other).await;

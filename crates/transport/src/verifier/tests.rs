@@ -206,7 +206,7 @@ fn a_certificate_that_looks_like_an_authority_is_none() {
 }
 
 #[test]
-fn what_may_not_issue_vouches_for_nobody_else() {
+fn a_certificate_that_may_not_issue_is_no_authority_for_others() {
     let mut expired = authority("expired");
     expired.not_before = date_time_ymd(2000, 1, 1);
     expired.not_after = date_time_ymd(2001, 1, 1);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refused_value_is_told_with_its_place() {
+    fn each_refused_value_is_reported_with_its_place() {
         let sound = sound();
         assert_eq!(refused(&sound), [""; 0]);
         let check = |place: &str, value: Value, expected: &str| {
@@ -263,10 +263,10 @@ mod tests {
             };
             let long = "a".repeat(64);
             for name in ["My_App", "", long.as_str()] {
-                let told = format!(
+                let message = format!(
                     ".name: {name:?} is not 1 to 63 lower case letters, digits and hyphens between them"
                 );
-                check("/name", json!(name), &told);
+                check("/name", json!(name), &message);
             }
             check("/image", json!(""), ".image: there is none");
             check(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_twice_is_told_and_of_many_the_first() {
+    fn duplicates_are_reported_and_of_many_the_first() {
         let mut twice = sound();
         let containers = twice["template"]["spec"]["containers"].as_array_mut().unwrap();
         let mut again = containers[0].clone();

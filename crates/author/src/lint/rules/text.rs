@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_pages_are_told_from_other_text() {
+    fn addresses_and_pages_are_distinguished_from_other_text() {
         for (text, good) in [
             ("a@b.example", true),
             ("A Name <a.b+c@d>", true),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_told_from_other_text() {
+    fn labels_are_distinguished_from_other_text() {
         for (text, label, value) in [
             ("a-1", true, true),
             ("1a", false, true),

@@ -88,7 +88,7 @@ fn requirements(
         .collect()
 }
 
-/// The fields of one object, taken one by one; what is left is unknown.
+/// The fields of one object, taken one by one; the rest is unknown.
 struct Fields<'fields> {
     scope: &'fields str,
     left: BTreeMap<&'fields str, &'fields Value>,

@@ -1,4 +1,4 @@
-//! Signatures over images: who made them, and what they say.
+//! Signatures over images: their signers and their payload.
 
 use std::fmt;
 

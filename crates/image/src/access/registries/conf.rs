@@ -1,7 +1,7 @@
 //! The format `registries.conf`, version 2.
 //!
 //! What concerns short names is read over: a reference without its registry is refused everywhere, so no search
-//! list can turn one name into an image of somebody else.
+//! list can turn one name into another publisher's image.
 
 use std::collections::BTreeMap;
 
@@ -268,7 +268,7 @@ mod tests {
 
     const DIGEST: &str = "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    /// The places as `REFERENCE`, with `!` in front of those that need not prove who they are.
+    /// The places as `REFERENCE`, with `!` in front of insecure ones.
     fn places(text: &str, reference: &str) -> Result<Vec<String>, String> {
         let registries = Registries::parse([("conf", text)]).map_err(|error| error.to_string())?;
         let reference = Reference::parse(reference).unwrap();

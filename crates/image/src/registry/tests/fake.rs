@@ -43,7 +43,7 @@ pub(super) struct Registry {
     pub(super) blobs: BTreeMap<String, Bytes>,
     pub(super) manifests: BTreeMap<String, Bytes>,
     pub(super) uploads: BTreeMap<String, Vec<u8>>,
-    /// What is answered to who lists tags.
+    /// The answer to a request for the list of tags.
     pub(super) tags: Option<(u16, &'static str)>,
     pub(super) log: Vec<String>,
     pub(super) refused: usize,
@@ -248,7 +248,7 @@ fn blob(registry: &Registry, method: &str, digest: &str, range: &str) -> Respons
                 (200, 0)
             };
             let left = bytes.slice(start..);
-            // Without ranges each attempt has to get further than the last one, or nobody could ever succeed.
+            // Without ranges each attempt has to get further than the last one, or none could ever succeed.
             let piece = if ranges { 700 } else { 700 * registry.log.len() };
             if left.len() <= piece {
                 return answer(status, &[], left);

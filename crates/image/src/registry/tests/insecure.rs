@@ -44,7 +44,7 @@ async fn a_registry_whose_tls_fails_is_not_spoken_to_in_the_clear() {
     assert!(first_bytes.try_iter().all(|byte| byte == 0x16));
 }
 
-/// A server that nobody should believe; says of each connection whether the client believed it.
+/// A server with an untrusted certificate; reports for each connection whether the client accepted it.
 fn impostor() -> (u16, mpsc::Receiver<bool>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -73,7 +73,7 @@ fn impostor() -> (u16, mpsc::Receiver<bool>) {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_believed_is_told_at_once() {
+async fn an_untrusted_certificate_is_reported_at_once() {
     let (port, believed) = impostor();
     let reference = Reference::parse(&format!("localhost:{port}/a/b:v1")).unwrap();
     let error = images()

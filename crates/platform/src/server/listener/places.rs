@@ -52,7 +52,7 @@ impl Slots {
     }
 
     /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way,
-    /// or when nobody holds more than it would and all have.
+    /// or when no peer holds more than it would and all have.
     pub(super) fn take(&self, peer: IpAddr) -> Option<Slot> {
         let peer = peer.to_canonical();
         let mut state = self.lock();
@@ -260,7 +260,7 @@ mod tests {
         let newcomer = places.take(peer(4));
         assert!(newcomer.is_some() && is_evicted(&held[1]), "the idlest");
         assert!(!is_evicted(&held[0]) && !is_evicted(&held[2]));
-        assert!(places.take(peer(1)).is_none(), "nobody holds more than it");
+        assert!(places.take(peer(1)).is_none(), "no peer holds more than it");
         drop(answering);
     }
 }

@@ -38,7 +38,7 @@ fn t_5d_01_what_others_depend_on_is_kept() {
 }
 
 #[test]
-fn who_is_broken_already_or_has_another_provider_holds_nobody() {
+fn dependents_that_are_broken_or_have_another_provider_hold_nothing_back() {
     let a = book("a")
         .bundle("1.0.0", &[requires("B", "v1"), requires("X", "v1")])
         .package();

@@ -79,7 +79,7 @@ fn missing_apis_and_processors_make_a_bundle_second_choice() {
         );
     });
 
-    // Where every bundle lacks something it is as if none did: the newest, and from what is installed to the newest.
+    // If every bundle lacks something, the newest is chosen, with and without an installed bundle.
     let all = book("red")
         .bundle("1.0.0", &[native("Native")])
         .bundle("2.0.0", &[native("Native")])

@@ -141,7 +141,7 @@ fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
 }
 
 #[test]
-fn what_is_installed_is_not_left_for_an_older_version_when_a_requirement_is_gone() {
+fn the_installed_bundle_is_not_downgraded_when_a_requirement_is_gone() {
     let red = book("red")
         .bundle("1.0.0", &[])
         .bundle("2.0.0", &[requires_package("blue", ">=1.0.0")])
