@@ -350,7 +350,7 @@ pub(crate) fn package(
     Ok((package, names))
 }
 
-/// The name and the version of what is installed.
+/// The name and the version of the installed bundle.
 fn installed(text: &str, sources: &[Source]) -> anyhow::Result<(String, String)> {
     if let Some((name, version)) = text.split_once('@') {
         return Ok((name.to_owned(), version.to_owned()));

@@ -36,7 +36,7 @@ pub(crate) enum Source {
     Bundle(BundleSource),
 }
 
-/// The files of a bundle and what is known of its image.
+/// The files of a bundle and the facts about its image.
 pub(crate) struct BundleSource {
     /// The files below `manifests/` and `metadata/`.
     pub(crate) files: BundleFiles,
@@ -105,7 +105,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
             return error;
         }
-        // Who meant a file is not helped by what a registry says.
+        // If the user meant a file, the registry's answer is no help.
         error.context(Hint(format!(
             "there is no file or directory {reference}, and it names no registry, so that it was taken for an image of \
              docker.io"

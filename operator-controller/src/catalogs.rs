@@ -1,7 +1,7 @@
 //! What the catalogs say about a package.
 //!
-//! [`client`] asks catalogd, [`content`] reads its answers, [`search`] looks for what is missing, [`trust`] says which certificate
-//! authorities are believed. An answer is kept and asked for again by its entity tag.
+//! [`client`] asks catalogd, [`content`] reads its answers, [`search`] finds providers of missing requirements, [`trust`]
+//! says which certificate authorities are trusted. An answer is kept and asked for again by its entity tag.
 
 pub mod client;
 pub mod content;

@@ -33,7 +33,7 @@ impl BundleIdentity {
 
     /// Whether the API server takes it in a status: it does not take a bundle without a name, a version that does not
     /// begin with a number, or a release that is none.
-    pub fn can_be_told(&self) -> bool {
+    pub fn can_be_reported(&self) -> bool {
         let BundleMetadata {
             name,
             version,

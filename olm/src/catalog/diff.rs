@@ -40,7 +40,7 @@ enum FailOn {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // What is left out differs in nothing: a gate must not let it pass.
+    // Omitted content shows no difference: a gate must not let it pass.
     let unshaped = match arguments.fail_on {
         FailOn::Nothing => Unshaped::LeftOut,
         FailOn::Breaking | FailOn::Any => Unshaped::Refused,

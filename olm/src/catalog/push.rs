@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// An image of the catalog in a directory. One with an object that does not have the shape of its schema is refused, since
-/// other tools refuse it as a whole, and so is one with a link that nobody can follow who has only the image; what else is
+/// other tools refuse it as a whole, and so is one with a link that leads outside the image; what else is
 /// not valid is a warning.
 pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
     input::directory(directory, CATALOG_DIRECTORY)?;

@@ -37,7 +37,7 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
     ("storage.k8s.io", "StorageClass"),
 ];
 
-/// What is installed under the account; nothing where no bundle fits, which is reported.
+/// The bundle installed under the account; none if no bundle fits, which is reported.
 pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
     let source = if let Some(source) = &arguments.bundle {
         source.clone()
@@ -161,7 +161,7 @@ pub(crate) fn with_secrets(objects: &mut Vec<Value>, certificates: CertificatePr
     }
 }
 
-/// The resources of the objects' kinds, named as Kubernetes names them unless somebody chose another name.
+/// The resources of the objects' kinds, by the usual plural; a CRD may define another one.
 pub(super) fn usual_resources(objects: &[Value]) -> Discovery {
     let kinds = objects.iter().map(ObjectId::of).map(|id| (id.group, id.kind));
     let resource = |(group, kind): (String, String)| {

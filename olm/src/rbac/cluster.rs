@@ -70,7 +70,7 @@ impl Asker {
         })
     }
 
-    /// A ClusterExtension: what it is to be; nothing where no bundle fits, which is reported.
+    /// A ClusterExtension: the bundle that its spec asks for; none if no bundle fits, which is reported.
     fn extension(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Option<Subject>> {
         let extension = self.0.extension(name)?;
         let sets = self.runtime.block_on(revisions(&self.client, &extension))?;
@@ -206,7 +206,7 @@ pub(crate) fn lacked(
     asked.with_context(|| format!("cannot find out what service account {account} may do"))
 }
 
-/// Whether an extension is where it is to be, or on its way there.
+/// Whether an extension matches its spec, or rolls out to match it.
 fn is_on_course(extension: &ClusterExtension) -> bool {
     find(extension.conditions(), PROGRESSING).is_some_and(|progressing| {
         matches!(

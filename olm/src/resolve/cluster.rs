@@ -74,8 +74,8 @@ impl Cluster {
         asking.first().copied()
     }
 
-    /// The catalogs from which an extension may get its bundle: those that it selects, else the one that what is installed
-    /// came from and the defaults; `None` for all. Without an extension, those of a new one.
+    /// The catalogs from which an extension may get its bundle: those that it selects, else the one that the installed
+    /// bundle came from and the defaults; `None` for all. Without an extension, those of a new one.
     pub(super) fn selector(
         &self,
         extension: Option<&ClusterExtension>,

@@ -95,7 +95,7 @@ fn further_checks_are_selected_by_name() {
 }
 
 #[test]
-fn faults_and_what_cannot_be_installed_are_told_apart() {
+fn faults_and_bundles_that_cannot_be_installed_are_distinguished() {
     let csv = CSV.replace("      - name: greeter\n", "      - name: Greeter_\n");
     let dependencies =
         "dependencies:\n- {type: olm.package, value: {packageName: other, version: '>1.0.0'}}\n";
@@ -170,7 +170,7 @@ fn constraints_are_checked_wherever_they_are_written() {
 }
 
 #[test]
-fn an_icon_that_nobody_will_see_is_told_of() {
+fn an_icon_that_is_not_shown_is_reported() {
     let check = |icon: &str, expected: Option<&str>| {
         let csv = CSV.replace(
             "  version: 1.0.0\n",
@@ -207,7 +207,7 @@ fn an_icon_that_nobody_will_see_is_told_of() {
 }
 
 #[test]
-fn a_directory_that_is_no_bundle_says_what_is_missing() {
+fn a_directory_that_is_no_bundle_is_refused_with_the_missing_files() {
     let files = Files::new(&[("manifests/csv.yaml", CSV), ("metadata/other.yaml", "a: 1\n")]);
     let run = olm(&files.path(""), &["bundle", "validate", "."]);
     assert_eq!(run.status, 1);
@@ -230,7 +230,7 @@ fn a_directory_that_is_no_bundle_says_what_is_missing() {
 }
 
 #[test]
-fn a_file_of_a_bundle_that_cannot_be_read_is_told_with_its_place_once() {
+fn an_unreadable_file_of_a_bundle_is_reported_once_with_its_place() {
     let files = Files::new(&[
         ("manifests/csv.yaml", "kind: [\n"),
         ("metadata/annotations.yaml", ANNOTATIONS),
@@ -243,7 +243,7 @@ fn a_file_of_a_bundle_that_cannot_be_read_is_told_with_its_place_once() {
 }
 
 #[test]
-fn what_no_catalog_takes_is_told() {
+fn content_that_no_catalog_accepts_is_reported() {
     let check = |file: &str, from: &str, to: &str, expected: Option<&str>| {
         let mut given = [
             ("manifests/csv.yaml", CSV.to_owned()),
@@ -324,7 +324,7 @@ fn what_no_catalog_takes_is_told() {
 }
 
 #[test]
-fn fields_that_do_not_fit_a_deployment_are_told() {
+fn fields_that_do_not_fit_a_deployment_are_reported() {
     let check = |from: &str, to: &str, expected: (i32, &str)| {
         assert!(CSV.contains(from), "{from}");
         let files = Files::new(&[
@@ -365,7 +365,7 @@ fn fields_that_do_not_fit_a_deployment_are_told() {
 }
 
 /// Validates the bundle with one text for another and with more files.
-fn is_told(from: &str, to: &str, more: &[(&str, &str)], status: i32, expected: &[&str]) {
+fn reports(from: &str, to: &str, more: &[(&str, &str)], status: i32, expected: &[&str]) {
     assert!(CSV.contains(from), "{from}");
     let csv = CSV.replacen(from, to, 1);
     let mut files = vec![
@@ -384,7 +384,7 @@ fn is_told(from: &str, to: &str, more: &[(&str, &str)], status: i32, expected: &
 /// What is valid for the recorded validators and cannot be installed, or not as it was meant: each with its place, why, and
 /// what to do.
 #[test]
-fn what_would_not_be_installed_as_it_is_meant_is_told() {
+fn content_that_would_be_installed_differently_is_reported() {
     for (version, expected) in [
         (
             "version: 1.0",
@@ -395,7 +395,7 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
             "spec.version: \"\" is no version, such as 1.2.3 [install]\n  hint: correct the value",
         ),
     ] {
-        is_told(
+        reports(
             "version: 1.0.0",
             version,
             &[],
@@ -404,7 +404,7 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
         );
     }
     let image = "image: 'reg.example/greeter:1.0.0'";
-    is_told(
+    reports(
         image,
         &format!("{image}, resources: {{limits: {{cpu: lots}}}}"),
         &[],
@@ -415,7 +415,7 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
              [install]\n  hint: correct the value",
         ],
     );
-    is_told(
+    reports(
         image,
         &format!("{image}, env: [{{name: A, value: a}}, {{name: A, value: b}}]"),
         &[],
@@ -425,14 +425,14 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
              than once; the last one counts [install]\n  hint: keep one of them",
         ],
     );
-    is_told(
+    reports(
         "serviceAccountName",
         "serviceAcountName",
         &[],
         0,
         &["unknown field template.spec.serviceAcountName is ignored [install]\n  hint: "],
     );
-    is_told(
+    reports(
         "labels: {app: greeter}",
         "labels: {app: other}",
         &[],
@@ -442,14 +442,14 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
              label app: \"greeter\" [install]\n  hint: add the labels of spec.selector.matchLabels",
         ],
     );
-    is_told(
+    reports(
         "replicas: 1",
         "replicas: -1",
         &[],
         1,
         &["error: Deployment \"greeter\": the API server refuses spec.replicas: -1 is below zero [install]"],
     );
-    is_told(
+    reports(
         "image: 'reg.example/greeter:1.0.0'",
         "image: 'reg.example/greeter:1.0.0', resources: {limits: {cpu: much, memory: lots}}",
         &[],
@@ -459,7 +459,7 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
             ".limits.memory: \"lots\" is no quantity",
         ],
     );
-    is_told(
+    reports(
         "spec:\n",
         "spec:\n  colour: red\n",
         &[],
@@ -469,7 +469,7 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
             "  hint: remove it, or correct its name or position",
         ],
     );
-    is_told(
+    reports(
         "spec:\n",
         "spec:\n  maintaners: []\n",
         &[],
@@ -481,8 +481,8 @@ fn what_would_not_be_installed_as_it_is_meant_is_told() {
 }
 
 #[test]
-fn install_modes_that_do_not_exist_and_data_that_are_no_texts_are_told() {
-    is_told(
+fn unknown_install_modes_and_data_that_are_no_strings_are_reported() {
+    reports(
         "AllNamespaces",
         "AllNamespace",
         &[],
@@ -492,7 +492,7 @@ fn install_modes_that_do_not_exist_and_data_that_are_no_texts_are_told() {
         ],
     );
     // Without another one the bundle is never installed.
-    is_told(
+    reports(
         "  - {type: AllNamespaces, supported: true}\n  - {type: OwnNamespace, supported: true}\n  - {type: SingleNamespace, \
          supported: true}\n",
         "  - {type: Everywhere, supported: true}\n",
@@ -505,7 +505,7 @@ fn install_modes_that_do_not_exist_and_data_that_are_no_texts_are_told() {
     );
     let data =
         |kind: &str, data: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: x}}\n{data}\n");
-    is_told(
+    reports(
         "spec:\n",
         "spec:\n",
         &[
@@ -561,7 +561,7 @@ fn t_3g_05_the_printed_example_is_refused_and_the_corrected_one_is_sound() {
 }
 
 #[test]
-fn a_webhook_of_a_type_that_nobody_knows_is_told() {
+fn a_webhook_of_an_unknown_type_is_reported() {
     for (kind, expected) in [
         ("ValidatingAdmissionWebhook", None),
         (

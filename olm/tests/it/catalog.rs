@@ -38,7 +38,7 @@ fn every_fault_is_reported_with_its_place() {
 }
 
 #[test]
-fn what_nobody_reads_is_told_and_the_catalog_stays_valid() {
+fn unknown_content_is_reported_and_the_catalog_stays_valid() {
     let files = Files::new(&[
         (
             "a.json",
@@ -367,13 +367,13 @@ fn an_empty_catalog_says_what_there_is_instead() {
     // Of two, it is said which.
     let files = Files::new(&[("old/.indexignore", ""), ("new/.indexignore", "")]);
     let run = olm(&files.path(""), &["catalog", "diff", "old", "new"]);
-    let told: Vec<&str> = run
+    let warnings: Vec<&str> = run
         .stderr
         .lines()
         .filter(|line| line.starts_with("warning"))
         .collect();
     assert_eq!(
-        told,
+        warnings,
         ["old", "new"].map(|source| format!("warning: {source}: the catalog is empty: there are no files"))
     );
 }
@@ -517,7 +517,7 @@ fn a_catalog_is_served_as_catalogd_serves_it() {
         .read_line(&mut line)
         .expect("it says where");
     let answer = get(line.trim(), "?schema=olm.bundle&package=foo&name=foo.v1.1.0");
-    // Who asks it for another catalog, or wants its address, is told what it said.
+    // For another catalog or a taken address, the error quotes the server.
     let address = line
         .trim()
         .trim_start_matches("http://")
@@ -554,7 +554,7 @@ fn a_catalog_is_served_as_catalogd_serves_it() {
 }
 
 #[test]
-fn the_place_of_a_fault_is_told_once() {
+fn the_place_of_a_fault_is_reported_once() {
     let check = |name: &str, text: &str, place: &str, fault: &str| {
         let files = Files::new(&[(&format!("c/{name}"), text)]);
         let run = olm(&files.path(""), &["catalog", "validate", "c"]);

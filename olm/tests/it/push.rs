@@ -54,7 +54,7 @@ fn answer(stream: TcpStream, contents: &Contents) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let first = reader.fill_buf()?;
     if first.first() == Some(&0x16) {
-        // Somebody who wants TLS gets what servers without it say.
+        // A client that wants TLS gets the answer of a server without it.
         let length = first.len();
         reader.consume(length);
         return write!(reader.get_mut(), "HTTP/1.0 400 Bad Request\r\n\r\n");
@@ -175,7 +175,7 @@ fn a_bundle_becomes_an_image_that_repeats_its_annotations() {
 }
 
 #[test]
-fn who_names_no_registry_is_told() {
+fn a_reference_without_a_registry_is_refused() {
     let blocked = "[[registry]]\nprefix = \"docker.io\"\nblocked = true\n";
     let files = bundle();
     std::fs::write(files.path("registries.conf"), blocked).expect("the file can be written");
@@ -287,7 +287,7 @@ fn a_chart_that_helm_pushed_is_refused_by_name() {
 }
 
 #[test]
-fn a_registry_without_encryption_is_told_apart_from_one_that_is_not_there() {
+fn a_registry_without_encryption_is_distinguished_from_an_absent_one() {
     let registry = Registry::start();
     let files = Files::new(&[("catalog.json", CATALOG)]);
     let reference = format!("{}/mine:v1", registry.address);

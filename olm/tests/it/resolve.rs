@@ -36,12 +36,12 @@ fn the_best_bundle_that_all_filters_allow_is_chosen() {
 }
 
 #[test]
-fn a_bundle_without_an_image_is_told() {
+fn a_bundle_without_an_image_is_reported() {
     let image = "\"image\":\"reg.example/foo:1.0.0\"";
     assert!(CATALOG.contains(image));
     let catalog = CATALOG.replace(image, "\"image\":\"\"");
     let files = Files::new(&[("cat/catalog.json", &catalog)]);
-    let told = |range: &str| {
+    let warnings = |range: &str| {
         let run = olm(
             &files.path(""),
             &["resolve", "foo", "--catalog", "cat", "--version", range],
@@ -50,14 +50,14 @@ fn a_bundle_without_an_image_is_told() {
         run.stderr
     };
     assert_eq!(
-        told("1.0.0"),
+        warnings("1.0.0"),
         "warning: foo.v1.0.0 has no image in the catalog and cannot be installed\n"
     );
-    assert_eq!(told("2.0.0"), "");
+    assert_eq!(warnings("2.0.0"), "");
 }
 
 #[test]
-fn what_is_installed_is_followed_along_edges() {
+fn the_installed_bundle_is_followed_along_edges() {
     check(&["--installed", "foo.v1.0.0"], "foo.v1.1.0", Some("replaces"));
     check(
         &["--installed", "foo.v1.1.0@1.1.0"],
@@ -164,7 +164,7 @@ fn people_get_the_answer_as_text() {
 }
 
 #[test]
-fn what_is_installed_has_a_version() {
+fn the_installed_bundle_has_a_version() {
     let files = Files::new(&[("cat.json", CATALOG)]);
     let run = olm(
         &files.path(""),

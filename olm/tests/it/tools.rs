@@ -287,7 +287,7 @@ fn t_2g_01_a_catalog_is_composed_of_others() {
 }
 
 #[test]
-fn a_token_is_sent_to_nobody_who_could_be_overheard() {
+fn a_token_is_never_sent_unencrypted() {
     let files = Files::new(&[("token", "secret\n")]);
     let run = olm(
         &files.path(""),
@@ -303,7 +303,7 @@ fn a_token_is_sent_to_nobody_who_could_be_overheard() {
 }
 
 #[test]
-fn what_else_is_in_the_directory_of_a_composition_is_told_of() {
+fn other_files_in_the_directory_of_a_composition_are_reported() {
     let files = Files::new(&[
         (
             "c.yaml",

@@ -46,7 +46,7 @@ impl Places {
         }
     }
 
-    /// A place once there is one. Who waits for a registry takes no place from the others.
+    /// Waits for a place. A pull that waits for one registry takes no place from the others.
     async fn take(&self, registry: &str) -> Option<Place> {
         let registry = {
             let mut registries = self.registries.lock();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_that_nobody_comes_for_are_forgotten() {
+    async fn answers_that_no_caller_takes_are_forgotten() {
         let pulls = pulls(1, 1);
         let late = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

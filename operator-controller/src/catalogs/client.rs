@@ -423,14 +423,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_keeps_catalogd_from_answering_is_told_in_one_sentence() {
+    async fn an_unreachable_catalogd_is_reported_in_one_sentence() {
         let provider = olm_transport::provider();
         let verifier = olm_transport::unverified(&provider);
         let tls = olm_transport::client_config(provider, rustls::DEFAULT_VERSIONS, verifier).unwrap();
         let client = olm_transport::http_client(tls, &Proxies::default())
             .build()
             .unwrap();
-        // Nobody listens there.
+        // No server listens there.
         let error = client.get("https://127.0.0.1:1/all").send().await.unwrap_err();
         let told = olm_platform::log::chain(&CatalogsError::Unreachable { error, proxy: None });
         assert!(

@@ -1,5 +1,5 @@
-//! Who provides the certificates of a bundle. Chosen when a revision is made: a provider stays with an extension as long as
-//! it can be used, so that nothing is made anew because another one has come.
+//! The choice of the certificate provider of a bundle, made with each revision: an extension keeps its provider as long as
+//! that can be used, so that a new provider on the cluster does not replace certificates.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub struct Providers {
 /// The cluster could not be asked which kinds it serves.
 pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
     let has = async |allowed: bool, group: &str, kind: &str| {
-        // What was served once may be gone, and nobody else asks for it.
+        // An API that was served once may be gone, and no other code looks it up again.
         Ok::<_, kube::Error>(
             allowed
                 && discovery

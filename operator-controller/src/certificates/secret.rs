@@ -20,7 +20,7 @@ const LIFETIMES: Lifetimes = Lifetimes::LONG;
 /// A live Secret, looked at.
 #[derive(Debug)]
 pub struct Look {
-    /// How it differs from what is wanted. That something is to be renewed is a difference.
+    /// How it differs from the wanted one. A certificate that is due for renewal is a difference.
     pub differences: Differences,
     /// The authorities to be trusted, PEM; nothing when the Secret cannot be used.
     pub trusted: Option<String>,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_is_not_built_upon() {
+    fn content_of_another_writer_is_not_reused() {
         let live = make(None, "", "2026-01-01");
         let mut foreign = live.clone();
         foreign["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]

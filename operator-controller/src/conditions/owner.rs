@@ -5,14 +5,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use olm_api::ClusterExtension;
 use olm_api::names::{CLUSTER_EXTENSION, label, operator_condition};
 
-/// Whether the extension owns the object: its name or a label are anybody's to write.
+/// Whether the extension owns the object. Its name or a label are no proof: any user can write them.
 pub(super) fn is_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
 }
 
-/// Whether nobody owns an object that has all labels of the extension's: it was left behind by an earlier extension of the
-/// name, or restored from a backup. The labels are anybody's to write, so that what it says counts, too.
+/// Whether an object with all labels of the extension has no owner: it was left behind by an earlier extension of the name, or
+/// restored from a backup. Any user can write the labels, so its content counts too.
 pub(super) fn was_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
     let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
     metadata.owner_references.as_ref().is_none_or(Vec::is_empty)

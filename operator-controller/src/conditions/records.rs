@@ -427,10 +427,7 @@ mod tests {
         assert!(!holds(Some(&stored), &next));
         assert!(!holds(None::<&Value>, &role));
         stored["rules"][0]["verbs"] = json!(["get", "update", "patch", "delete"]);
-        assert!(
-            !holds(Some(&stored), &role),
-            "a verb that somebody added is drift"
-        );
+        assert!(!holds(Some(&stored), &role), "an added verb is drift");
     }
 
     #[test]

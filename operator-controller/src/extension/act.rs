@@ -31,7 +31,7 @@ use crate::extension::bundle::OperatorCondition;
 use crate::object_set::records as sets;
 use olm_cluster::identity::AccountName;
 
-/// How often the first status of a revision is written when somebody else changes it at the same time.
+/// How often the first status of a revision is tried when another writer changes it at the same time.
 const TRIES: usize = 5;
 
 /// What this stage keeps of an extension from run to run.

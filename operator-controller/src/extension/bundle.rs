@@ -44,7 +44,7 @@ impl StageError for PhasesError {
 pub struct Rendered<'a> {
     /// The bundle, and whose it is.
     pub resolved: Resolved<'a>,
-    /// Who provides its certificates, when it needs any.
+    /// The provider of its certificates, if it needs any.
     pub certificates: Option<CertificateProvider>,
     /// The OperatorCondition of its operator.
     pub operator_condition: Option<OperatorCondition>,

@@ -123,7 +123,7 @@ impl Context {
         self.extensions.get(&ObjectRef::new(name))
     }
 
-    /// An extension's revisions as the watch saw them last: the sets that it controls. Anybody can write the label.
+    /// An extension's revisions as the watch saw them last: the sets that it controls. Any user can write the label.
     pub fn revisions(&self, name: &str) -> Revisions {
         let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
             return Revisions::default();

@@ -20,7 +20,7 @@ const REPLACED: &str = "Replaced";
 const UPGRADING: &str = "Upgrading";
 /// An older bundle is.
 const DOWNGRADING: &str = "Downgrading";
-/// What is installed is about to change within its version.
+/// The installed bundle is about to change within its version.
 const CHANGING: &str = "Changing";
 /// A revision is made although something about it should be known.
 pub const WARNED: &str = "Warned";
@@ -303,7 +303,7 @@ mod tests {
             announced(Some(&held), &next).as_deref(),
             Some("pot 2.1.0 of catalog one is available")
         );
-        // Who goes back knows what was there.
+        // A rollback returns to a known bundle.
         let reached = with("2.0.0", None, "");
         assert_eq!(announced(Some(&held), &reached), None);
         assert_eq!(announced(Some(&reached), &held), None);

@@ -19,7 +19,7 @@ pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str
 
 /// An error of a stage.
 pub trait StageError: Error + 'static {
-    /// Who can fix it.
+    /// Whether a user must act, or a retry helps.
     fn severity(&self) -> Severity;
 
     /// The reason of the condition `Progressing`.
@@ -52,7 +52,7 @@ pub trait StageError: Error + 'static {
 /// A failure as the condition reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Who can fix it.
+    /// Whether a user must act, or a retry helps.
     pub severity: Severity,
     /// The reason of the condition `Progressing`.
     pub reason: &'static str,

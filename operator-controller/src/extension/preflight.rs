@@ -100,8 +100,8 @@ fn latest(rendered: &Rendered<'_>) -> Option<Arc<ClusterObjectSet>> {
     rendered.resolved.observed.revisions.all().last().cloned()
 }
 
-/// Whether everybody who goes along is ready, or has gone already: nobody is left behind with what then lacks what it
-/// requires.
+/// Whether each extension that moves along is ready, or has moved already, so that none stays behind without its
+/// requirements.
 fn companions(context: &Context, rendered: &Rendered<'_>) -> Result<(), PreflightError> {
     let (observed, target) = (rendered.resolved.observed, &rendered.resolved.target);
     if target.companions.is_empty() {
@@ -127,7 +127,7 @@ fn companions(context: &Context, rendered: &Rendered<'_>) -> Result<(), Prefligh
 struct Findings {
     /// What does not stand in the way.
     warnings: Option<String>,
-    /// What it changes of what is installed.
+    /// How it differs from the installed revision.
     difference: Option<String>,
 }
 

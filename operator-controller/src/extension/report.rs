@@ -38,7 +38,7 @@ pub struct Run {
     pub deprecations: Option<Messages>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,
-    /// What there is beyond what is installed, or why that is not known.
+    /// Newer bundles, or why they are unknown.
     pub updates: Result<Updates, Held>,
     /// The update that has to wait although it is chosen.
     pub waits: Option<approval::Held>,
@@ -76,7 +76,7 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
         conditions::find(list, PROGRESSING).is_some_and(|found| reasons.contains(&found.reason.as_str()))
     };
     let mut announced = None;
-    // Of a first installation it is known only until no edge leads from what is installed to the other one.
+    // After a first installation it is known only while an edge leads from the installed bundle to the other one.
     let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
     if let Some(held) = run.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
         let before = extension.status.as_ref();

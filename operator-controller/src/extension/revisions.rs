@@ -51,7 +51,7 @@ impl Revisions {
     /// The newest that is wanted, was complete once and says from which bundle it was made.
     pub fn installed(&self) -> Option<&ClusterObjectSet> {
         self.active()
-            .filter(|set| succeeded(set) && BundleIdentity::of(set).can_be_told())
+            .filter(|set| succeeded(set) && BundleIdentity::of(set).can_be_reported())
             .last()
     }
 
@@ -59,7 +59,7 @@ impl Revisions {
     /// hand. Nothing is installed by it.
     pub fn of_no_bundle(&self) -> Option<&ClusterObjectSet> {
         self.active()
-            .filter(|set| succeeded(set) && !BundleIdentity::of(set).can_be_told())
+            .filter(|set| succeeded(set) && !BundleIdentity::of(set).can_be_reported())
             .last()
     }
 
@@ -139,8 +139,8 @@ pub fn removing(set: &ClusterObjectSet) -> bool {
                 .is_some_and(|condition| condition.reason == reason::REMOVING))
 }
 
-/// Whether somebody deletes a revision in the usual way: what it holds for the next one is not left behind, and Kubernetes
-/// does not take it.
+/// Whether a user deletes a revision without keeping or orphaning its objects: neither does it leave objects for the next
+/// revision, nor does Kubernetes collect them.
 pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
     latest.is_deleting()
         && latest.spec.lifecycle_state == LifecycleState::Active
@@ -300,7 +300,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wanted_revision_that_is_deleted_is_told_with_its_trouble() {
+    fn a_wanted_revision_that_is_deleted_is_reported_with_its_failure() {
         let deleted = |number, reports: &[_], state| {
             let mut set = (*revision(number, reports)).clone();
             set.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));

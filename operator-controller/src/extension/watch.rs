@@ -91,8 +91,8 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            let told = followed.take(&event, mark);
-            if told.iter().any(|told| told.before != told.now) {
+            let changes = followed.take(&event, mark);
+            if changes.iter().any(|change| change.before != change.now) {
                 context
                     .extensions
                     .state()
@@ -169,7 +169,7 @@ where
 fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
     let read = |guard: DeserializeGuard<K>| match guard.0 {
         Ok(mut object) => {
-            // Who wrote which field is never looked at and larger than the rest.
+            // Managed fields are never read and larger than the rest.
             object.managed_fields_mut().clear();
             Some(object)
         }

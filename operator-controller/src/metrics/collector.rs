@@ -1,4 +1,4 @@
-//! The metrics of all extensions, made when somebody asks for them: series come and go with their extension.
+//! The metrics of all extensions, made for each scrape: series come and go with their extension.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -42,7 +42,7 @@ pub fn register(
     metrics.register(|registry| registry.register_collector(Box::new(collector)));
 }
 
-/// What is told of extensions, by name.
+/// The samples of all extensions, by name.
 fn samples(extensions: &[Arc<ClusterExtension>], sets: &[Arc<ClusterObjectSet>]) -> Vec<Sample> {
     let mut revisions: HashMap<&str, Vec<Arc<ClusterObjectSet>>> = HashMap::new();
     for set in sets {
@@ -170,7 +170,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
     gauge(
         encoder,
         "operator_controller_extension_info",
-        "What is installed: always 1, the labels say what",
+        "The installed bundle, in the labels; always 1",
         samples.iter().map(|sample| {
             let labels = [
                 ("extension", sample.extension.as_str()),

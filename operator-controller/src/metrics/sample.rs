@@ -20,9 +20,9 @@ const OTHER: &str = "Other";
 pub enum State {
     /// What its spec asks for is there and works.
     Ready,
-    /// It is not, and nobody needs to do anything.
+    /// It is not ready, and the controller works on it.
     Reconciling,
-    /// It is not, and somebody must change something.
+    /// It is not ready, and a user must change something.
     Stalled,
     /// It is being deleted.
     Deleting,
@@ -67,7 +67,7 @@ pub struct Sample {
     pub is_installed: bool,
     /// Whether the objects of the installed bundle pass their probes; `None` while that is not known.
     pub is_available: Option<bool>,
-    /// Whether the catalog deprecates what is installed; `None` while that is not known.
+    /// Whether the catalog deprecates the installed bundle; `None` while that is unknown.
     pub is_deprecated: Option<bool>,
     /// The package.
     pub package: String,
@@ -75,7 +75,7 @@ pub struct Sample {
     pub version: String,
     /// The channels that the spec names, separated by commas; empty when it names none.
     pub channel: String,
-    /// The catalog that the installed bundle came from; empty when nobody knows.
+    /// The catalog that the installed bundle came from; empty if unknown.
     pub catalog: String,
     /// A newer bundle.
     pub update: Option<Update>,
@@ -173,7 +173,7 @@ fn known_reason(reason: &str) -> &'static str {
     found.copied().unwrap_or(OTHER)
 }
 
-/// What a condition says; `None` when it is not there or says that nobody knows.
+/// The status of a condition; `None` when it is absent or `Unknown`.
 fn known(list: &[olm_api::Condition], condition_type: &str) -> Option<bool> {
     let found = conditions::find(list, condition_type)?;
     match found.status.as_str() {
@@ -267,7 +267,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_installed_comes_from_its_revision() {
+    fn the_installed_bundle_comes_from_its_revision() {
         let mut extension = extension("e", Verdict::Ready, reason::HEALTHY);
         let waiting = Sample::of(&extension, &Revisions::new(vec![]));
         assert_eq!(

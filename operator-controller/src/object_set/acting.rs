@@ -23,7 +23,7 @@ pub(super) struct Actor {
 
 /// Why the account cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Nobody {
+pub(super) enum NoActor {
     /// No account is named, and no default is configured.
     #[error(
         "no service account is named: the annotation {} is absent and no default account is configured",
@@ -38,7 +38,7 @@ pub(super) enum Nobody {
     Unidentified(IdentityError),
 }
 
-impl Nobody {
+impl NoActor {
     /// Whether the account does not exist (any longer).
     pub(super) fn is_gone(&self) -> bool {
         matches!(
@@ -68,32 +68,35 @@ impl Nobody {
 }
 
 /// The account under which all objects of a set are worked on.
-pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, Nobody> {
+pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, NoActor> {
     match set.annotation(names::annotation::SERVICE_ACCOUNT) {
-        Some(text) => text.parse().map_err(Nobody::Misnamed),
-        None => context.options.default_account.clone().ok_or(Nobody::Unnamed),
+        Some(text) => text.parse().map_err(NoActor::Misnamed),
+        None => context.options.default_account.clone().ok_or(NoActor::Unnamed),
     }
 }
 
 /// The account of a set and a client that acts as it.
-pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, Nobody> {
+pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, NoActor> {
     let account = account(context, set)?;
     let client = context.accounts.client(&account).await;
-    let client = client.map_err(Nobody::Unidentified)?;
+    let client = client.map_err(NoActor::Unidentified)?;
     Ok(Actor { account, client })
 }
 
 /// As whom a set is taken down: its own account. When that is gone while a newer revision of the same extension works as
 /// another one, as that.
-pub(super) async fn identify_for_removal(context: &Context, set: &ClusterObjectSet) -> Result<Actor, Nobody> {
-    let nobody = match identify(context, set).await {
-        Err(nobody) if nobody.is_gone() => nobody,
+pub(super) async fn identify_for_removal(
+    context: &Context,
+    set: &ClusterObjectSet,
+) -> Result<Actor, NoActor> {
+    let no_actor = match identify(context, set).await {
+        Err(no_actor) if no_actor.is_gone() => no_actor,
         other => return other,
     };
     let Some(newer) = successor(context.sets.siblings(set), set.spec.revision) else {
-        return Err(nobody);
+        return Err(no_actor);
     };
-    identify(context, &newer).await.map_err(|_| nobody)
+    identify(context, &newer).await.map_err(|_| no_actor)
 }
 
 /// The newest active revision after the one given.

@@ -64,7 +64,7 @@ pub struct Executor<'a> {
     pub content: Option<&'a Content>,
     /// The probes.
     pub probes: &'a [ProgressionProbe],
-    /// How old what is known of its objects may be.
+    /// How old the known state of its objects may be.
     pub freshness: Freshness,
     /// What was seen before.
     pub memory: &'a mut Memory,
@@ -107,7 +107,7 @@ impl Executor<'_> {
                             && !kept.contains(&place)
                             && self.memory.swept.insert(place)
                         {
-                            self.delete_what_is_left_of(&self.outline.id(place)).await;
+                            self.delete_remains_of(&self.outline.id(place)).await;
                         }
                     }
                     step = machine.step(self.outline, answers);

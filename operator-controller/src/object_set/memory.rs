@@ -86,8 +86,8 @@ impl Memory {
         }
     }
 
-    /// Notes that a complete set had to be repaired, and says how long to wait when that happens too often: somebody
-    /// undoes what we do.
+    /// Notes that a complete set had to be repaired, and says how long to wait when that happens too often: another
+    /// writer undoes the repairs.
     pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
         self.repairs.retain(|at| now.duration_since(*at) < CALM);
         self.repairs.push(now);

@@ -183,7 +183,7 @@ async fn keep(
     }
     let actor = match identify(context, set).await {
         Ok(actor) => actor,
-        Err(nobody) => return Ok(nobody.conclusion()),
+        Err(no_actor) => return Ok(no_actor.conclusion()),
     };
     if let Err(conclusion) = doubt(context, memory, &actor.client).await {
         return Ok(conclusion);

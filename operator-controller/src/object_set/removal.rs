@@ -27,7 +27,7 @@ use olm_rollout::{
 };
 
 use super::{
-    acting::{Actor, Nobody, account, identify_for_removal},
+    acting::{Actor, NoActor, account, identify_for_removal},
     conclusion::{Conclusion, RESYNC, RIGHTS},
     context::{Context, extension_uid},
     executor::Executor,
@@ -64,13 +64,13 @@ pub(super) async fn archive(
 ) -> Conclusion {
     let (actor, outline) = match prepare(context, set, memory).await {
         Ok((Ok(actor), outline)) => (actor, outline),
-        Ok((Err(nobody), outline)) => {
+        Ok((Err(no_actor), outline)) => {
             let left = left(context, set, memory, &outline).await;
             let reported =
                 |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
-            let mut conclusion = nobody.conclusion().reworded(reported);
-            if policy.uninstall == Uninstall::Orphan && nobody.is_gone() {
-                // All objects stay anyway; only our references are to be taken off, and that may take its time.
+            let mut conclusion = no_actor.conclusion().reworded(reported);
+            if policy.uninstall == Uninstall::Orphan && no_actor.is_gone() {
+                // All objects stay anyway; only our references must be removed, and that may take its time.
                 conclusion.outcome = Outcome::After(RESYNC);
             }
             return conclusion;
@@ -108,13 +108,13 @@ async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
-) -> Result<(Result<Actor, Nobody>, Outline), Conclusion> {
+) -> Result<(Result<Actor, NoActor>, Outline), Conclusion> {
     let actor = identify_for_removal(context, set).await;
     let client = actor.as_ref().ok().map(|actor| &actor.client);
     match load(context, set, memory, client).await {
         Ok(phases) => Ok((actor, outline(context, set, &phases))),
         Err(conclusion) => Err(match actor {
-            Err(nobody) if !conclusion.lost => nobody.conclusion(),
+            Err(no_actor) if !conclusion.lost => no_actor.conclusion(),
             _ => conclusion,
         }),
     }
@@ -258,11 +258,11 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     };
     let (actor, outline) = match prepare(context, set, memory).await {
         Ok((Ok(actor), outline)) => (actor, outline),
-        Ok((Err(nobody), _)) if orphan && !nobody.is_transient() => return Removal::LetGo,
+        Ok((Err(no_actor), _)) if orphan && !no_actor.is_transient() => return Removal::LetGo,
         Err(_) if orphan => return Removal::LetGo,
-        Ok((Err(nobody), outline)) => {
+        Ok((Err(no_actor), outline)) => {
             let goes_on = successor.is_some();
-            return without_account(context, set, memory, &outline, &nobody, goes_on).await;
+            return without_account(context, set, memory, &outline, &no_actor, goes_on).await;
         }
         Err(conclusion)
             if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
@@ -323,14 +323,14 @@ async fn without_account(
     set: &ClusterObjectSet,
     memory: &mut Memory,
     outline: &Outline,
-    nobody: &Nobody,
+    no_actor: &NoActor,
     goes_on: bool,
 ) -> Removal {
     let left = left(context, set, memory, outline).await;
     if left.is_empty() {
         return Removal::Done;
     }
-    let abandoned = if nobody.is_gone() && !goes_on {
+    let abandoned = if no_actor.is_gone() && !goes_on {
         abandoned(context, set).await
     } else {
         Abandoned::No
@@ -338,12 +338,12 @@ async fn without_account(
     if let Abandoned::Now(uninstall) = abandoned {
         return abandon(context, set, memory, outline, left, uninstall);
     }
-    let mut reported = explain(nobody.conclusion(), set, &left);
+    let mut reported = explain(no_actor.conclusion(), set, &left);
     if let Abandoned::After(rest, _) = abandoned {
         reported = with(reported, abandoned.text());
         reported.outcome = Outcome::After(rest.min(RIGHTS));
     }
-    let needed = if nobody.is_gone() {
+    let needed = if no_actor.is_gone() {
         needed(context, set, memory, outline).await
     } else {
         None

@@ -110,7 +110,7 @@ pub(super) async fn needed_for_removal(
     })
 }
 
-/// What is missing, what follows from it, and the roles that give it, ready to be applied.
+/// The missing permissions, their consequence, and the roles that grant them, ready to be applied.
 pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
     let text = format!("{}; {consequence}", missing.text(asking(account)));
     match bounded_roles(missing, extension, account) {

@@ -28,7 +28,7 @@ const GROUP: &str = "config.openshift.io";
 const CLUSTER_VERSION: &str = "version";
 /// Where this definition is, the cluster is an OpenShift cluster.
 const DEFINITION: &str = "clusterversions.config.openshift.io";
-/// How often to look whether somebody else changed the condition.
+/// How often to check whether another writer changed the condition.
 const PAUSE: Duration = Duration::from_mins(1);
 /// How long to wait after a failure, such as another program's write at the same time.
 const RETRY: Duration = Duration::from_secs(5);
@@ -63,7 +63,7 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", kind), plural)
 }
 
-/// What is installed, as the watches saw it last.
+/// The installed bundles, as the watches saw them last.
 #[derive(Clone)]
 pub struct Installed {
     /// All ClusterExtensions.

@@ -1,4 +1,4 @@
-//! Whether the cluster may be updated, given what is installed.
+//! Whether the installed bundles allow an update of the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +84,7 @@ pub struct UpgradeableCondition {
     pub message: String,
 }
 
-/// What is known of one bundle.
+/// The facts about one bundle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Named {
     extension: String,
@@ -359,16 +359,16 @@ mod tests {
         let expected = r#""s.v1" works on OpenShift 4.18 at the latest (it also names 4.17, 4.16, and the highest counts)"#;
         assert!(message.contains(expected), "{message}");
         check("4.17.0", &[several], Status::True);
-        let mut told = revision("t", 1, "0");
-        told.properties = None;
-        told.further = list(&["4.18"]);
-        let message = check("4.18.0", std::slice::from_ref(&told), Status::False);
+        let mut further = revision("t", 1, "0");
+        further.properties = None;
+        further.further = list(&["4.18"]);
+        let message = check("4.18.0", std::slice::from_ref(&further), Status::False);
         assert!(
             message.contains(r#""t.v1" works on OpenShift 4.18 at the latest."#),
             "{message}"
         );
-        told.properties = Some("null".to_owned());
-        told.further = None;
-        check("4.18.0", &[told], Status::True);
+        further.properties = Some("null".to_owned());
+        further.further = None;
+        check("4.18.0", &[further], Status::True);
     }
 }

@@ -31,7 +31,7 @@ pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) 
             "sideEffects": "None",
             "failurePolicy": "Ignore",
             "timeoutSeconds": 1,
-            // Nobody listens there.
+            // No server listens there.
             "clientConfig": { "url": "https://127.0.0.1:1/" },
             "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
             "rules": [{

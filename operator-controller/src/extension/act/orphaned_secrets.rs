@@ -116,7 +116,7 @@ impl Revision {
 }
 
 /// The revision of a Secret that was made for the extension of this UID. Revisions of the reference own theirs without
-/// naming the extension; such a Secret is nobody's once the owner is gone.
+/// naming the extension; such a Secret is orphaned once the owner is gone.
 fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<Revision> {
     let annotations = secret.annotations.as_ref();
     let maker = annotations.and_then(|annotations| annotations.get(annotation::OWNER_UID));
@@ -198,7 +198,7 @@ mod tests {
         };
         assert!(
             revision_of(&secret, "us").is_none(),
-            "nobody says that we made it"
+            "there is no record that we made it"
         );
         secret.annotations = Some([(annotation::OWNER_UID.to_owned(), "us".to_owned())].into());
         assert!(revision_of(&secret, "a namesake").is_none());

@@ -21,7 +21,7 @@ use crate::extension::plan::content::ContentSecret;
 use crate::extension::plan::revision::{Creation, is_made};
 use olm_cluster::identity::AccountName;
 
-/// How often a revision that somebody else changes at the same time is tried.
+/// How often the write of a revision is tried when another writer changes it at the same time.
 const TRIES: usize = 5;
 /// How many Secrets are written at once.
 const AT_ONCE: usize = 4;
@@ -296,7 +296,7 @@ fn params() -> PatchParams {
     }
 }
 
-/// Who made a Secret.
+/// The origin of a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stored {
     /// This extension: now, or in a run that was interrupted.

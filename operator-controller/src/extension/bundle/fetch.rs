@@ -72,7 +72,7 @@ fn is_news(extension: &ClusterExtension) -> bool {
     reported.is_none_or(|condition| condition.observed_generation != extension.metadata.generation)
 }
 
-/// Somebody may push another image under the same tag, without any event: what is wrong with a bundle that is named by tag
+/// A publisher may push another image under the same tag, without any event: what is wrong with a bundle that is named by tag
 /// is tried again.
 pub(crate) fn patient(mut failure: Failure, target: &Target) -> Failure {
     if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
@@ -89,7 +89,7 @@ mod tests {
     use crate::extension::revisions::BundleIdentity;
 
     #[test]
-    fn who_names_an_image_that_cannot_be_had_is_told() {
+    fn an_image_that_cannot_be_pulled_is_named_with_its_origin() {
         for (origin, expected) in [
             (
                 Origin::Catalog,

@@ -29,7 +29,7 @@ pub enum RequirementsError {
     /// The files require something that is not there.
     #[error("{refusal}")]
     Unmet {
-        /// What is missing, and what to do.
+        /// The missing requirement, and what to do.
         refusal: Refusal,
         /// The reason why an update is held back by it.
         held_back_by: &'static str,

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_before_all_are_ready_or_there_already() {
+    fn no_extension_moves_before_all_are_ready_or_there_already() {
         let moves = Moves::default();
         let nothing = |_: &str| None;
         let with_b = [companion("b", "b.v2")];
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(
                 blocked.contains(&true),
                 may.contains(&false),
-                "somebody says why: {may:?}"
+                "one of them says why: {may:?}"
             );
         }
     }

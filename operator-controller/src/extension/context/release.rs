@@ -415,7 +415,7 @@ mod tests {
             };
             let newest = |successor| ours(&entries, successor).map(|entry| entry.number).max();
             assert_eq!(newest(successor), expected);
-            // What an earlier extension of the name left behind is not taken for what is installed.
+            // A revision that an earlier extension of the name left behind does not count as installed.
             let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1);
             for successor in [
                 Successor {

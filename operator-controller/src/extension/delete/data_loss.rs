@@ -115,7 +115,7 @@ async fn counted(client: &Result<Client, String>, collection: Collection<'_>, un
             Ok(Ok(count)) => Ok(count),
             Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
         },
-        Err(nobody) => Err(nobody.clone()),
+        Err(error) => Err(error.clone()),
     };
     match counted {
         Ok(count) => format!("{count} {plural}.{group}"),

@@ -335,7 +335,7 @@ fn entanglement(extension: &ClusterExtension) -> String {
     )
 }
 
-/// Nobody says any more that all is well with objects that are being removed; until then, their revision says how they
+/// The status no longer reports objects that are being removed as available; until then, their revision says how they
 /// are.
 pub(crate) fn availability(list: &mut Vec<Condition>, left: &Revisions, generation: i64, now: Timestamp) {
     if left.all().iter().any(|set| set.is_deleting()) {
@@ -565,16 +565,16 @@ mod tests {
         let present = revision(1, &well);
         let mut going = (*present).clone();
         going.metadata.deletion_timestamp = Some(olm_api::Time(now));
-        let told = |before: &[Condition], set: &ClusterObjectSet| {
+        let reported = |before: &[Condition], set: &ClusterObjectSet| {
             let mut list = before.to_vec();
             availability(&mut list, &Revisions::new(vec![Arc::new(set.clone())]), 1, now);
             list
         };
         let status = |list: &[Condition]| conditions::find(list, AVAILABLE).map(|found| found.status.clone());
-        assert_eq!(status(&told(&[], &going)), None, "it never was");
-        let before = told(&[], &present);
+        assert_eq!(status(&reported(&[], &going)), None, "it never was");
+        let before = reported(&[], &present);
         assert_eq!(status(&before).as_deref(), Some("True"));
-        assert_eq!(status(&told(&before, &going)).as_deref(), Some("Unknown"));
+        assert_eq!(status(&reported(&before, &going)).as_deref(), Some("Unknown"));
     }
 
     fn deleted(left: Left) -> (ClusterExtension, Left) {

@@ -18,7 +18,7 @@ pub enum AccountError {
     None {
         /// The extension's namespace.
         namespace: String,
-        /// The account under which what is installed is kept up all the same.
+        /// The account under which drift of the installed version is still repaired.
         kept_up_by: Option<String>,
     },
 }
@@ -28,7 +28,7 @@ fn without(kept_up_by: Option<&str>) -> String {
     match kept_up_by {
         None => "nothing is applied without one".to_owned(),
         Some(account) => format!(
-            "nothing new is applied without one; drift of what is installed is repaired under {account}, the account of its revision"
+            "nothing new is applied without one; drift of the installed version is repaired under {account}, the account of its revision"
         ),
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         let message = error.beside(Some(&set)).to_string();
         assert!(
             message.ends_with(
-                "; drift of what is installed is repaired under apps/old, the account of its revision"
+                "; drift of the installed version is repaired under apps/old, the account of its revision"
             ),
             "{message}"
         );

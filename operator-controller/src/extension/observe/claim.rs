@@ -144,7 +144,11 @@ mod tests {
         );
         assert_eq!(package(all[1], &all), Err(refused));
         let all = [claim(&old, Standing::New), claim(&new, Standing::Established)];
-        assert_eq!(package(all[1], &all), Ok(()), "what is installed is not given up");
+        assert_eq!(
+            package(all[1], &all),
+            Ok(()),
+            "the installed package keeps its claim"
+        );
         let refused = package(all[0], &all).unwrap_err().to_string();
         assert!(
             refused.contains("`kubectl delete clusterextension a`"),

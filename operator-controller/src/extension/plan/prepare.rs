@@ -101,8 +101,8 @@ fn inherited(observed: &Observed) -> Vec<Action> {
     patched(observed.revisions.active(), patch)
 }
 
-/// Has active revisions go on whose extension is paused no longer. Only after the bundle was tried: what somebody removed
-/// meanwhile to let another version in must not be put back by the version before.
+/// Resumes active revisions whose extension is no longer paused. Only after the bundle was tried: the old version must not
+/// restore objects that a user removed meanwhile to make way for another version.
 pub(crate) fn resumed(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
     let patch = |set: &ClusterObjectSet| {
         is_resumed(extension, set)
@@ -333,7 +333,7 @@ mod tests {
                 Some(json!("false")),
                 Some(json!("false")),
             ),
-            // What is installed is kept up while a value means nothing.
+            // Drift of the installed version is repaired while a value is invalid.
             (Some("yes"), Some("true"), Some(json!("yes")), Some(Value::Null)),
             (Some("true"), Some("true"), None, None),
             (None, None, None, None),

@@ -56,7 +56,7 @@ pub struct Wanted<'a> {
     pub properties: Option<&'a str>,
     /// Further ones, see [`annotation::FURTHER_PROPERTIES`].
     pub further_properties: Option<&'a str>,
-    /// Who provides its certificates, when it needs any.
+    /// The provider of its certificates, if it needs any.
     pub certificates: Option<CertificateProvider>,
     /// The name of the OperatorCondition that the operator reads.
     pub operator_condition: Option<&'a str>,

@@ -35,7 +35,7 @@ pub struct Started {
     pub version: String,
     /// What users should know although it goes on.
     pub warnings: Option<String>,
-    /// What it changes of what was installed.
+    /// How it differs from the installed revision.
     pub difference: Option<String>,
 }
 

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compared_is_told_with_whose_it_is() {
+    fn a_finding_names_the_compared_definition_and_its_owner() {
         let set = |uid: &str| json!([{"apiVersion": "x/v1", "kind": "Set", "name": "a-1", "uid": uid, "controller": true}]);
         for (metadata, expected) in [
             (json!({"ownerReferences": set("us")}), "is this extension's own"),

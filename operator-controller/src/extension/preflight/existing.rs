@@ -31,7 +31,7 @@ pub(crate) fn deadline() -> Instant {
     Instant::now() + MAX_TIME
 }
 
-/// Looks at the objects of a definition that is to be replaced.
+/// Checks the objects of a definition that will be replaced.
 pub(crate) async fn look(
     asking: &Asking<'_>,
     old: &Value,

@@ -21,7 +21,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Who can fix what failed; `None` when nothing did.
+    /// The severity of the failure; `None` when nothing failed.
     pub fn severity(&self) -> Option<Severity> {
         match self {
             Self::Applied { .. } => None,

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(
             line(vec![installed()], &Progress::Silent(silent), false),
             "Ready Healthy",
-            "what is installed does not depend on a catalog"
+            "the installed version does not depend on a catalog"
         );
         let mut stale = (*installed()).clone();
         stale.metadata.generation = Some(2);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_needs_somebody_stalls_whatever_progressing_calls_it() {
+    fn a_failure_that_needs_a_user_stalls_whatever_the_reason_of_progressing() {
         let check = |severity, reason, is_paused, expected: &str| {
             let failure = Failure {
                 severity,

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_no_longer_is_not_said_to_be_available() {
+    fn a_removed_version_is_not_reported_as_available() {
         let there = Revisions::new(vec![revision(
             1,
             &[(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")],
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_stays_installed_while_a_step_fails() {
+    fn the_installed_version_stays_installed_while_a_step_fails() {
         let revisions = Revisions::new(vec![revision(
             1,
             &[(SUCCEEDED, Status::True, ""), (AVAILABLE, Status::True, "")],
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_revision_of_no_bundle_is_told_and_never_called_installed() {
+    fn a_complete_revision_without_a_bundle_is_reported_and_never_installed() {
         let mut set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
         set.metadata.annotations = None;
         let status = make(&Revisions::new(vec![Arc::new(set)]), &APPLIED, None);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn deprecations_are_told_apart_and_together() {
+    fn deprecations_are_reported_by_kind_and_together() {
         let known = Messages {
             package: vec!["p".to_owned()],
             channels: vec!["s".to_owned()],

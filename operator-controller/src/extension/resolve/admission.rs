@@ -28,12 +28,12 @@ pub(crate) enum Admission {
     All,
     /// From these only.
     Only {
-        /// The catalog that what is installed came from.
+        /// The catalog that the installed bundle came from.
         home: Option<String>,
         /// All that are admitted.
         names: BTreeSet<String>,
     },
-    /// From the one that what is installed came from, which is not recorded: [`Admission::settled`] finds it out.
+    /// From the one that the installed bundle came from, which is not recorded: [`Admission::settled`] finds it out.
     Unrecorded {
         /// Those that are admitted besides.
         defaults: BTreeSet<String>,
@@ -115,7 +115,7 @@ impl Admission {
         }
     }
 
-    /// The catalog that what is installed came from, where nothing but that decides.
+    /// The catalog that the installed bundle came from, if that alone decides.
     fn home(&self) -> Option<&str> {
         match self {
             Self::Only { home, .. } => home.as_deref(),
@@ -211,7 +211,7 @@ pub(crate) async fn admitted(
     }
 }
 
-/// How well a catalog fits what is installed, the best first.
+/// How well a catalog fits the installed bundle, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Image,

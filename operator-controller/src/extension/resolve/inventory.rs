@@ -56,7 +56,7 @@ impl StageError for InventoryError {
     }
 }
 
-/// What is known of the cluster as far as these packages ask about it.
+/// The facts about the cluster that the choice among these packages needs.
 pub async fn gather<'a>(
     context: &Context,
     extension: &ClusterExtension,
@@ -102,7 +102,7 @@ async fn find_out(
         dependents: dependents(extension)?,
         ..Inventory::default()
     };
-    if questions.requires || somebody_requires(context) {
+    if questions.requires || any_requires(context) {
         inventory.own = present(revisions).map(|set| neighbour(extension.name(), set));
         inventory.neighbours = neighbours(context, extension);
         questions.of_neighbours(&inventory.neighbours);
@@ -137,7 +137,7 @@ async fn ask(
 }
 
 /// Whether any revision requires something.
-fn somebody_requires(context: &Context) -> bool {
+fn any_requires(context: &Context) -> bool {
     context.sets.state().iter().any(|set| requires(set))
 }
 
@@ -191,7 +191,7 @@ pub async fn needed_by_others(
             "not uninstalled: {unreadable}; whether it depends on this extension is unknown"
         )));
     }
-    if !somebody_requires(context) {
+    if !any_requires(context) {
         return Ok(None);
     }
     let mut inventory = find_out(context, extension, revisions, Questions::default()).await?;

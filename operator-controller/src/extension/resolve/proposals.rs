@@ -1,4 +1,4 @@
-//! What helps when a bundle is held: something that provides what is missing.
+//! Proposals when a bundle is held back: bundles that provide the missing requirements.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ struct Found {
     default_channel: Option<String>,
 }
 
-/// Adds to a refusal what would provide what is missing, and the ClusterExtension for it. Nothing is installed unasked.
+/// Adds to a refusal the bundle that provides the missing requirement, and a ClusterExtension for it. Installs nothing.
 pub(crate) async fn propose(
     context: &Context,
     extension: &ClusterExtension,
@@ -148,7 +148,7 @@ impl Found {
     }
 }
 
-/// A ClusterExtension for what is missing, ready to be applied: in the namespace and under the account of the extension
+/// A ClusterExtension for the missing requirement, ready to be applied: in the namespace and under the account of the extension
 /// that needs it.
 fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
     let spec = &extension.spec;

@@ -44,11 +44,11 @@ pub struct Resolution {
     pub deprecations: Option<Messages>,
     /// What keeps the extension from an upgrade that it asks for.
     pub problem: Option<Failure>,
-    /// Which catalog does not answer, where what is installed is what the spec asks for.
+    /// The catalog that does not answer, if the installed bundle matches the spec.
     pub silent: Option<Failure>,
     /// Which newer bundle is held back, and why.
     pub held: Option<String>,
-    /// What there is beyond what is installed, or why that is not known.
+    /// Newer bundles, or why they are unknown.
     pub updates: Result<Updates, Held>,
 }
 

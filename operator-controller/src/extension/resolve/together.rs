@@ -96,7 +96,7 @@ async fn ask_others(
     installed: Option<&Installed<'_>>,
 ) -> Vec<Member> {
     let mut others = context.extensions.state();
-    // What is there is not moved for a first installation: nobody asked for that.
+    // Installed extensions are not moved for a first installation: no user asked for that.
     let is_asked = |other: &ClusterExtension| {
         other.name() != extension.name()
             && may_move(other, package)
@@ -159,7 +159,7 @@ enum Solved {
 }
 
 impl Puzzle {
-    /// Who moves along, at no more than this effort over all that is tried.
+    /// The extensions that move along, within the budget for all attempts.
     fn solve(&self, budget: &mut SearchBudget) -> Result<Solved, BudgetExceeded> {
         let facts = self.gathered.facts();
         let Some(own) = self.own.participant(&facts) else {

@@ -1,4 +1,4 @@
-//! What the catalogs hold beyond what is installed, from what they have answered already. Pure.
+//! Newer bundles in the catalogs, from the answers that are already here. Pure.
 
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::conditions::steady;
@@ -8,7 +8,7 @@ use olm_resolve::{Candidate, Catalog, ClusterState, Reason, Refusal, Request, Re
 
 use crate::extension::revisions::as_installed;
 
-/// What there is beyond what is installed.
+/// Newer bundles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Updates {
     /// The bundle that is chosen, where it is not the installed one.
@@ -54,8 +54,8 @@ impl From<&Refusal> for Held {
     }
 }
 
-/// What there is beyond what is installed, given what is chosen; `identified` is a bundle as a status names it. The error says
-/// why that cannot be known: a catalog does not answer, or the spec cannot be read.
+/// Newer bundles than the installed one, given the chosen one; `identified` is a bundle as a status names it. The error says
+/// why they are unknown: a catalog does not answer, or the spec cannot be read.
 pub(crate) fn updates(
     catalogs: &[Catalog<'_>],
     request: &Request<'_>,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(found(&["one"], &[], None, ""), "1.1.0/- -");
         assert_eq!(found(&["one"], &[], Some("1.0.0"), ""), "1.0.0/1.1.0 Pin");
         assert_eq!(found(&[], &[], None, "1.0.0"), "-/- -");
-        // Nobody chooses between catalogs of equal priority.
+        // There is no choice between catalogs of equal priority.
         assert_eq!(found(&["one", "two"], &[], None, "1.0.0"), "-/1.1.0 Catalog");
     }
 

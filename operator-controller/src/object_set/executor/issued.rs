@@ -37,7 +37,7 @@ impl Executor<'_> {
 
     /// Deletes the Secret of a Certificate that went without us, perhaps with its kind: then it has the Certificate's name,
     /// as bundles are rendered.
-    pub(super) async fn delete_what_is_left_of(&self, certificate: &ObjectId) {
+    pub(super) async fn delete_remains_of(&self, certificate: &ObjectId) {
         if is_certificate(certificate) {
             let secret = secret(certificate.namespace.clone(), certificate.name.clone());
             self.delete_secret(&secret, &certificate.name).await;

@@ -168,7 +168,7 @@ async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, Gath
         })
 }
 
-/// Whether a Secret was made to hold objects of this very set: the set controls it, or nobody does yet and it says so
+/// Whether a Secret was made to hold objects of this very set: the set controls it, or it has no controller yet and says so
 /// itself. Labels alone say nothing about a Secret that has an owner.
 fn made_for(set: &ClusterObjectSet, secret: &Secret) -> bool {
     let controller = secret

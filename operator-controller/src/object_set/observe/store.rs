@@ -243,7 +243,7 @@ impl Sets {
     fn note(&self, object: DeserializeGuard<ClusterObjectSet>) -> Change {
         match object.0 {
             Ok(mut set) => {
-                // Who wrote which field is never looked at and larger than the rest.
+                // Managed fields are never read and larger than the rest.
                 set.metadata.managed_fields = None;
                 let (name, set) = (set.name().to_owned(), Arc::new(set));
                 let mut state = self.write();
@@ -439,10 +439,10 @@ mod tests {
         take(Event::InitApply(guard("e-2", &odd)));
         assert!(changes.try_recv().is_err(), "the list is not complete");
         take(Event::InitDone);
-        let told: Vec<(String, bool)> = std::iter::from_fn(|| changes.try_recv().ok())
+        let seen: Vec<(String, bool)> = std::iter::from_fn(|| changes.try_recv().ok())
             .map(|change| (change.name, change.unreadable.is_some()))
             .collect();
-        assert_eq!(told, [("e-1".to_owned(), false), ("e-2".to_owned(), true)]);
+        assert_eq!(seen, [("e-1".to_owned(), false), ("e-2".to_owned(), true)]);
         let first = sets.get("e-1").unwrap();
         assert!(sets.contains("e-2") && sets.get("e-2").is_none() && sets.is_unreadable("e-2"));
         assert_eq!(sets.unreadable_of("u").unwrap().name, "e-2");

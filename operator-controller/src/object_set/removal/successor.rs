@@ -15,8 +15,8 @@ pub(super) enum Successor<'a> {
     Undecided(&'a str),
 }
 
-/// Who needs what a revision holds, as long as no later one is complete: with the definitions that this one brought would go
-/// everything that users have stored, and the extension's next revision needs them anyway.
+/// The successor that needs the objects of a revision, as long as no later one is complete: deleting the definitions of this
+/// one would delete all custom resources, and the extension's next revision needs them anyway.
 pub(super) async fn successor<'a>(
     context: &Context,
     set: &'a ClusterObjectSet,

@@ -211,7 +211,7 @@ fn what_decides_about_removal_is_inherited_whatever_else_changed() {
 }
 
 #[test]
-fn what_was_left_behind_or_restored_is_taken_over_when_it_holds_what_is_wanted() {
+fn a_restored_or_orphaned_revision_is_taken_over_when_its_content_matches() {
     let case = Case::new();
     let RevisionPlan::Create(Creation { set, .. }) = case.plan(&[]) else {
         panic!()
@@ -287,7 +287,7 @@ fn a_revision_is_recognised_that_an_interrupted_run_made() {
 }
 
 #[test]
-fn who_provides_certificates_and_what_the_operator_is_told_stand_on_the_revision() {
+fn the_certificate_provider_and_the_condition_name_are_recorded_on_the_revision() {
     let mut case = Case::new();
     let first = case.create(&[]);
     assert_eq!(first.annotation(annotation::CERTIFICATE_PROVIDER), None);
