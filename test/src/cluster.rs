@@ -162,7 +162,7 @@ impl Cluster {
         std::thread::Builder::new()
             .name("cluster".to_owned())
             .spawn(move || {
-                // When nobody waits any longer, the cluster ends here.
+                // When no test waits any longer, the cluster ends here.
                 drop(sender.send(assemble(&options)));
             })?;
         receiver.await.context("the starting thread died")?
@@ -530,7 +530,7 @@ fn poll(failure: &str, mut done: impl FnMut() -> bool) -> Result<()> {
 
 /// A client for a kubeconfig, past any proxy.
 async fn client(kubeconfig: &Path) -> Result<kube::Client> {
-    // An error means that somebody has chosen the provider already.
+    // An error means that the provider is chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

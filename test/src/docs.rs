@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_and_prose_are_told_apart() {
+    fn blocks_and_prose_are_distinguished() {
         let page = Page {
             path: PathBuf::new(),
             text: "a\n```sh run\nb\n```\nc\n```yaml\nd\n```\n".to_owned(),

@@ -324,13 +324,13 @@ impl Story {
         self.extensions()
             .patch("greeter", &PatchParams::default(), &Patch::Merge(&patch))
             .await?;
-        eventually("the reason is told", SOON, async || {
+        eventually("the status has the reason", SOON, async || {
             let extension = self.extensions().get("greeter").await?;
             let progressing = conditions::find(extension.conditions(), conditions::READY);
             let message = progressing.map(|found| found.message.clone()).unwrap_or_default();
-            let told = message.contains("the operator blocks the upgrade")
+            let is_reported = message.contains("the operator blocks the upgrade")
                 && message.contains("still greeting grace");
-            if told {
+            if is_reported {
                 return Ok(Some(()));
             }
             bail!("it says {message:?}")
@@ -396,7 +396,7 @@ impl Story {
             .await
     }
 
-    /// Waits until the greeting of somebody can be read as it was written once, and the operator's own API answers.
+    /// Waits until a greeting can be read in the version that it was written in, and the operator's own API answers.
     async fn converts_and_serves(&self, name: &str, when: &str) -> Result<()> {
         let greeting = format!(
             "/apis/samples.olm.example/v1beta1/namespaces/greeter/greetings/{}",
@@ -447,7 +447,7 @@ impl Story {
             .delete("greeter", &DeleteParams::default())
             .await?;
         self.gone().await?;
-        let told = self.lab.kubectl(&[
+        let note = self.lab.kubectl(&[
             "get",
             "events",
             "--field-selector",
@@ -456,8 +456,8 @@ impl Story {
             "jsonpath={.items[*].message}",
         ])?;
         ensure!(
-            told.contains(": 0 greetings.samples.olm.example"),
-            "what would be lost is told as {told:?}"
+            note.contains(": 0 greetings.samples.olm.example"),
+            "the event says {note:?}"
         );
         self.lab.kubectl(&["delete", "clusterrolebinding", EVERYTHING])?;
         eventually("nothing is left", SOON, async || {
@@ -530,7 +530,7 @@ impl Story {
         .await
     }
 
-    /// Has the operator greet somebody, and checks its answer.
+    /// Creates a greeting, and checks the operator's answer.
     async fn greets(&self, name: &str, salutation: Option<&str>, message: &str, version: &str) -> Result<()> {
         let object = name.to_lowercase();
         let mut spec = json!({ "name": name });

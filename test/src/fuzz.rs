@@ -464,7 +464,7 @@ fn markdown(bytes: &[u8]) {
     }
 }
 
-/// What authors are told of a bundle, and how a catalog shows it.
+/// The findings for authors of a bundle, and how a catalog shows it.
 fn validators(bytes: &[u8]) {
     let files = bundle_files(bytes);
     drop(lint::layout(&files));

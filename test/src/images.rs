@@ -23,7 +23,7 @@ use self::libraries::libraries;
 const PROGRAMS: [&str; 2] = ["catalogd", "operator-controller"];
 /// What the shipped manifests call the images, before the slash.
 const REPOSITORY: &str = "olmv1";
-/// The user the managers run as: neither root nor anybody on the node.
+/// The user the managers run as: neither root nor a user of the node.
 const USER: &str = "65532:65532";
 const USERS: &str = "root:x:0:0::/root:/sbin/nologin\nnonroot:x:65532:65532::/:/sbin/nologin\n";
 const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";

@@ -16,7 +16,7 @@ const SALUTATION: &str = "                salutation:
                   description: What stands before the name; `Hello` when absent.
                   maxLength: 100";
 
-/// What version 1.2.0 adds: somebody has to be greeted.
+/// The validating webhook that version 1.2.0 adds.
 const WEBHOOKS: &str = "  webhookdefinitions:
     - type: ValidatingAdmissionWebhook
       generateName: greetings.samples.olm.example

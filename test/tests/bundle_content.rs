@@ -591,8 +591,11 @@ fn a_bundle_that_the_cluster_cannot_run_is_a_second_choice() -> Result<()> {
         patch_source(world, "second-choice", json!({"version": "2.0.0"})).await?;
         await_version(world, "second-choice", "2.0.0").await?;
         let doubt = "The bundle may not work on this cluster: ";
-        let told = await_progressing(world, "second-choice", reason::SUCCEEDED, doubt).await?;
-        ensure!(told.contains(lacks) && told.contains(api), "it says {told}");
+        let message = await_progressing(world, "second-choice", reason::SUCCEEDED, doubt).await?;
+        ensure!(
+            message.contains(lacks) && message.contains(api),
+            "it says {message}"
+        );
         Ok(())
     })
 }

@@ -602,7 +602,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     start(&mut replicas, "a").await?;
     load.replace(&[&a, &b]);
 
-    // A rolling upgrade: a new replica counts once it is ready, and only then an old one is told to go.
+    // A rolling upgrade: a new replica counts once it is ready, and only then an old one is stopped.
     start(&mut replicas, "c").await?;
     load.replace(&[&a, &b, &c]);
     replicas.get_mut("b").context("b")?.manager.stop().await?;
@@ -617,7 +617,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     ensure!(lost.is_empty(), "{lost:?}");
     ensure!(answered > 50, "only {answered} requests were made");
     drop(replicas);
-    // The lease of the one that was killed has not run out, so nobody leads: this one does not ask who leads.
+    // The lease of the one that was killed has not run out, so there is no leader: this one serves without one.
     let mut last = Replica::prepare(lab, "last", &[]).await?;
     last.manager.start(&lab.cluster)?;
     remove(lab).await?;

@@ -1,5 +1,5 @@
 //! What operators get besides the objects of their bundle, on real parts: certificates that the API server trusts where
-//! nobody else provides them, and an OperatorCondition by which they hold their upgrade back.
+//! there is no other provider, and an OperatorCondition with which they block their upgrade.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -175,7 +175,7 @@ async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
     let pod = serde_json::to_string(&deployment.spec)?;
     ensure!(
         pod.contains(r#"{"name":"OPERATOR_CONDITION_NAME","value":"greeter.v1.1.0"}"#),
-        "the operator is not told: {pod}"
+        "the operator lacks the name of its condition: {pod}"
     );
     let may = world.kubectl(&[
         "auth",
@@ -292,7 +292,7 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
         "the old authority is trusted no longer"
     );
 
-    // A restart makes nothing anew; what somebody took away is back.
+    // A restart makes nothing anew; a deleted object is back.
     world.operator_controller.kill();
     world.kubectl(&[
         "patch",

@@ -166,7 +166,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             ["dependent", "bundle-dependent"].map(|package| extension(package, None));
         world.apply(&[dependent, bundle_dependent])?;
 
-        // What is missing, who has it, and the object to apply.
+        // The missing requirement, its provider, and the object to apply.
         let retrying = conditions::reason::RETRYING;
         let message = await_progressing(world, "dependent", retrying, "kind: ClusterExtension").await?;
         for part in [
@@ -177,9 +177,10 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
         ] {
             assert!(message.contains(part), "{part:?} in {message}");
         }
-        let told = await_progressing(world, "bundle-dependent", retrying, "kind: ClusterExtension").await?;
+        let bundle_message =
+            await_progressing(world, "bundle-dependent", retrying, "kind: ClusterExtension").await?;
         let help = "install provider.v2.0.0 of package provider from channel stable of catalog dependencies";
-        assert!(told.contains(help), "{told}");
+        assert!(bundle_message.contains(help), "{bundle_message}");
         assert!(
             extensions(world).get_opt("provider").await?.is_none(),
             "nothing is installed unasked"
@@ -223,7 +224,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             !done && text.starts_with("refused: ") && text.contains("dependent would be broken"),
             "{text}"
         );
-        // A range that the installed version satisfies, too: all is well, and what is held back is told.
+        // A range that the installed version satisfies, too: the extension is healthy, and the update is reported as held back.
         patch_source(world, "provider", json!({ "version": ">=1.0.0" })).await?;
         let succeeded = conditions::reason::SUCCEEDED;
         await_progressing(
@@ -383,7 +384,7 @@ fn a_newer_bundle_of_another_catalog_whose_requirement_is_unmet_is_named_as_olm_
             world.kubectl(&[&serving[..], &[&format!("clustercatalog/{name}")]].concat())?;
         }
         let mut two_places = extension("two-places", None);
-        // What is installed stays with the catalog that it came from, unless others are selected.
+        // The installed bundle stays with the catalog that it came from, unless others are selected.
         two_places["spec"]["source"]["catalog"]["selector"] = json!({ "matchExpressions": [{
             "key": names::label::METADATA_NAME, "operator": "In",
             "values": ["place-of-the-older", "place-of-the-newer"],

@@ -290,7 +290,7 @@ fn a_missing_namespace_account_or_package_is_reported_and_awaited() -> Result<()
             await_progressing(world, "missing-parts", conditions::reason::RETRYING, "namespace").await?;
         assert!(
             !message.contains("permission"),
-            "what is missing first is said first: {message}"
+            "the first missing requirement is named first: {message}"
         );
         world.kubectl(&["create", "namespace", "missing-parts"])?;
         let message = await_progressing(
@@ -377,7 +377,7 @@ fn an_extension_without_an_account_is_blocked_and_a_default_account_installs_it(
 }
 
 #[test]
-fn what_is_installed_is_kept_and_repaired_while_no_catalog_answers_and_managers_restart() -> Result<()> {
+fn the_installed_version_is_kept_and_repaired_while_no_catalog_answers_and_managers_restart() -> Result<()> {
     CLUSTER.alone(async |world| {
         publish(world, "no-catalog", &["1.0.0", "1.0.1"]).await?;
         apply(world, "no-catalog")?;
@@ -629,7 +629,7 @@ fn a_crd_of_another_extension_is_not_taken_over() -> Result<()> {
     })
 }
 
-/// Bundles are immutable: what is installed is not installed again when its content changes.
+/// Bundles are immutable: an installed bundle is not installed again when its content changes.
 #[test]
 fn a_version_republished_with_other_content_is_not_installed_again() -> Result<()> {
     CLUSTER.with(async |world| {

@@ -103,7 +103,7 @@ fn changed(numbers: &mut Numbers, corpus: &[Vec<u8>]) -> Vec<u8> {
     input
 }
 
-/// Runs one input; what goes wrong is told with the input.
+/// Runs one input; a failure names it.
 fn run(target: Target, input: &[u8], origin: &str) {
     let begin = Instant::now();
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));

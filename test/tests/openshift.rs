@@ -1,4 +1,4 @@
-//! The OpenShift gate on a real API server: what is installed decides whether the cluster may be updated.
+//! The OpenShift gate on a real API server: installed bundles decide whether the cluster may be updated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -206,7 +206,7 @@ fn foreign() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn t_1f_what_is_installed_decides_whether_openshift_may_be_updated() -> Result<()> {
+async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Result<()> {
     let gate = Gate {
         world: World::start(Options::default()).await?,
     };

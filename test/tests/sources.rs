@@ -206,7 +206,7 @@ fn deprecations_of_package_channel_and_bundle_show_in_conditions_and_are_unknown
         let bundle = ("False", "bundle not deprecated");
         await_deprecations(world, name, [("True", all), package, channel, bundle]).await?;
 
-        // The bundle stands in a channel that is not deprecated, and nobody named the other one.
+        // The bundle is in a channel that is not deprecated, and the spec does not name the other one.
         patch_source(world, name, json!({ "channels": null })).await?;
         let only_package = ("True", "use another package");
         let channel = ("False", "channel not deprecated");

@@ -372,7 +372,7 @@ async fn scenario(world: &mut World) -> Result<()> {
         );
     }
 
-    // While the catalog does not answer, what was known last stays; without it, nothing comes.
+    // While the catalog does not answer, the last known updates stay; without the catalog, none come.
     world.kubectl(&["delete", "clustercatalog", "updates"])?;
     for name in ["by-range", "by-edge"] {
         await_held(world, name, false, held_back::CATALOG, "catalog \"updates\"").await?;

@@ -432,13 +432,13 @@ mod tests {
             .unwrap();
         // No server listens there.
         let error = client.get("https://127.0.0.1:1/all").send().await.unwrap_err();
-        let told = olm_platform::log::chain(&CatalogsError::Unreachable { error, proxy: None });
+        let text = olm_platform::log::chain(&CatalogsError::Unreachable { error, proxy: None });
         assert!(
-            told.starts_with("catalogd at 127.0.0.1:1 does not answer: Connection refused")
-                && told.ends_with("; the controller retries; check that its Pods are ready"),
-            "{told}"
+            text.starts_with("catalogd at 127.0.0.1:1 does not answer: Connection refused")
+                && text.ends_with("; the controller retries; check that its Pods are ready"),
+            "{text}"
         );
-        assert_eq!(told.matches(": ").count(), 1, "{told}");
+        assert_eq!(text.matches(": ").count(), 1, "{text}");
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert_eq!(
             failure(&std::io::Error::other(expired)),

@@ -139,8 +139,8 @@ pub fn removing(set: &ClusterObjectSet) -> bool {
                 .is_some_and(|condition| condition.reason == reason::REMOVING))
 }
 
-/// Whether a user deletes a revision without keeping or orphaning its objects: neither does it leave objects for the next
-/// revision, nor does Kubernetes collect them.
+/// Whether a user deletes an active revision in the background: the deletion does not orphan its objects, and Kubernetes does
+/// not collect them at once.
 pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
     latest.is_deleting()
         && latest.spec.lifecycle_state == LifecycleState::Active

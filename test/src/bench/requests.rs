@@ -1,4 +1,4 @@
-//! Who asked the API server for what, from its audit log.
+//! The requests to the API server by user, from its audit log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use olm_api::names;
 use serde_json::Value;
 
-/// Who → verb → how many requests.
+/// User → verb → number of requests.
 pub(super) type Requests = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// The end of the log, to count from there on.

@@ -203,7 +203,7 @@ const MODULES: &[Module] = &[
                 version.trim_start_matches('v')
             )
         },
-        // File systems that nobody here has.
+        // File systems that no machine here has.
         tags: "no_btrfs no_zfs no_devmapper no_aufs",
         programs: &[
             program(

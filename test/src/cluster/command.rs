@@ -314,7 +314,7 @@ async fn supervise(state: &Path, mode: Mode) -> Result<ExitCode> {
         _ = interrupt.recv() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
     };
-    // Nobody reads what comes after this line.
+    // Output after this line is not read.
     let _ = writeln!(std::io::stderr(), "{READY}");
     let mut log = process::log_file(state, "supervisor")?;
     loop {

@@ -46,7 +46,7 @@ impl Port {
     }
 }
 
-/// An address on this machine that nobody listens on, and that no other launcher takes before this process ends: what is
+/// An address on this machine that no server listens on, and that no other launcher takes before this process ends: what is
 /// killed and started again finds it free.
 ///
 /// # Errors

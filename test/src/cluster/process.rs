@@ -36,7 +36,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         let (sender, receiver): (_, Receiver<Spawn>) = channel();
         std::thread::spawn(move || {
             for mut request in receiver {
-                // Nobody waits for the reply only when the asking thread is gone; the child dies with us then.
+                // The reply has no receiver only when the asking thread is gone; the child dies with us then.
                 let _ = request.reply.send(request.command.spawn());
             }
         });

@@ -226,7 +226,7 @@ impl Story {
             owner == extension.metadata.uid,
             "the owner is {owner:?}, not {extension:?}"
         );
-        // Archived revisions hold nothing; nobody owns them any more.
+        // Archived revisions hold nothing and have no owner any more.
         for name in left {
             self.lab
                 .kubectl(&["delete", "clusterobjectset", &name, "--timeout=60s"])?;

@@ -31,7 +31,7 @@ const TRUE_REASONS: [(&str, usize, &str); 4] = [
     (
         "dependency",
         28,
-        "it needs other bundles, and here nobody looks whether they are installed",
+        "it needs other bundles, and nothing here checks whether they are installed",
     ),
     ("manifest-unreadable", 1, "one of its manifests is no YAML"),
 ];

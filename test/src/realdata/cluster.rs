@@ -216,7 +216,7 @@ impl Story {
         if !refused {
             return Ok(());
         }
-        let told = eventually("the upgrade is refused", LIMIT, async || {
+        let outcome = eventually("the upgrade is refused", LIMIT, async || {
             let extension = self.extensions().get(&package.name).await?;
             match conditions::find(extension.conditions(), conditions::PROGRESSING) {
                 Some(found) if found.message.contains(REFUSAL) => Ok(Some(())),
@@ -226,7 +226,7 @@ impl Story {
         .await;
         report.case(
             &format!("{} is not upgraded to {} unasked", package.name, bundle.version),
-            told,
+            outcome,
         )?;
         let none = json!({ "crdUpgradeSafety": { "enforcement": "None" } });
         self.patch(&package.name, json!({ "install": { "preflight": none } }))

@@ -289,7 +289,7 @@ impl Cluster<'_> {
                 self.objects.remove(&id);
                 return Ok(Answer::Absent);
             }
-            Request::Release(..) | Request::Clear(_) => bail!("nobody else is there: {request:?}"),
+            Request::Release(..) | Request::Clear(_) => bail!("there is no other writer: {request:?}"),
         };
         Ok(Answer::Live(Box::new(Observation {
             ownership: Ownership::of(&live, &owner.uid),
@@ -299,7 +299,7 @@ impl Cluster<'_> {
     }
 }
 
-/// An object that nobody else writes, after it was applied.
+/// An object without other writers, after it was applied.
 fn applied(mut object: Value) -> Value {
     let fields = fields(&object);
     let api_version = object.get("apiVersion").cloned().unwrap_or_default();

@@ -28,7 +28,7 @@ pub fn run(dir: &Path) -> Kind {
     kind
 }
 
-/// What the text is, or the true reason for which it is refused; an error is a refusal that nobody can see the reason of.
+/// What the text is, or the true reason for which it is refused; an error is a refusal without a visible reason.
 fn read(text: &[u8]) -> Result<String, String> {
     let reason = match Template::parse(text) {
         Ok(template) => return Ok(template.kind().schema().to_owned()),

@@ -14,7 +14,7 @@ use super::Registry;
 /// A key pair: the public key in PEM, and what signs.
 ///
 /// # Errors
-/// When no randomness is to be had.
+/// When no randomness is available.
 pub fn key() -> Result<(String, EcdsaKeyPair)> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)?;
     let der: PublicKeyX509Der<'_> = pair.public_key().as_der()?;

@@ -27,7 +27,7 @@ use crate::cluster::instance::Instance;
 use crate::cluster::pki::{Authority, Subject};
 use crate::cluster::process::Daemon;
 
-/// Who gives the tokens, and for whom, as registry and service agree.
+/// The issuer of the tokens and their audience, as registry and service agree.
 const ISSUER: &str = "olm-test";
 const SERVICE: &str = "tests";
 /// The name of the key that signs them.
@@ -70,7 +70,7 @@ pub enum Asked {
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     /// How long the service says that they last.
-    pub told: Duration,
+    pub claimed: Duration,
     /// Whether the registry takes them: it takes none that expired minutes ago.
     pub expired: bool,
 }
@@ -100,7 +100,7 @@ impl TokenServer {
         let state = Arc::new(State {
             key: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)?,
             kind: Mutex::new(Kind {
-                told: Duration::from_mins(5),
+                claimed: Duration::from_mins(5),
                 expired: false,
             }),
             asked: Mutex::default(),
@@ -234,7 +234,7 @@ impl State {
                 return Err((StatusCode::UNAUTHORIZED, "access_denied", "wrong password"));
             }
             Asked::Nothing => {
-                return Err((StatusCode::UNAUTHORIZED, "access_denied", "nobody is let in"));
+                return Err((StatusCode::UNAUTHORIZED, "access_denied", "access is denied"));
             }
             Asked::Identity | Asked::Password => {}
         }
@@ -252,7 +252,7 @@ impl State {
             .map_err(|_| (StatusCode::INTERNAL_SERVER_ERROR, "server_error", "no token"))
     }
 
-    /// A token as the registry reads it (RFC 7519), and what the service tells of it.
+    /// A token as the registry reads it (RFC 7519), with the lifetime that the service claims.
     fn token(&self, audience: &str, access: &Value) -> Result<Value> {
         let kind = *self.kind.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -270,6 +270,6 @@ impl State {
             .sign(&SystemRandom::new(), signed.as_bytes())
             .context("cannot sign")?;
         let token = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()));
-        Ok(json!({ "access_token": token, "expires_in": kind.told.as_secs() }))
+        Ok(json!({ "access_token": token, "expires_in": kind.claimed.as_secs() }))
     }
 }

@@ -92,7 +92,7 @@ impl Lab {
 
     async fn assemble(cluster: Cluster, place: Option<SemaphorePermit<'static>>) -> Result<Self> {
         let client = cluster.client().await?;
-        // The cluster's guard removes it, too, when nobody is left to drop this.
+        // The cluster's guard removes it, too, when no owner is left to drop this.
         let folder = TempDir::with_prefix_in("lab-", &cluster.info().state)?;
         let authorities = folder.path().join("registry-ca");
         std::fs::create_dir(&authorities)?;

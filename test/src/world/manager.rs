@@ -95,7 +95,7 @@ impl Manager {
         })
     }
 
-    /// Gives it a file system of 16 MiB of its own, in memory, which ends with it. Anybody may do that in a user namespace.
+    /// Gives it a file system of 16 MiB of its own, in memory, which ends with it. Any user may do that in a user namespace.
     ///
     /// # Errors
     /// When the folder cannot be made.

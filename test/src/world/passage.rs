@@ -1,4 +1,4 @@
-//! A way to a server that can be closed for a while, so that the server seems slow to those who use it and to no one else.
+//! A way to a server that can be closed for a while, so that the server seems slow only to its clients.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

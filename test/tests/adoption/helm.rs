@@ -44,7 +44,7 @@ pub(crate) async fn releases_of_helm_become_revisions(world: &mut World, image: 
     let world = &*world;
     let stranded = what_no_account_has_taken_over_is_left_behind(world, &config).await;
 
-    what_cannot_be_read_is_told_and_not_taken_along(world).await?;
+    an_unreadable_object_is_reported_and_not_adopted(world).await?;
     stranded.context("leaving behind what no account has taken over")?;
 
     // Without an account all stays as it is.
@@ -99,8 +99,8 @@ pub(crate) async fn releases_of_helm_become_revisions(world: &mut World, image: 
     uninstall(world, &objects).await
 }
 
-/// Nothing is said to be gone, and what is to be left behind is not left to Kubernetes.
-async fn what_cannot_be_read_is_told_and_not_taken_along(world: &World) -> Result<()> {
+/// No object is reported as gone, and Kubernetes does not collect the objects that must stay.
+async fn an_unreadable_object_is_reported_and_not_adopted(world: &World) -> Result<()> {
     let blocked = conditions::reason::BLOCKED;
     await_progressing(
         world,
@@ -110,7 +110,7 @@ async fn what_cannot_be_read_is_told_and_not_taken_along(world: &World) -> Resul
     )
     .await?;
     still_installed(world, "broken").await?;
-    // Deleted as it is, Kubernetes would collect what is to be left behind.
+    // Deleted as it is, Kubernetes would collect the objects that must stay.
     let leave = |value: Value| json!({"metadata": {"annotations": {user::UNINSTALL: value}}});
     merge(world, "broken", leave("orphan".into())).await?;
     extensions(world)

@@ -312,9 +312,9 @@ async fn objects_made_by_hand_are_taken_over_when_the_user_says_so(world: &World
     extension(world, true).await?;
     let collision = "revision object collisions";
     let message = await_progressing(world, NAME, conditions::reason::RETRYING, collision).await?;
-    let told = "/greeter-operator exists already and has no controller; it is not changed: delete it if it is not needed, or set \
+    let expected = "/greeter-operator exists already and has no controller; it is not changed: delete it if it is not needed, or set \
                 the annotation olm.operatorframework.io/adopt=\"unowned\"";
-    ensure!(message.contains(told), "{message}");
+    ensure!(message.contains(expected), "{message}");
     unchanged(&before, &seen(world, &objects).await?)?;
     merge(
         world,

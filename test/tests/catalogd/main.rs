@@ -245,16 +245,16 @@ fn a_catalog_is_unpacked_served_and_removed() -> Result<()> {
         await_condition(lab, "cat", "Progressing=True/Succeeded").await?;
         ensure!(replica.names(lab, "cat").await? == ["greeter.v1.0.0"]);
 
-        // What happens is told in events of the object.
+        // The object has events.
         let events: Api<Event> = Api::namespaced(lab.client.clone(), "default");
-        eventually("an event tells of the content", SOON, async || {
+        eventually("an event names the content", SOON, async || {
             let found = events.list(&kube::api::ListParams::default()).await?;
-            let told = found.iter().any(|event| {
+            let is_reported = found.iter().any(|event| {
                 event.reason.as_deref() == Some("Available")
                     && event.note.as_deref() == Some(&format!("Serving {resolved}"))
                     && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("cat")
             });
-            Ok(told.then_some(()))
+            Ok(is_reported.then_some(()))
         })
         .await?;
 

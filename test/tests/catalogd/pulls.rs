@@ -70,7 +70,7 @@ fn what_fails_is_tried_again_with_growing_pauses() -> Result<()> {
     })
 }
 
-/// An account's Secrets open a registry, in their order; one that does not exist stands in nobody's way.
+/// An account's Secrets open a registry, in their order; one that does not exist blocks no pull.
 #[test]
 fn an_account_brings_its_pull_secrets() -> Result<()> {
     CLUSTER.with(async |Stage { lab, .. }| {

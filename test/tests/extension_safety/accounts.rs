@@ -1,4 +1,4 @@
-//! A service account acts only for those who may impersonate it.
+//! A service account acts only for users who may impersonate it.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use olm_api::names::{self, user};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::CLUSTER;
 
-/// A ClusterExtension and a ClusterObjectSet as somebody writes them.
+/// A ClusterExtension and a ClusterObjectSet as a user writes them.
 fn written(extension: &str, account: Option<&str>, owner: Option<Value>) -> [Value; 2] {
     let mut one = json!({
         "apiVersion": names::API_VERSION,
@@ -53,7 +53,7 @@ fn alice(world: &World, arguments: &[&str], object: Option<&Value>) -> Result<bo
     }
 }
 
-/// Alice may write extensions and sets; somebody else has an extension with a strong account. Gives the reference to it.
+/// Alice may write extensions and sets; another user has an extension with a strong account. Gives the reference to it.
 async fn stage(world: &World) -> Result<Value> {
     let rbac = "rbac.authorization.k8s.io";
     world.apply(&[
@@ -82,7 +82,7 @@ async fn stage(world: &World) -> Result<Value> {
     }))
 }
 
-/// Sets that would count as a revision of somebody else's extension, or as complete.
+/// Sets that would count as a revision of another user's extension, or as complete.
 fn impostors(owner: &Value) -> Vec<(&'static str, Value)> {
     let disguised = |field: &str, value: &str| {
         let mut owner = owner.clone();
@@ -177,11 +177,11 @@ async fn what_is_to_stay_is_not_deleted_in_the_foreground(world: &World) -> Resu
         world
             .eventually("the policy looks at deletions", SOON, async || {
                 let outcome = delete("foreground");
-                let told = outcome.as_ref().err().map(|error| format!("{error:#}"));
-                let is_told =
-                    told.is_some_and(|told| told.contains("delete it without --cascade=foreground"));
+                let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
+                let is_explained =
+                    error.is_some_and(|error| error.contains("delete it without --cascade=foreground"));
                 ensure!(
-                    is_told == refused && outcome.is_err() == refused,
+                    is_explained == refused && outcome.is_err() == refused,
                     "{value}: {outcome:?}"
                 );
                 Ok(Some(()))

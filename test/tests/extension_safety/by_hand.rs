@@ -40,9 +40,9 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
             } }] }],
         },
     })])?;
-    // A status with its empty name would be refused: nothing would ever be told again.
+    // The API server would refuse a status with its empty name, and no status would be written again.
     world
-        .eventually("what is complete but no bundle is told", SOON, async || {
+        .eventually("a complete revision without a bundle is reported", SOON, async || {
             let extension = extensions(world).get("handmade").await?;
             let installed = conditions::find(extension.conditions(), conditions::INSTALLED);
             let message = installed.map(|found| found.message.as_str()).unwrap_or_default();
@@ -67,9 +67,9 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
     std::fs::write(&path, samples::renamed("handmade", &String::from_utf8_lossy(content)))?;
     world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
     patch_source(world, "handmade", json!({ "version": "1.0.0" })).await?;
-    let told = "compared with the definition on the cluster, which has no controller (written by \
+    let expected = "compared with the definition on the cluster, which has no controller (written by \
                 kubectl): greetings.handmade.olm.example";
-    let message = await_progressing(world, "handmade", reason::RETRYING, told).await?;
+    let message = await_progressing(world, "handmade", reason::RETRYING, expected).await?;
     ensure!(
         message.contains("existingFieldRemoval: removed field"),
         "{message}"
@@ -81,9 +81,9 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
     world
         .eventually("the next revision takes its place", SOON, async || {
             let set = revisions(world).get("handmade-1").await?;
-            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
+            let condition = conditions::find(set.conditions(), conditions::PROGRESSING);
             ensure!(
-                told.is_some_and(|told| told.reason == reason::ARCHIVED),
+                condition.is_some_and(|condition| condition.reason == reason::ARCHIVED),
                 "{:?}",
                 set.status
             );

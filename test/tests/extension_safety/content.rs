@@ -84,12 +84,12 @@ fn lost_content_secrets_are_recreated_and_annotations_are_obeyed() -> Result<()>
         await_version(world, "lost-content", "1.0.1").await?;
         let set = revisions(world).get("lost-content-3").await?;
         ensure!(set.label(label::OWNER_NAME) == Some("lost-content"));
-        a_right_that_was_lost_is_told_with_what_gives_it_back(world).await
+        a_lost_permission_is_reported_with_the_role_that_grants_it(world).await
     })
 }
 
 /// Although it was there when it was asked for last.
-async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) -> Result<()> {
+async fn a_lost_permission_is_reported_with_the_role_that_grants_it(world: &World) -> Result<()> {
     let none =
         r#"[{"op":"test","path":"/rules/1/apiGroups","value":["apps"]},{"op":"remove","path":"/rules/1"}]"#;
     world.kubectl(&[
@@ -103,8 +103,8 @@ async fn a_right_that_was_lost_is_told_with_what_gives_it_back(world: &World) ->
     until_powerless(world, "lost-content").await?;
     let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
     patch_source(world, "lost-content", back).await?;
-    let told = "service account lost-content/lost-content-installer lacks permissions: create deployments.apps in namespace lost-content";
-    await_progressing(world, "lost-content", reason::RETRYING, told).await?;
+    let expected = "service account lost-content/lost-content-installer lacks permissions: create deployments.apps in namespace lost-content";
+    await_progressing(world, "lost-content", reason::RETRYING, expected).await?;
     grant(world, "lost-content")?;
     await_version(world, "lost-content", "1.0.0").await.map(drop)
 }

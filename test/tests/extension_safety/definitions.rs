@@ -56,7 +56,7 @@ fn a_crd_change_that_breaks_stored_objects_waits_for_the_policy() -> Result<()> 
     await_progressing(world, "breaking-crd", reason::BLOCKED, "there is no check \"require\"").await?;
     let frozen = freeze(world, "breaking-crd", &PODS).await?;
     annotate(world, "breaking-crd", user::CRD_POLICY, Some("required=Warn")).await?;
-    a_warning_is_told_while_the_revision_rolls_out(world).await?;
+    a_warning_is_reported_while_the_revision_rolls_out(world).await?;
     thaw(world, &frozen)?;
     // The controller has its ReplicaSet tried again at once.
     world.kubectl(&["annotate", "replicasets", "--all", "-n", "breaking-crd", "again=now"])?;
@@ -93,24 +93,32 @@ fn active(extension: &ClusterExtension) -> Vec<(&str, usize)> {
 }
 
 /// Revision 2 of `breaking-crd` is made but cannot be completed.
-async fn a_warning_is_told_while_the_revision_rolls_out(world: &World) -> Result<()> {
+async fn a_warning_is_reported_while_the_revision_rolls_out(world: &World) -> Result<()> {
     let warning = "required: new required fields: [salutation]";
     world
-        .eventually("the warning is told, and both revisions", SOON, async || {
-            let extension = extensions(world).get("breaking-crd").await?;
-            let of = |condition_type| conditions::find(extension.conditions(), condition_type);
-            let is_rolling = of(conditions::PROGRESSING).is_some_and(|found| {
-                found.reason == reason::ROLLING_OUT && found.message == "Revision 1.1.0 is rolling out."
-            });
-            let is_told = is_rolling
-                && of(conditions::READY).is_some_and(|ready| {
-                    ready.message.contains("Warnings: ") && ready.message.contains(warning)
+        .eventually(
+            "the status has the warning and both revisions",
+            SOON,
+            async || {
+                let extension = extensions(world).get("breaking-crd").await?;
+                let of = |condition_type| conditions::find(extension.conditions(), condition_type);
+                let is_rolling = of(conditions::PROGRESSING).is_some_and(|found| {
+                    found.reason == reason::ROLLING_OUT && found.message == "Revision 1.1.0 is rolling out."
                 });
-            let both = [("breaking-crd-1", 0), ("breaking-crd-2", 2)];
-            ensure!(is_told && active(&extension) == both, "{:?}", extension.status);
-            ensure!(conditions::is_true(extension.conditions(), conditions::INSTALLED));
-            Ok(Some(()))
-        })
+                let is_reported = is_rolling
+                    && of(conditions::READY).is_some_and(|ready| {
+                        ready.message.contains("Warnings: ") && ready.message.contains(warning)
+                    });
+                let both = [("breaking-crd-1", 0), ("breaking-crd-2", 2)];
+                ensure!(
+                    is_reported && active(&extension) == both,
+                    "{:?}",
+                    extension.status
+                );
+                ensure!(conditions::is_true(extension.conditions(), conditions::INSTALLED));
+                Ok(Some(()))
+            },
+        )
         .await?;
     let set = revisions(world).get("breaking-crd-2").await?;
     let kept = set.annotation(annotation::WARNINGS).unwrap_or_default();
@@ -155,9 +163,9 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() -> Result<()> {
 
     annotate(world, "refused-objects", user::CRD_POLICY, Some("type=Off")).await?;
     patch_source(world, "refused-objects", json!({ "version": "1.1.0" })).await?;
-    let told = "validating upgrade for CRD \"greetings.refused-objects.olm.example\": v1: ^.spec.name: existingObjects: 1 existing \
+    let expected = "validating upgrade for CRD \"greetings.refused-objects.olm.example\": v1: ^.spec.name: existingObjects: 1 existing \
                 object(s) would be invalid, since the value is of type string, not integer: refused-objects/guest";
-    await_progressing(world, "refused-objects", reason::RETRYING, told).await?;
+    await_progressing(world, "refused-objects", reason::RETRYING, expected).await?;
     ensure!(installed_version(&extensions(world).get("refused-objects").await?) == Some("1.0.0"));
     ensure!(revisions(world).get_opt("refused-objects-2").await?.is_none());
     the_command_line_finds_the_same(world)?;
@@ -296,7 +304,7 @@ pub(crate) const PODS: Frozen = Frozen {
     probe: &["run", "probe", "--image=none", "--restart=Never"],
 };
 
-/// Lets nobody change what lies in a namespace. Gives the names of the policy and its binding.
+/// Forbids all changes in a namespace. Gives the names of the policy and its binding.
 pub(crate) async fn freeze(world: &World, namespace: &str, frozen: &Frozen) -> Result<[String; 2]> {
     let name = format!("{namespace}-frozen");
     let api = "admissionregistration.k8s.io";
@@ -420,7 +428,7 @@ fn stored_versions_are_migrated_when_their_definition_goes() -> Result<()> {
 #[test]
 fn stored_versions_of_an_unowned_crd_are_migrated_only_after_adoption() -> Result<()> {
     CLUSTER.with(async |world| {
-    // Somebody has the definition of 1.0.0 and then that of 1.0.1, by hand.
+    // A user applies the definition of 1.0.0 and then that of 1.0.1 by hand.
     let path = world.folder().join("unowned-crd-definition.yaml");
     for version in ["1.0.0", "1.0.1"] {
         let files = samples::bundle(version, samples::OPERATOR_IMAGE);
@@ -445,9 +453,9 @@ fn stored_versions_of_an_unowned_crd_are_migrated_only_after_adoption() -> Resul
         "subjects": [{"kind": "ServiceAccount", "name": "unowned-crd-installer", "namespace": "unowned-crd"}],
     })])?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "unowned-crd", "1.1.0")?])?;
-    let told = "cannot remove version(s) v1 from status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
+    let expected = "cannot remove version(s) v1 from status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
                 belongs to another owner";
-    await_progressing(world, "unowned-crd", reason::RETRYING, told).await?;
+    await_progressing(world, "unowned-crd", reason::RETRYING, expected).await?;
     ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
     ensure!(revisions(world).get_opt("unowned-crd-1").await?.is_none());
     annotate(world, "unowned-crd", user::ADOPT, Some("unowned")).await?;

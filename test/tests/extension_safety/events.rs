@@ -42,7 +42,7 @@ fn an_uneventful_life_emits_no_warnings() -> Result<()> {
         ] {
             await_event(world, "uneventful", reason, note).await?;
         }
-        let told = events_of(world, "uneventful")?;
+        let events = events_of(world, "uneventful")?;
         let known = [
             "Installed",
             "Warned",
@@ -55,7 +55,7 @@ fn an_uneventful_life_emits_no_warnings() -> Result<()> {
             "Uninstalled",
         ];
         // A machine with much else to do is slow to answer, which is tried again.
-        let others: BTreeSet<&String> = told
+        let others: BTreeSet<&String> = events
             .iter()
             .filter(|event| {
                 let is_known = |reason: &&str| event.starts_with(&format!("Normal {reason} "));

@@ -22,7 +22,7 @@ const OBJECTS: usize = 101;
 /// The one that comes last.
 const LAST: &str = "guest-100";
 
-/// Nobody may write what is on the second page.
+/// No account may write the objects on the second page.
 const REST: Frozen = Frozen {
     group: "interrupted-migration.olm.example",
     resource: "greetings",
@@ -36,7 +36,7 @@ const REST: Frozen = Frozen {
         "a=b",
     ],
 };
-/// Nobody may write what is on the first.
+/// No account may write the objects on the first page.
 const FIRST: Frozen = Frozen {
     expression: "object.metadata.name >= 'guest-100'",
     probe: &[
@@ -145,7 +145,7 @@ async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -
     let frozen = freeze(world, "interrupted-migration", &FIRST).await?;
     let last = ["-n", "interrupted-migration", "--dry-run=server"];
     world
-        .eventually("what is left may be written", SOON, async || {
+        .eventually("the rest may be written", SOON, async || {
             world.kubectl(&[REST.probe, &last].concat()).map(|_| Some(()))
         })
         .await?;

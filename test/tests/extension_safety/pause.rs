@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, install};
 
-/// Pauses, and has the Deployment deleted: nobody brings it back.
+/// Pauses, and deletes the Deployment: it is not restored.
 async fn damaged(world: &World) -> Result<()> {
     merge(world, "resumed", annotations(&json!({ user::PAUSED: "true" }))).await?;
     await_progressing(world, "resumed", reason::BLOCKED, "paused by the annotation").await?;
@@ -84,7 +84,7 @@ fn a_pause_that_is_lifted_ends_although_something_else_stands_in_the_way() -> Re
         repaired(world).await?;
         await_progressing(world, "resumed", reason::BLOCKED, user::ADOPT).await?;
 
-        // The pause itself means nothing: what is installed is kept up.
+        // The value of the pause is invalid: drift is still repaired.
         damaged_again_by_a_typing_error(world).await?;
         merge(
             world,

@@ -1,4 +1,4 @@
-//! What cannot be checked or applied, and rights that are lost: told with what mends it.
+//! Objects that cannot be checked or applied, and lost permissions: the status says how to fix them.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -85,7 +85,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     let extension = extensions(world).get("lost-rights").await?;
     ensure!(
         !conditions::is_true(extension.conditions(), conditions::AVAILABLE),
-        "nobody knows whether what is being removed is available"
+        "the availability of objects that are being removed is unknown"
     );
     given_until(world, "nothing more is removed", async || {
         Ok(extensions(world).get_opt("lost-rights").await?.is_none())
@@ -116,11 +116,11 @@ async fn given_until(
     is_well: impl AsyncFn() -> Result<bool>,
 ) -> Result<Vec<String>> {
     let mut given: Vec<(String, String)> = Vec::new();
-    let told = format!("{consequence}. To give these rights to the account, apply:\n");
+    let intro = format!("{consequence}. To give these rights to the account, apply:\n");
     let deadline = tokio::time::Instant::now() + 2 * SOON;
     loop {
         if is_well().await? {
-            ensure!(!given.is_empty(), "no roles were told");
+            ensure!(!given.is_empty(), "the message has no roles");
             return Ok(given.into_iter().map(|(path, _)| path).collect());
         }
         let extension = extensions(world).get_opt("lost-rights").await?;
@@ -129,7 +129,7 @@ async fn given_until(
             .and_then(|found| conditions::find(found.conditions(), conditions::PROGRESSING))
             .map(|found| found.message.clone())
             .unwrap_or_default();
-        if let Some((_, roles)) = message.split_once(&told)
+        if let Some((_, roles)) = message.split_once(&intro)
             && given.iter().all(|(_, known)| known != roles)
         {
             let path = world

@@ -23,7 +23,7 @@ pub(crate) fn settings() -> Value {
     })
 }
 
-/// From 1.0.1 on nobody may change it any more.
+/// From 1.0.1 on no user may change it any more.
 pub(crate) fn with_immutable_settings(version: &str, text: String) -> String {
     match version {
         "1.0.1" => text.replace(
@@ -85,7 +85,7 @@ fn asked_as(world: &World) -> Result<BTreeSet<String>> {
     Ok(of_object.filter_map(user).collect())
 }
 
-/// What is said to somebody who may see everything and neither change anything nor act as anybody.
+/// The errors for a user who may read everything, change nothing and impersonate no account.
 fn as_reader(world: &World) -> Result<String> {
     let rbac = "rbac.authorization.k8s.io";
     world.apply(&[
@@ -132,7 +132,7 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
     let account = "system:serviceaccount:immutable-settings:immutable-settings-installer";
     ensure!(asked_as(world)? == BTreeSet::from([account.to_owned()]));
     world
-        .eventually("who may not act as the account is told", SOON, async || {
+        .eventually("a user who may not act as the account is refused", SOON, async || {
             let text = as_reader(world)?;
             for part in [
                 "(you may not impersonate immutable-settings/immutable-settings-installer): it does not detect rights that the service account lacks",
@@ -166,8 +166,8 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
         .eventually("the object is gone and stays gone", SOON, async || {
             world.kubectl(&[&["delete", "--ignore-not-found"], &MAP[..]].concat())?;
             let set = revisions(world).get("immutable-settings-2").await?;
-            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
-            let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+            let condition = conditions::find(set.conditions(), conditions::PROGRESSING);
+            let message = condition.map(|condition| condition.message.as_str()).unwrap_or_default();
             ensure!(
                 message.contains(paused) && message.contains("immutable-settings-settings"),
                 "{message}"

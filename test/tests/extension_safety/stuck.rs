@@ -65,7 +65,7 @@ pub(crate) fn with_node_selector(version: &str, text: String) -> String {
     text
 }
 
-/// Where the next version is an update of the one that rolls out, nobody is told to force it.
+/// Where the next version is an update of the one that rolls out, the message does not suggest to force it.
 #[test]
 fn an_update_of_a_version_still_rolling_out_follows_by_itself() -> Result<()> {
     CLUSTER.with(async |world| {
@@ -78,8 +78,8 @@ fn an_update_of_a_version_still_rolling_out_follows_by_itself() -> Result<()> {
         .await?;
     let source = json!({ "channels": ["stable", "candidate"], "version": "2.0.0" });
     patch_source(world, "follow-up", source).await?;
-    let told = "follow-up.v1.1.0 rolls out as follow-up-2, and follow-up.v2.0.0 is an update of it: it follows once follow-up.v1.1.0 is complete";
-    let message = await_progressing(world, "follow-up", reason::RETRYING, told).await?;
+    let expected = "follow-up.v1.1.0 rolls out as follow-up-2, and follow-up.v2.0.0 is an update of it: it follows once follow-up.v1.1.0 is complete";
+    let message = await_progressing(world, "follow-up", reason::RETRYING, expected).await?;
     ensure!(!message.contains("SelfCertified"), "{message}");
     world.kubectl(&["label", "nodes", "--all", "follow-up=ready"])?;
     await_version(world, "follow-up", "2.0.0").await.map(drop)

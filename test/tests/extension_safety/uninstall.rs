@@ -21,9 +21,9 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     world.kubectl(&["delete", "clusterrolebinding,clusterrole", &installer])?;
     world.kubectl(&["delete", "serviceaccount", &installer, "-n", name])?;
     world.kubectl(&["delete", "namespace", name, "--wait=false"])?;
-    // As long as it is to be there, nothing else is told than what has to be made again.
+    // While the extension exists, the status reports only that the revision must be made again.
     world
-        .eventually(&format!("what {name} lacks is told"), SOON, async || {
+        .eventually(&format!("the status says what {name} lacks"), SOON, async || {
             let message = await_progressing(world, name, reason::RETRYING, "does not exist: create ").await?;
             ensure!(!message.contains("cannot write"), "{message}");
             Ok(Some(()))
@@ -39,7 +39,7 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
         ALL_AT_ONCE,
         "kind: ClusterRoleBinding\n",
     ];
-    // What the revision said before it was deleted may be told first.
+    // The message from before the deletion may come first.
     let message = world
         .eventually(
             &format!("the deletion of {name} is explained"),
@@ -77,7 +77,7 @@ fn a_deletion_without_account_is_explained_and_orphaning_ends_it() -> Result<()>
     })
 }
 
-/// As somebody does who wants a revision made anew: what users have stored stays, even while no other can be made.
+/// As a user does who wants a revision made anew: custom resources stay, even while no other revision can be made.
 async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     world.apply(&[greeting("held-deletion", "v1", "stored", json!({ "name": "x" }))])?;
     let uids = || -> Result<[String; 2]> {
@@ -112,16 +112,18 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     world
         .eventually("the revision says what stays", SOON, async || {
             let set = revisions(world).get("held-deletion-1").await?;
-            let told = conditions::find(set.conditions(), conditions::PROGRESSING);
-            let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+            let condition = conditions::find(set.conditions(), conditions::PROGRESSING);
+            let message = condition
+                .map(|condition| condition.message.as_str())
+                .unwrap_or_default();
             ensure!(message.contains(stays) && message.contains(left), "{message}");
             Ok(Some(()))
         })
         .await?;
     ensure!(uids()? == before, "what users have stored is gone");
-    let told = "the ClusterObjectSet held-deletion-1 is being deleted";
-    await_progressing(world, "held-deletion", reason::BLOCKED, told).await?;
-    await_event(world, "held-deletion", reason::BLOCKED, told).await?;
+    let expected = "the ClusterObjectSet held-deletion-1 is being deleted";
+    await_progressing(world, "held-deletion", reason::BLOCKED, expected).await?;
+    await_event(world, "held-deletion", reason::BLOCKED, expected).await?;
     annotate(world, "held-deletion", user::PAUSED, None).await?;
     await_event(
         world,
@@ -175,8 +177,10 @@ fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> R
         world
             .eventually("the revision waits for its extension", SOON, async || {
                 let set = revisions(world).get("deleted-revision-1").await?;
-                let told = conditions::find(set.conditions(), conditions::PROGRESSING);
-                let message = told.map(|told| told.message.as_str()).unwrap_or_default();
+                let condition = conditions::find(set.conditions(), conditions::PROGRESSING);
+                let message = condition
+                    .map(|condition| condition.message.as_str())
+                    .unwrap_or_default();
                 ensure!(
                     message.contains("waiting for ClusterExtension deleted-revision, which is being deleted"),
                     "{message}"
@@ -206,7 +210,7 @@ fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> R
 }
 
 /// The message's own commands have it taken over.
-async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
+async fn orphaned_objects_are_taken_over(world: &World) -> Result<()> {
     annotate(world, "held-deletion", user::UNINSTALL, Some("orphan")).await?;
     extensions(world)
         .delete("held-deletion", &DeleteParams::default())
@@ -228,13 +232,15 @@ async fn what_was_left_is_taken_over(world: &World) -> Result<()> {
     await_version(world, "held-deletion", "1.0.0").await.map(drop)
 }
 
-/// The message's own command ends a deletion that somebody's finalizer holds.
+/// The command in the message ends a deletion that a foreign finalizer blocks.
 #[test]
 fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
     CLUSTER.with(async |world| {
         install(world, "held-deletion", "1.0.0").await?;
         a_revision_is_deleted_by_hand(world).await.context("by hand")?;
-        what_was_left_is_taken_over(world).await.context("taken over")?;
+        orphaned_objects_are_taken_over(world)
+            .await
+            .context("taken over")?;
         let mut held = greeting("held-deletion", "v1", "held", json!({ "name": "x" }));
         held["metadata"]["finalizers"] = json!(["held-deletion.olm.example/wait"]);
         world.apply(&[held])?;

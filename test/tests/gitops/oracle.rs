@@ -12,7 +12,7 @@ use olm_test::world::World;
 use serde_json::Value;
 
 /// Whether an extension of the sample operator is as its spec asks: the exact version that it names runs, the definition is
-/// served, every object is controlled by a revision of this extension, and nobody has stopped it.
+/// served, every object is controlled by a revision of this extension, and it is not paused.
 pub(crate) async fn extension(world: &World, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().context("a name")?;

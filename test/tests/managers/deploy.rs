@@ -125,7 +125,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
     let account = "--as=system:serviceaccount:olmv1-system:olm-default-installer";
     world.kubectl(&["auth", "can-i", "*", "*", "--all-namespaces", account])?;
 
-    // Extensions go first, while there is somebody to take them down.
+    // Extensions go first, while the managers still run.
     make(world, &["undeploy", "OVERLAY=manifests/overlays/default-account"])?;
     let left = world.kubectl(&[
         "get",

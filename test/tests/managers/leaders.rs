@@ -1,4 +1,4 @@
-//! Who leads, and what readiness waits for.
+//! Leader election and readiness.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -57,7 +57,7 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
             holder(world, second).await? == theirs,
             "the dead one's lease still runs"
         );
-        // Nobody waits here for as long as a lease lasts.
+        // No step here waits for a whole lease.
         let patch = json!({ "spec": { "leaseDurationSeconds": 1 } });
         let leases: Api<Lease> = Api::namespaced(world.client.clone(), NAMESPACE);
         leases
@@ -92,7 +92,7 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
 
 /// A manager that cannot reach the API server lives, is not ready, and says what it waits for.
 #[test]
-fn readiness_says_what_is_missing() -> Result<()> {
+fn readiness_names_the_failing_checks_of_a_manager() -> Result<()> {
     CLUSTER.with(async |stage| {
         let Stage { world, files, .. } = stage;
         let nowhere = world.folder().join("nowhere.kubeconfig");

@@ -1,4 +1,4 @@
-//! Both managers in a real cluster: who may read their metrics and what those hold, who leads, certificates that change,
+//! Both managers in a real cluster: access to their metrics and their content, leader election, certificates that change,
 //! health, the shipped overlays, what admission lets through, and the verbs that deploy and remove everything.
 
 mod admission;
@@ -34,7 +34,7 @@ struct Stage {
     world: World,
     /// The certificate of both managers.
     files: Files,
-    /// Who signed the certificate that catalogd serves now.
+    /// The issuer of the certificate that catalogd serves now.
     authority: String,
     /// A token of an account that may read the metrics.
     reader: String,

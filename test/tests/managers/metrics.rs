@@ -1,4 +1,4 @@
-//! Who may read the metrics, and what they hold.
+//! Access to the metrics, and their content.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::names;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::files::token;
 use crate::{CLUSTER, SOON, Stage, publish};
 
-/// Nobody without a token, nobody without the right; the shipped roles give it.
+/// A client needs a token and the permission, which the shipped roles grant.
 #[test]
 fn metrics_are_for_accounts_with_the_shipped_roles() -> Result<()> {
     CLUSTER.with(async |stage| {
@@ -217,7 +217,7 @@ fn metrics_show_every_catalog() -> Result<()> {
     })
 }
 
-/// Of each extension: its state, what is installed, and what happened to it. The series go with the extension.
+/// Of each extension: its state, the installed bundle, and its history. The series go with the extension.
 #[test]
 fn metrics_show_every_extension() -> Result<()> {
     CLUSTER.with(async |stage| {

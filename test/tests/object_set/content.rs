@@ -45,7 +45,7 @@ fn content_is_read_from_immutable_secrets() {
 }
 
 #[test]
-fn a_secret_of_somebody_else_is_not_read_for_a_set() {
+fn a_secret_of_another_owner_is_not_read_for_a_set() {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     in_place(rules, async |place| {
         let mut other = place.set(9, &[]);
@@ -65,7 +65,7 @@ fn a_secret_of_somebody_else_is_not_read_for_a_set() {
                 json!([{"ref": {"name": format!("{}-{name}", place.name), "key": "object"}}]);
             set
         };
-        // Labels are anybody's to write: another set controls this one.
+        // Labels are no proof: another set controls this one.
         let theirs = json!([{"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "controller": true,
             "name": owner.name(), "uid": owner.metadata.uid}]);
         place.apply(secret("stolen", 1, theirs)).await;
@@ -73,7 +73,7 @@ fn a_secret_of_somebody_else_is_not_read_for_a_set() {
         let message = format!("Secret {SYSTEM}/{}-stolen not found", place.name);
         place.until(&name, "Progressing=True/Retrying", &message).await;
         assert_eq!(place.live(&place.config_map("stolen")).await, None);
-        // One that was made for the set and that nobody controls yet is its own.
+        // A Secret that was made for the set and has no controller yet is its own.
         place.apply(secret("own", 2, json!([]))).await;
         let name = place.create(&set("own", 2)).await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
@@ -113,7 +113,7 @@ fn content_that_was_exchanged_under_a_complete_set_is_seen_and_comes_back() {
             let live = place.live(&wanted).await.unwrap();
             assert_eq!(live["data"], wanted["data"], "what was exchanged is not applied");
 
-            // Nobody needs to touch the set for it to see that the content is back.
+            // The set sees without a change of its own that the content is back.
             place.delete(&secret(&other)).await;
             place.apply(secret(&wanted)).await;
             place

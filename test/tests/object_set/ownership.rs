@@ -1,4 +1,4 @@
-//! Objects that several sets, or nobody, lay claim to.
+//! Objects that several sets claim, or that have no controller.
 
 use olm_api::names;
 use serde_json::{Value, json};
@@ -101,11 +101,11 @@ fn an_object_of_another_owner_is_neither_changed_nor_deleted() {
              (olm.operatorframework.io/v1); it is not changed: ",
             place.name
         );
-        let nobodys = format!(
+        let unowned = format!(
             "Object ConfigMap.v1 {}/by-hand exists already and has no controller (written by test); it is not changed: delete it if it is not needed, or set collisionProtection \"IfNoController\" to take it over",
             place.name
         );
-        for (name, said) in [("shared", theirs), ("by-hand", nobodys)] {
+        for (name, said) in [("shared", theirs), ("by-hand", unowned)] {
             let stranger = place.create(&stranger(name)).await;
             place.until(&stranger, "Progressing=True/Retrying", &said).await;
             place.remove(&stranger).await;

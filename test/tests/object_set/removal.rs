@@ -29,7 +29,7 @@ fn removal_waits_for_the_account_and_goes_on_when_it_is_back() {
             };
             set.conditions().iter().any(|c| c.message.contains(&message))
         };
-        eventually("it says what is missing", stuck).await;
+        eventually("it names the missing account", stuck).await;
         place.account().await;
         place.until_gone(&name).await;
         assert_eq!(place.left().await, Vec::<String>::new());
@@ -108,7 +108,7 @@ fn definitions_are_kept_when_the_user_wants_them() {
         assert_eq!(
             place.left().await,
             Vec::<String>::new(),
-            "what is left carries no label of ours"
+            "the remaining objects carry no label of ours"
         );
         for kept in [definition, custom] {
             assert_eq!(
@@ -139,7 +139,7 @@ fn what_outlives_its_namespace_is_let_go_as_the_user_says() {
         for set in [&namespaced, &mixed] {
             place.until(set, "Succeeded=True/Succeeded", "").await;
         }
-        // As somebody does who deletes one file that holds all of them.
+        // As a user does who deletes one file that holds all of them.
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}});
         place.delete(&namespace).await;
         eventually("the namespace is gone", async || {
@@ -157,7 +157,7 @@ fn what_outlives_its_namespace_is_let_go_as_the_user_says() {
         // Nothing is left of this one: all of it was in the namespace.
         place.remove(&namespaced).await;
         place.until_gone(&namespaced).await;
-        // By the clock of these tests, what is left of the other one is let go at once.
+        // By the clock of these tests, the rest of the other one is let go at once.
         place.annotate(&mixed, names::user::UNINSTALL, "orphan").await;
         place.remove(&mixed).await;
         place.until_gone(&mixed).await;
@@ -169,7 +169,7 @@ fn what_outlives_its_namespace_is_let_go_as_the_user_says() {
 }
 
 #[test]
-fn removal_without_rights_names_what_is_left_and_goes_on_when_they_are_back() {
+fn removal_without_permissions_names_the_remaining_objects_and_continues_when_they_are_back() {
     in_place(everything(), async |place| {
         let name = place
             .create(&place.set(
@@ -190,7 +190,7 @@ fn removal_without_rights_names_what_is_left_and_goes_on_when_they_are_back() {
             place.name
         );
         // The rights may be gone a moment later than the deletion begins.
-        let told = async || {
+        let named = async || {
             let Some(set) = place.world.sets().get_opt(&name).await.unwrap() else {
                 return true;
             };
@@ -200,7 +200,7 @@ fn removal_without_rights_names_what_is_left_and_goes_on_when_they_are_back() {
                 "; nothing more is removed. To give these rights to the account, apply:\napiVersion: rbac";
             said("is forbidden") && said(&left) && said(roles) && said(ready)
         };
-        eventually("it says what is left", told).await;
+        eventually("it names the remaining objects", named).await;
         place.grant(everything()).await;
         place.until_gone(&name).await;
         assert_eq!(place.left().await, Vec::<String>::new());

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{everything, in_place};
 
 #[test]
-fn missing_rights_are_all_told_before_anything_is_applied_and_heal() {
+fn missing_permissions_are_all_reported_before_anything_is_applied_and_heal() {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     in_place(rules, async |place| {
         let role = place.role();
@@ -20,8 +20,8 @@ fn missing_rights_are_all_told_before_anything_is_applied_and_heal() {
         );
         let name = place.create(&set).await;
         let account = format!("service account {}/installer lacks permissions:", place.name);
-        let told = place.until(&name, "Progressing=True/Retrying", &account).await;
-        let message = &conditions::find(told.conditions(), conditions::PROGRESSING)
+        let blocked = place.until(&name, "Progressing=True/Retrying", &account).await;
+        let message = &conditions::find(blocked.conditions(), conditions::PROGRESSING)
             .unwrap()
             .message;
         for part in ["deployments", "clusterroles", "give: get nodes"] {
@@ -92,7 +92,7 @@ fn a_missing_account_or_namespace_is_named_and_heals() {
         place.account().await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
 
-        // Told although nothing has to be written.
+        // Reported although nothing has to be written.
         place.delete(&installer).await;
         place.until(&name, "Progressing=True/Retrying", &message).await;
         place.account().await;
@@ -120,10 +120,10 @@ fn without_an_account_nothing_is_done() {
             .unwrap()
             .remove(names::annotation::SERVICE_ACCOUNT);
         let name = place.create(&set).await;
-        let told = place
+        let blocked = place
             .until(&name, "Progressing=False/Blocked", "no service account is named")
             .await;
-        assert_eq!(told.metadata.finalizers, None);
+        assert_eq!(blocked.metadata.finalizers, None);
         assert_eq!(place.live(&place.config_map("one")).await, None);
         place.remove(&name).await;
         place.until_gone(&name).await;

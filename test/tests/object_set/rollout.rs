@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::world::{eventually, everything, in_place};
 
 #[test]
-fn a_rollout_past_its_deadline_is_told_and_superseded_by_another_version() {
+fn a_rollout_past_its_deadline_is_reported_and_superseded_by_another_version() {
     in_place(everything(), async |place| {
         let mut set = place.set(1, &[("deploy", vec![place.deployment("operator")])]);
         let template = "/spec/phases/0/objects/0/object/spec/template/spec";
@@ -209,7 +209,7 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
 }
 
 #[test]
-fn a_webhook_that_takes_no_part_in_dry_runs_stands_in_nobodys_way() {
+fn a_webhook_that_takes_no_part_in_dry_runs_blocks_no_rollout() {
     in_place(everything(), async |place| {
         place.hinder_dry_runs().await;
         // A phase of several objects is asked about before it is begun.

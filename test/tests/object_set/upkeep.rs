@@ -1,4 +1,4 @@
-//! Sets that are complete: what others change, and what nobody changes.
+//! Complete sets, with and without drift.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{QUIET, eventually, everything, in_place};
 
 /// How soon drift is repaired, as `docs/reference/conditions.md` says: in objects of kinds that are watched, and in those
-/// that nobody may watch.
+/// that no account may watch.
 const WATCHED: Duration = Duration::from_secs(30);
 const UNWATCHED: Duration = Duration::from_mins(2);
 
@@ -68,7 +68,7 @@ fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
             .patch("operator", &PatchParams::default(), &Patch::Merge(&strip))
             .await
             .unwrap();
-        // Without an owner it might be anybody's: it is left alone, and said.
+        // Without an owner it may belong to any user: it is left alone and reported.
         place
             .until(
                 &name,
@@ -106,7 +106,7 @@ fn drift_of_a_secret_that_is_written_as_string_data_is_repaired() {
 }
 
 #[test]
-fn drift_of_objects_that_nobody_may_watch_is_repaired_within_two_minutes() {
+fn drift_of_objects_that_no_account_may_watch_is_repaired_within_two_minutes() {
     in_place(json!([]), async |place| {
         let (definition, mut custom) = place.custom();
         place.apply(definition).await;

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::{Place, fails, images, logged_in, password, pull};
 
-/// A server in front of a registry, and somebody who trusts both.
+/// A server in front of a registry, and a client that trusts both.
 struct Fronted {
     place: Place,
     certificate: Issued,
@@ -279,7 +279,7 @@ async fn put(place: &Place, repository: &str, tag: &str, kind: &str, manifest: &
 }
 
 #[tokio::test]
-async fn the_platform_is_found_among_attestations_and_platforms_that_nobody_knows() -> Result<()> {
+async fn the_platform_is_found_among_attestations_and_unknown_platforms() -> Result<()> {
     const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     let place = Place::start().await?;
     let image = place.push("team/app:plain").await?;
@@ -401,7 +401,7 @@ async fn a_slow_blob_goes_on_where_it_broke_off() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_registry_token_and_a_wrong_one_are_told_apart() -> Result<()> {
+async fn a_registry_token_and_a_wrong_one_are_distinguished() -> Result<()> {
     let place = Place::start().await?;
     let name = super::push_to(place.registry(), "team/app:v1").await?;
     let host = place.registry().auth.clone();

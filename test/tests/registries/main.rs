@@ -240,7 +240,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
     }
     ensure!(server.asked() == [Asked::Identity], "one token is enough");
     server.give(Kind {
-        told: Duration::from_secs(16),
+        claimed: Duration::from_secs(16),
         expired: false,
     });
     let client = fresh();
@@ -256,7 +256,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
 
     // The registry has the last word on whether a token is still good.
     let kind = Kind {
-        told: Duration::from_mins(5),
+        claimed: Duration::from_mins(5),
         expired: true,
     };
     server.give(kind);
@@ -316,7 +316,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
     let registry = place.registry();
     let pushed = place.push("copy/app:v1").await?;
     let images = place.images();
-    // Nobody listens there.
+    // No server listens there.
     let gone = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let text = format!(
         r#"
@@ -379,7 +379,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
     pull(&images, "private.example/app:v1", &private)
         .await
         .map_err(anyhow::Error::msg)?;
-    // A mirror that is called insecure need not prove who it is.
+    // An insecure mirror needs no valid certificate.
     let stranger = self::images(None);
     pull(&stranger, "trusted.example/app:v1", &access)
         .await
@@ -404,7 +404,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
     )?;
     ensure!(
         Reference::parse("app:v1").is_err(),
-        "a short name could be anybody's image"
+        "a short name could be any publisher's image"
     );
     Ok(())
 }
@@ -452,7 +452,7 @@ async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
         cache: Some(cache.path().to_owned()),
         ..Options::new("olm-test")
     });
-    // What was fetched when nobody asked for signatures is no way around them.
+    // Content fetched before signatures were required does not bypass the policy.
     for name in ["team/signed:v1", "team/bare:v1"] {
         pull(&images, &scope(name), &Access::default())
             .await

@@ -80,7 +80,7 @@ impl Faces {
         Ok(Self { place, name })
     }
 
-    /// Pulls from a server with this face as somebody who trusts the authorities in a folder.
+    /// Pulls from a server with this face as a client that trusts the authorities in a folder.
     async fn pull(&self, face: &Face<'_>, trusted: &Path, host: &str) -> Result<Result<(), String>> {
         let registry = self.place.registry();
         let upstream = format!("http://{}", registry.address);

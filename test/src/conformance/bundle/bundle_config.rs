@@ -17,8 +17,8 @@ pub fn run(case: &Value) -> Outcome {
     match actual {
         Ok(config) => Outcome::compare("ok", &expected_ok, &true).and(|| accepted(expect, &config)),
         Err(error) => Outcome::compare("ok", &expected_ok, &false).and(|| {
-            let told = expect["faults"] == "told";
-            message(expect["error"].as_str().unwrap_or_default(), told, &error)
+            let is_reported = expect["faults"] == "told";
+            message(expect["error"].as_str().unwrap_or_default(), is_reported, &error)
         }),
     }
 }
@@ -60,14 +60,14 @@ fn accepted(expect: &Value, config: &Config) -> Outcome {
 }
 
 /// Texts of the parsers of YAML and JSON differ; everything that we say ourselves is compared.
-fn message(expected: &str, told: bool, error: &ConfigError) -> Outcome {
+fn message(expected: &str, is_reported: bool, error: &ConfigError) -> Outcome {
     match error {
         ConfigError::Text(_) => Outcome::Pass,
         ConfigError::Deployment(_) => {
             let (expected, actual) = (expected.split(':').next(), error.to_string());
             Outcome::compare("error", &expected, &actual.split(':').next())
         }
-        _ if told && is_vague(expected) => {
+        _ if is_reported && is_vague(expected) => {
             let (expected, actual) = (expected.split(':').next(), error.to_string());
             Outcome::compare("error", &expected, &actual.split(':').next())
         }

@@ -28,7 +28,7 @@ struct Server {
     runtime: tokio::runtime::Runtime,
     shipped: Kind,
     rules: Kind,
-    /// Nobody drops a static: the cluster ends when this process does.
+    /// A static is never dropped: the cluster ends when this process does.
     _cluster: Option<Cluster>,
 }
 
@@ -55,7 +55,7 @@ pub fn run(case: &Value) -> Outcome {
 
 impl Server {
     fn start() -> Result<Self> {
-        // An error means that somebody has chosen the provider already.
+        // An error means that the provider is chosen already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -1,4 +1,4 @@
-//! `successors-resolution.json`: catalogs, a request and what is installed to a bundle.
+//! `successors-resolution.json`: a bundle for catalogs, a request and an installed bundle.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -227,7 +227,7 @@ fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> O
     }
 }
 
-/// The recorded error. Where only the catalogs that really share the highest priority are to be named, the others
+/// The recorded error. Where only the catalogs that really share the highest priority must be named, the others
 /// are taken out of its list.
 fn expected_error(case: &Value) -> Option<String> {
     let error = expect(case, "error").as_str()?;

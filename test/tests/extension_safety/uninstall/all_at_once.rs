@@ -63,15 +63,15 @@ fn a_namespace_with_account_and_extension_is_deleted_by_one_command() -> Result<
         let reversed = delete(world, &path)?;
         let kept = delete(world, &file(world, "all-but-crds", "1.0.0")?)?;
         let all = delete(world, &file(world, "all-at-once", "1.0.0")?)?;
-        // As long as it lasts, the status says what becomes of what is left.
-        let told = "garbage collection removes the rest";
-        await_progressing(world, "all-at-once", reason::RETRYING, told).await?;
+        // Meanwhile the status says what happens to the remaining objects.
+        let expected = "garbage collection removes the rest";
+        await_progressing(world, "all-at-once", reason::RETRYING, expected).await?;
         await_end(world, "all-at-once", all).await?;
         await_end(world, "all-but-crds", kept).await?;
         await_end(world, "reversed", reversed).await?;
 
-        let told = "left to the garbage collector of Kubernetes";
-        await_event(world, "all-at-once", "Uninstalled", told).await?;
+        let expected = "left to the garbage collector of Kubernetes";
+        await_event(world, "all-at-once", "Uninstalled", expected).await?;
         await_event(
             world,
             "all-at-once",
@@ -88,7 +88,7 @@ fn a_namespace_with_account_and_extension_is_deleted_by_one_command() -> Result<
                 Ok(Some(()))
             })
             .await?;
-        // What the user keeps stays, and nobody owns it.
+        // Kept objects stay and have no owner.
         world
             .eventually("the kept definition has no owner", SOON, async || {
                 let kept = definition(world, "all-but-crds")?.context("the definition")?;
