@@ -253,7 +253,7 @@ pub fn prefix(text: &str, limit: usize) -> &str {
 }
 
 /// The message as a condition holds it: hidden characters escaped, and cut at a character and marked as cut when it is
-/// longer than the API server accepts. Lines stay: whoever composes them escapes what comes from outside.
+/// longer than the API server accepts. Lines stay: the caller escapes text from outside.
 pub fn bounded_message(message: &str) -> String {
     const MARK: &str = "\n\n... [message truncated]";
     let message = escape_lines(message);

@@ -100,7 +100,7 @@ pub mod annotation {
     /// The bundle after which the roles of a later one are named, so that rights to them by name go on holding. On
     /// revisions.
     pub const ROLES_NAMED_AFTER: &str = "olm.operatorframework.io/roles-named-after";
-    /// Who provides the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
+    /// The provider of the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
     /// revisions whose bundle has any.
     pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
     /// Name of the Secret with the self-signed certificate of this Service. On Services.
@@ -121,7 +121,7 @@ pub mod annotation {
     pub const PENDING_CHANGE: &str = "olm.operatorframework.io/pending-change";
     /// Digest of `spec.config` of the extension, where it has any. On revisions.
     pub const CONFIG_DIGEST: &str = "olm.operatorframework.io/config-digest";
-    /// Who approved that change, where it needed an approval. On revisions.
+    /// The approver of that change, if it needed an approval. On revisions.
     pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
     /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";

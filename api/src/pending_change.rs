@@ -53,7 +53,7 @@ pub struct PendingChangeSpec {
     pub decision: Option<Decision>,
 }
 
-/// A decision, and whose it is. An admission policy holds the approver equal to the user who writes it.
+/// A decision and its author. An admission policy holds the approver equal to the user who writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Decision {

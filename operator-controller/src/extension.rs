@@ -8,7 +8,7 @@
 //!
 //! [`reconcile`] is that line. Every stage is a folder whose file of the same name holds its entry; it takes the type of
 //! the stage before it (`Observed → Resolved → Rendered → Plan → Checked → Applied → Run`) and has an error enum of its
-//! own, which knows who can fix it. Imports point one way along the line. Nothing before [`act`] writes to the cluster,
+//! own, which knows its severity. Imports point one way along the line. Nothing before [`act`] writes to the cluster,
 //! and `act` takes only what is checked. [`delete`] is the line of a deletion. What is applied to the cluster is the
 //! matter of [`crate::object_set`].
 

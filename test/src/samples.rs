@@ -33,7 +33,7 @@ const WEBHOOKS: &str = "  webhookdefinitions:
           operations: [CREATE, UPDATE]
           resources: [greetings]";
 
-/// What version 1.3.0 adds: whoever says nothing else is welcomed, and Greetings can be written as they once were.
+/// The webhooks that version 1.3.0 adds: one sets the default salutation, one converts the older version of Greetings.
 const MORE_WEBHOOKS: &str = "    - type: MutatingAdmissionWebhook
       generateName: salutations.samples.olm.example
       deploymentName: greeter-operator
@@ -114,7 +114,7 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
         .replace("@OLDER@\n", &block(has_all, OLDER));
     let csv = CSV
         .replace("@WEBHOOKS@\n", &webhooks)
-        // Who converts custom resources does so for everybody.
+        // A conversion webhook serves all namespaces.
         .replace("@NARROW@", if has_all { "false" } else { "true" })
         .replace("@VERSION@", version)
         .replace("@IMAGE@", operator_image);
@@ -196,7 +196,7 @@ const CHANNELS: &[(&str, &[Entry])] = &[
             },
         ],
     ),
-    // Only those who ask for the channel see the next major version.
+    // Only extensions that name the channel see the next major version.
     (
         "candidate",
         &[

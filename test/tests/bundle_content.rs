@@ -587,7 +587,7 @@ fn a_bundle_that_the_cluster_cannot_run_is_a_second_choice() -> Result<()> {
         )
         .await?;
         ensure!(held.contains(lacks) && held.contains(api), "it says {held}");
-        // Whoever asks for it gets it.
+        // A user who asks for it gets it.
         patch_source(world, "second-choice", json!({"version": "2.0.0"})).await?;
         await_version(world, "second-choice", "2.0.0").await?;
         let doubt = "The bundle may not work on this cluster: ";

@@ -445,7 +445,7 @@ async fn followed_slowly(lab: &Lab) -> Result<()> {
     leader.start(lab).await?;
     let reference = push(lab, "cat", 0, FILLER / 16).await?;
     create(lab, "cat", &reference).await?;
-    // Whoever writes status leads, and goes on leading.
+    // The replica that writes status leads, and goes on leading.
     settled(lab, "cat", "Succeeded").await?;
     let slow = format!("--registries-conf={}", registries.display());
     let mut follower = Replica::prepare(lab, "follower", &["--leader-elect", &slow]).await?;
@@ -595,7 +595,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     let load = Load::start(&client, &[&a, &b]);
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    // The leader dies: whoever asked it asks the other one.
+    // The leader dies: its clients ask the other replica.
     replicas.get_mut("a").context("a")?.manager.kill();
     tokio::time::sleep(Duration::from_secs(1)).await;
     load.replace(&[&b]);

@@ -78,7 +78,7 @@ async fn two_clusters_keep_apart_survive_outages_and_leave_nothing() {
         .await
         .unwrap();
 
-    // The audit log says who asked for what.
+    // The audit log lists the requests by user.
     let audit = std::fs::read_to_string(first.audit_log()).unwrap();
     let events = audit
         .lines()

@@ -281,7 +281,7 @@ async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Res
         &["greeter.v1.1.0", "latest"],
     )
     .await?;
-    // Whoever sets no limit does not block, and what only the catalog holds does not either.
+    // A bundle without a limit does not block, and what only the catalog holds does not either.
     gate.upgrade("greeter", "2.0.0").await?;
     gate.allowed("5.1").await?;
 

@@ -315,7 +315,7 @@ fn channel(
         entries.iter().map(|entry| entry.name.clone()).collect()
     };
     let (names_before, names_after) = (names(&before), names(&after));
-    // Whoever has a bundle of the old channel installed asks where updates lead now, and the other way round.
+    // Users with an installed bundle of the old channel need to know where updates lead now, and the other way round.
     let installed: BTreeSet<&str> = names_before.union(&names_after).map(String::as_str).collect();
     let (updates_before, updates_after) = (
         updates(&before, &installed, versions),

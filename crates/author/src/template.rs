@@ -1,6 +1,6 @@
 //! Catalog templates: short texts from which catalogs are rendered.
 //!
-//! A template names bundle images; whoever renders it says what each of them holds ([`Bundles`]), so that nothing here
+//! A template names bundle images; the caller says what each of them holds ([`Bundles`]), so that nothing here
 //! talks to a registry. Three kinds are known, distinguished by their `schema`:
 //!
 //! - [`Basic`]: blobs of a catalog in which a bundle is nothing but its image.

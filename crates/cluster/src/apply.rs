@@ -75,7 +75,7 @@ impl Target<'_> {
         }
     }
 
-    /// A server-side apply that takes the fields of the body from whoever had them. The body names the resourceVersion on
+    /// A server-side apply that takes over the fields of the body from other managers. The body names the resourceVersion on
     /// which it insists.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// Stands for a namespace that cannot exist, in which only rules for the whole cluster hold.
 const NOWHERE: &str = "*";
 
-/// Who asks.
+/// The subject of a review.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
     /// The controller itself.

@@ -363,7 +363,7 @@ impl Unpacker {
                 self.charge(&directory)?;
                 self.tree.insert(directory.clone(), Node::Directory);
             }
-            // Whoever writes below a directory has it, so that a whiteout in the same layer leaves it.
+            // An entry below a directory implies the directory, so that a whiteout in the same layer leaves it.
             if self.written.get(&directory) != Some(&self.layer) {
                 self.written.insert(directory.clone(), self.layer);
             }
@@ -422,7 +422,7 @@ impl Unpacker {
         self.hidden.insert(key.to_owned());
     }
 
-    /// Whoever waits for the tree has given up by then, but cannot stop a thread.
+    /// The waiting caller has given up by then, but cannot stop a thread.
     fn check_time(&self) -> Result<(), LayerError> {
         if self.began.elapsed() <= self.limits.time {
             return Ok(());

@@ -191,7 +191,7 @@ impl std::str::FromStr for Reference {
     }
 }
 
-/// A reference by digest: whoever reads it gets the same bytes.
+/// A reference by digest: every pull gets the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pinned {
     registry: String,

@@ -65,7 +65,7 @@ pub fn lacking(account: &str, missing: &Missing) -> Vec<Grant> {
     Holdings::needed(account, missing).beyond(&Holdings::default())
 }
 
-/// Who, and where.
+/// A subject and a namespace.
 type Holder = (String, Option<String>);
 
 #[derive(Debug, Default)]

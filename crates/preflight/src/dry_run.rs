@@ -23,7 +23,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 pub enum Denial {
     /// It does not take the object as it is.
     Invalid,
-    /// Whoever will apply the object may not.
+    /// The account that will apply the object lacks the permission.
     Forbidden,
     /// The dry run cannot be made: a webhook does not support it.
     NoDryRun,

@@ -6,7 +6,7 @@
 //!    SelfSubjectAccessReviews.
 //! 4. [`Needs::missing`] is every missing right at once: as text and as a role to apply.
 //!
-//! Whoever writes a role must hold its rules or the verb `escalate`, whoever writes a binding the rules of the role
+//! An account that writes a role must hold its rules or the verb `escalate`; one that writes a binding, the rules of the role
 //! bound or the verb `bind`. Either will do.
 
 mod account;
@@ -362,7 +362,7 @@ impl Needs {
 
     /// The missing rights. A right of unknown status counts as missing.
     ///
-    /// Of two alternatives the rules themselves are proposed: whoever may write a role and has the verb `escalate` on it can
+    /// Of two alternatives the rules themselves are proposed: an account that writes roles and has the verb `escalate` on it can
     /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
     #[must_use]
     pub fn missing(&self, account_rights: &AccountRights) -> Missing {

@@ -2,7 +2,7 @@
 //!
 //! Kubernetes reads YAML by turning it into JSON first, with YAML 1.1 scalars: `yes` is a boolean, `017` is
 //! fifteen, `1e3` is the integer 1000, the key `y:` is `"true"`, `<<` merges, the last of two equal keys wins.
-//! Whoever reads a bundle differently installs something else, so that this crate follows those rules to the
+//! A different reading of a bundle would install something else, so this crate follows those rules to the
 //! letter over an event parser of its own choice.
 //!
 //! - [`to_json`]: the first document of a text as a JSON value.

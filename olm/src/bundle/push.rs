@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let directory = arguments.directory.join(part);
         if directory.is_dir() {
             layer.tree(&format!("/{part}"), &directory)?;
-            // Whoever installs the bundle reads no tests.
+            // An installation does not need the scorecard tests.
             if part != "tests"
                 && let Some(link) = astray(&layer, part, &directory).into_iter().next()
             {

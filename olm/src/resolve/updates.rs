@@ -69,7 +69,7 @@ struct Row {
     refusal: Option<String>,
     /// The newest bundle.
     newest: Option<AvailableBundle>,
-    /// What stands in the way of the newest.
+    /// The blockers of the newest bundle.
     obstacles: Vec<String>,
     held_back_by: Option<String>,
     /// What the table does not show, in lines.

@@ -47,7 +47,7 @@ impl From<Output> for Run {
     }
 }
 
-/// The binary, kept away from the credentials of whoever runs the test.
+/// The binary, without access to the developer's credentials.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_olm"));
     for variable in [

@@ -1,4 +1,4 @@
-//! Whose the records of OperatorConditions are.
+//! The owners of the records of OperatorConditions.
 
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -191,7 +191,7 @@ pub async fn bind(
             .as_ref()
             .is_none_or(|binding| has_made_binding(binding, extension));
     if !is_ours {
-        // Whoever made it decides what it says. The installation goes on without.
+        // Its creator decides about its content. The installation goes on without.
         tracing::warn!(
             extension = extension.name(),
             binding = format!("{namespace}/{name}"),

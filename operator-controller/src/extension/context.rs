@@ -153,7 +153,7 @@ impl Context {
         all
     }
 
-    /// Sets that stand in the way of a name or a number of an extension's next revision. Any user may write the label
+    /// Sets that already have a name or a number of an extension's next revision. Any user may write the label
     /// of an owner: only what works under the extension's account counts.
     pub fn others(&self, extension: &ClusterExtension) -> Others {
         let uid = extension.metadata.uid.as_deref();
@@ -184,7 +184,7 @@ impl Context {
         self.counters.forget(name);
         self.deletions.forget(name);
         self.bundles.forget(name);
-        // A large answer must not outlive who asked for it.
+        // A large answer must not outlive its caller.
         let extensions = self.extensions.state();
         self.catalogs.retain(|_, package| {
             let mut sources = extensions

@@ -84,7 +84,7 @@ fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
     }
 }
 
-/// What happened between two states of an extension; `kind` is that of what stands in the way of success.
+/// What happened between two states of an extension; `kind` is that of the blocker.
 pub fn changes(
     before: Option<&ClusterExtensionStatus>,
     after: &ClusterExtensionStatus,

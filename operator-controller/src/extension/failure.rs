@@ -1,4 +1,4 @@
-//! What the errors of every stage have in common: who can fix them, and the reason of the condition.
+//! The common trait of the errors of every stage: their severity, and the reason of the condition.
 
 use std::error::Error;
 

@@ -125,7 +125,7 @@ fn companions(context: &Context, rendered: &Rendered<'_>) -> Result<(), Prefligh
 
 /// What users should know of a revision before it is made.
 struct Findings {
-    /// What does not stand in the way.
+    /// The findings that do not block.
     warnings: Option<String>,
     /// How it differs from the installed revision.
     difference: Option<String>,

@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn warnings_are_reported_as_long_as_their_revision_rolls_out() {
-        // Whoever leads reads it from the revision.
+        // The next leader reads it from the revision.
         let warning = |number, reports: &[_]| {
             let mut set = (*revision(number, reports)).clone();
             let annotations = set.metadata.annotations.get_or_insert_default();

@@ -112,7 +112,7 @@ impl Others {
 }
 
 /// Whether a set that no extension controls is what an extension of this name left behind. Any user may write
-/// the label; the account is named by those only who may act as it.
+/// the label; only users who may act as the account can name it.
 pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &AccountName) -> bool {
     controlling_extension(&set.metadata).is_none()
         && set.label(label::OWNER_NAME) == Some(extension)
@@ -148,7 +148,7 @@ pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
         && !has_finalizer(latest, FOREGROUND)
 }
 
-/// Which revisions are being deleted although they are wanted, and what stands in the way of that.
+/// The revisions that are being deleted although they are wanted, and what blocks their deletion.
 pub fn vanishing(revisions: &Revisions) -> Option<String> {
     let wanted = |set: &&Arc<ClusterObjectSet>| set.spec.lifecycle_state == LifecycleState::Active;
     let deleted = revisions

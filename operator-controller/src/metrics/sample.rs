@@ -161,13 +161,13 @@ fn update(status: &ClusterExtensionStatus) -> Option<Update> {
     })
 }
 
-/// A reason of [`held_back`]; whoever may write a status could invent any number of them.
+/// A reason of [`held_back`]; a writer of the status could invent any number of them.
 fn known_hold(by: &str) -> &'static str {
     let found = held_back::ALL.iter().find(|known| **known == by);
     found.copied().unwrap_or(held_back::OTHER)
 }
 
-/// The reason of a condition; whoever may write a status could invent any number of them.
+/// The reason of a condition; a writer of the status could invent any number of them.
 fn known_reason(reason: &str) -> &'static str {
     let found = reason::ALL.iter().find(|known| **known == reason);
     found.copied().unwrap_or(OTHER)

@@ -389,7 +389,7 @@ async fn conclude(
                     && !sibling.is_deleting()
             });
             if !older.is_empty() {
-                // Whoever looks must find this one complete before none is active that was.
+                // A reader must see this one complete before the previous ones stop being active.
                 write_status(context, set, memory, &complete, Outcome::Done).await?;
             }
             for sibling in older {

@@ -1,4 +1,4 @@
-//! What an account needs for a revision, and whether it has it; who watches its objects.
+//! The permissions that a revision needs, whether its account has them, and the watches of its objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

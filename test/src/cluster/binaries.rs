@@ -31,7 +31,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("registry/main.go", include_str!("../../cluster/registry/main.go")),
 ];
 
-/// The registry again, built so that it lets in who brings a token. A module of its own in a folder of its own: what
+/// The registry again, built so that it admits clients with a token. A module of its own in a folder of its own: what
 /// changes here builds nothing else anew.
 const TOKEN_SOURCES: &[(&str, &str)] = &[
     (
@@ -253,7 +253,7 @@ impl Binaries {
         Self::all()?.ensure_where(|needed| needed == Needed::Registry)
     }
 
-    /// Makes sure that the registry that lets in who brings a token is there.
+    /// Makes sure that the registry that admits clients with a token is there.
     pub(crate) fn ensure_token_registry() -> Result<Self> {
         let binaries = Self::separate(TOKEN_SOURCES, &[REGISTRY])?;
         binaries.ensure_where(|needed| needed == Needed::Registry)

@@ -333,7 +333,7 @@ pub(super) fn temporary_folder() -> Result<PathBuf> {
     Ok(folder.keep().canonicalize()?)
 }
 
-/// Ends whoever is still in a network that goes away: commands that were started in it from outside.
+/// Ends processes that are still in a network that goes away: commands that were started in it from outside.
 fn evict(network: &Path) -> Result<()> {
     let own = process::network_of(i32::try_from(std::process::id())?);
     if own.as_deref() == Some(network) {

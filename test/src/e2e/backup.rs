@@ -64,7 +64,7 @@ impl Story {
         self.taken_over(&before).await?;
         self.greets("Margaret", None, "Hello, Margaret!", "1.1.0").await?;
 
-        // Made again by whoever keeps it in a repository.
+        // Made again from the user's repository.
         let wanted = backup
             .iter()
             .flatten()

@@ -1,4 +1,4 @@
-//! A real registry that lets in who brings a token, and the service that gives tokens: to whom has the password, and in
+//! A real registry that admits clients with a token, and the service that issues tokens: to clients with the password, and in
 //! exchange for an identity token (RFC 6749 as registries use it).
 
 use std::io::Cursor;

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::tokens::{paths, production};
 use crate::{Kind, crates, root, sources};
 
-/// What no pure crate is built with, whoever brings it.
+/// Dependencies that no pure crate may have, direct or transitive.
 const IMPURE: &[&str] = &[
     "aws-lc-rs",
     "axum",

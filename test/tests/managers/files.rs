@@ -23,7 +23,7 @@ impl Files {
         Ok(Self { folder })
     }
 
-    /// Makes both anew, as whoever renews certificates does, and returns the new authority's certificate.
+    /// Makes both anew, as a renewal does, and returns the new authority's certificate.
     pub(crate) fn renew(&self, name: &str) -> Result<String> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(rcgen::DnType::CommonName, name);

@@ -24,7 +24,7 @@ use self::files::{Files, Scraper, own_authority, token};
 
 const SOON: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = names::SYSTEM_NAMESPACE;
-/// Whose token operator-controller shows to catalogd.
+/// The account whose token operator-controller shows to catalogd.
 const ACCOUNT: &str = "operator-controller-controller-manager";
 
 /// Both managers with the rights of the restricted overlay and one installed extension, `greeter`.

@@ -65,7 +65,7 @@ fn an_account_is_used_only_where_its_namespace_allows_it() -> Result<()> {
     })
 }
 
-/// catalogd answers only who may read catalogs; operator-controller shows a token of its own account.
+/// catalogd answers only clients that may read catalogs; operator-controller shows a token of its own account.
 #[test]
 fn catalogs_are_read_with_a_token() -> Result<()> {
     CLUSTER.with(async |stage| {

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SYSTEM: &str = "olmv1-system";
 /// How long anything is waited for; on a busy machine all of it takes much longer.
 const LIMIT: Duration = Duration::from_secs(150);
-/// Who asks for nothing for so long has come to rest.
+/// A controller without requests for so long has come to rest.
 pub(crate) const QUIET: Duration = Duration::from_secs(8);
 
 pub(crate) struct World {
@@ -448,7 +448,7 @@ impl World {
             .collect()
     }
 
-    /// Who wrote objects of these resources in a namespace, other than Kubernetes' own controllers and this test.
+    /// The writers of objects of these resources in a namespace, other than Kubernetes' own controllers and this test.
     pub(crate) fn writers(&self, namespace: &str, resources: &[&str]) -> BTreeSet<String> {
         let text = |entry: &Value, pointer: &str| {
             entry

@@ -93,7 +93,7 @@ async fn credentials_do_not_follow_to_the_object_storage() -> Result<()> {
                 .all(|seen| !seen.authorized && seen.request.contains("/blobs/")),
         "{stored:?}"
     );
-    // Who sends clients on is named with the storage's host, without the signature of its address.
+    // After a redirect, the error names the storage's host, without the signature of its address.
     front.behave(|manners| manners.storage = Some("https://localhost:1".to_owned()));
     let lost = pull(&fronted.images(), &format!("{host}/{name}"), &access).await;
     let error = lost.clone().unwrap_err();

@@ -193,7 +193,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
     let fresh = || images(Some(authorities.path().to_owned()));
     let name = format!("{}/team/app:v1", server.address);
 
-    // Who has the password gets tokens, too, also to push.
+    // A client with the password gets tokens too, also to push.
     let mut credentials = Credentials::default();
     credentials.insert(
         &server.address,

@@ -265,7 +265,7 @@ async fn mirrors_token_services_and_storages_may_have_the_flag_too() -> Result<(
     let asking = front(&format!("https://{}", tokens.address), &tokens.ca, manners).await?;
     let host = format!("localhost:{}", asking.port);
     let access = super::logged_in(&host, tokens.identity_token)?;
-    // Nothing was pushed there: who gets this far has a token.
+    // Nothing was pushed there: a client that gets this far has a token.
     let error = pulls(&format!("{host}/team/app:v1"), &access).await.unwrap_err();
     ensure!(format!("{error:#}").contains("has no "), "{error:#}");
     ensure!(

@@ -55,7 +55,7 @@ pub(super) fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
         .collect()
 }
 
-/// For each deployment that serves an API, the bindings that let it ask who a client is and what it may do.
+/// For each deployment that serves an API, the bindings that let it authenticate and authorise its clients.
 #[must_use]
 pub(super) fn bindings(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let deployments = bundle.csv.deployments().iter();

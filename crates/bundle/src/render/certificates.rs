@@ -18,7 +18,7 @@ pub enum CertificateProvider {
     CertManager,
     /// The service CA operator of OpenShift.
     OpenShiftServiceCa,
-    /// Whoever applies the objects, for each of the operator's Services an authority of its own.
+    /// OLM itself, with an authority for each of the operator's Services.
     SelfSigned,
 }
 

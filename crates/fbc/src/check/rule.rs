@@ -54,7 +54,7 @@ rules! {
     Syntax, "syntax";
     /// There is something in the catalog.
     CatalogEmpty, "catalog-empty";
-    /// The names and edges of a catalog fit into the memory of whoever compares them.
+    /// The names and edges of a catalog fit into the memory of the process that compares them.
     CatalogSize, "catalog-size";
     /// An object has a key once.
     KeyRepeated, "key-repeated";

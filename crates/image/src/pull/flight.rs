@@ -1,4 +1,4 @@
-//! One piece of work per key at a time; whoever asks meanwhile gets the same result.
+//! One piece of work per key at a time; concurrent callers share the result.
 
 use std::collections::HashMap;
 use std::hash::Hash;

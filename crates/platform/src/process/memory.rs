@@ -23,7 +23,7 @@ pub async fn give_back(stop: CancellationToken) {
         if before.is_none_or(|bytes| bytes < SMALL) {
             continue;
         }
-        // It walks through all that is free, and waits for whoever allocates.
+        // It walks through all that is free, and blocks allocations meanwhile.
         if tokio::task::spawn_blocking(trim).await.is_ok() {
             tracing::trace!(before, after = anonymous(), "gave memory back");
         }

@@ -1,4 +1,4 @@
-//! How work on an object ended, and who can fix a failure.
+//! The outcome of work on an object, and the severity of a failure.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// Who can fix a failure, and so when the work is retried.
+/// Whether a user must act on a failure, and so when the work is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Only a change of the object or of what it refers to; retried when one of them changes.

@@ -1,6 +1,6 @@
 //! Whether the objects that the cluster has fit the schemas of a new definition.
 //!
-//! [`questions`] says which objects must be looked at; whoever has a cluster shows them to the [`Questions`] one by
+//! [`questions`] says which objects must be checked; the caller shows them to the [`Questions`] one by
 //! one; [`Questions::findings`] are what came of it. What an object has that the old schema refused already is not
 //! reported.
 

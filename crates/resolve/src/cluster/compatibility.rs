@@ -47,7 +47,7 @@ pub struct ClusterState<'a> {
     pub neighbours: &'a [Neighbour],
     /// The installed bundle of the extension itself.
     pub own: Option<&'a Neighbour>,
-    /// The APIs that the cluster serves, whoever brought them; those that no bundle asks about may be left out.
+    /// The APIs that the cluster serves, whatever their origin; those that no bundle asks about may be left out.
     pub served: &'a HashSet<Gvk>,
     /// The cluster itself.
     pub platform: ClusterPlatform<'a>,
@@ -165,7 +165,7 @@ impl<'a> CompatibilityCheck<'a> {
         found
     }
 
-    /// Whose requirements would no longer hold if nothing of the extension were there.
+    /// The dependents whose requirements would no longer hold without the extension.
     pub(crate) fn broken_by_removal(&mut self) -> Vec<Blocker> {
         self.present.look_at(None);
         self.broken()
@@ -202,7 +202,7 @@ pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterSta
         .collect()
 }
 
-/// Whose requirements would no longer hold if the extension were removed.
+/// The dependents whose requirements would no longer hold if the extension were removed.
 pub fn broken_by_removal(facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
     CompatibilityCheck::new(*facts, &served).broken_by_removal()

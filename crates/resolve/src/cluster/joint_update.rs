@@ -27,7 +27,7 @@ const STEPS_TO_PLACE: u64 = 10;
 /// Bytes of a requirement that are gone through in a step, beside what its rules cost.
 const BYTES_IN_A_STEP: usize = 16;
 
-/// What the search may still cost, whoever it is seen by.
+/// The remaining budget of the search.
 #[derive(Debug)]
 pub struct SearchBudget(Budget);
 

@@ -34,7 +34,7 @@ pub struct Newest<'a> {
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// What stands in its way; nothing when it is chosen, or no bundle is.
+    /// Its blockers; none when it is chosen, or no bundle is.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -100,7 +100,7 @@ impl Obstacle {
     }
 }
 
-/// What a request gets on a cluster, and the newest bundle of the selected catalogs with everything that stands in its way.
+/// What a request gets on a cluster, and the newest bundle of the selected catalogs with its blockers.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.

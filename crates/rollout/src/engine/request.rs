@@ -8,7 +8,7 @@ use crate::probe::ProbeResult;
 /// The facts about a live object that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// Whose it is.
+    /// The owner.
     pub ownership: Ownership,
     /// How it differs from what is wanted; 0 when it does not.
     pub differences: u64,
@@ -25,7 +25,7 @@ pub struct Write {
     pub demoted: Vec<OwnerReference>,
 }
 
-/// Whose reference is taken off an object.
+/// The owner whose reference is removed from an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     /// The revision's.

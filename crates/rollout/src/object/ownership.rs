@@ -1,4 +1,4 @@
-//! Whose a live object is.
+//! The owner of a live object.
 
 use olm_api::names;
 use serde_json::Value;
@@ -48,7 +48,7 @@ impl OwnerReference {
     }
 }
 
-/// Whose a live object is, and which one it is.
+/// The owner and the identity of a live object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
     /// Its UID.

@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// What another process reached. Only those write it who may act as the account.
+    /// The progress of another process. Only users who may act as the account can write it.
     fn recorded(extension: &ClusterExtension) -> Option<Self> {
         serde_json::from_str(extension.annotation(annotation::STORAGE_MIGRATION)?).ok()
     }

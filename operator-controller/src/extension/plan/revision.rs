@@ -44,7 +44,7 @@ const OURS: [&str; 13] = [
 /// What a revision is to hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Whose revision it is.
+    /// The extension of the revision.
     pub extension: &'a ClusterExtension,
     /// Under which account it is applied, when that is known.
     pub account: Option<&'a AccountName>,

@@ -175,7 +175,7 @@ fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) 
         .collect()
 }
 
-/// Whose a definition on the cluster is, as the end of a sentence.
+/// The owner of a definition on the cluster, as the end of a sentence.
 fn holder(live: &Value, ours: &[&str]) -> String {
     let seen = Ownership::of(live, "");
     let extension = seen.owner_name.filter(|name| !name.is_empty());

@@ -125,7 +125,7 @@ fn assess(object: &Value, failure: &Failure, bundle_content: &BundleContent) -> 
         | FailureKind::Transient => Denial::Other,
     };
     match dry_run::assess(object, denial, bundle_content) {
-        // What we wrote ourselves may stand in the way until the new object is applied.
+        // Our own objects may conflict until the new object is applied.
         DryRunOutcome::Refused
             if denial == Denial::Invalid && authority::is_caller(object) && passes(&failure.fields) =>
         {

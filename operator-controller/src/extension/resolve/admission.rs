@@ -1,6 +1,6 @@
 //! From which catalogs an extension may get its bundle.
 //!
-//! Whoever publishes a catalog decides what an account installs. So an extension that is installed stays with the catalog
+//! The publisher of a catalog decides what an account installs. So an extension that is installed stays with the catalog
 //! that it came from, unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
 
 use std::collections::BTreeSet;

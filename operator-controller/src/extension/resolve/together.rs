@@ -144,7 +144,7 @@ async fn ask_others(
     answers
 }
 
-/// Everything that it takes to find out who moves along.
+/// The inputs of the search for the extensions that move along.
 struct Puzzle {
     own: Member,
     others: Vec<Member>,

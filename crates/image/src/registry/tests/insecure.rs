@@ -61,7 +61,7 @@ fn impostor() -> (u16, mpsc::Receiver<bool>) {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
             let mut connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
-            // Whoever does not believe breaks off before sending anything.
+            // A client that rejects the certificate disconnects before it sends anything.
             let mut request = [0; 16];
             let read = rustls::Stream::new(&mut connection, &mut stream).read(&mut request);
             if sender.send(read.is_ok_and(|read| read > 0)).is_err() {
