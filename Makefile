@@ -8,7 +8,7 @@ OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
 SHARED ?= ../shared
 KUBECTL ?= kubectl
 OVERLAY ?= manifests/base
-# Where the images are: the registry and the path above their names. Nobody but you knows, so there is no default.
+# Where the images are: the registry and the path above their names. There is no default.
 PREFIX ?=
 
 .DEFAULT_GOAL := help

@@ -93,7 +93,7 @@ pub(crate) async fn render<'a>(
     let own = resolved.observed.revisions.latest();
     let others = own.is_none().then(|| context.others(extension));
     let account = &resolved.settings.account;
-    // What was left behind or restored says how it was made, so that the same is made again and taken over.
+    // An orphaned or restored revision records its settings, so that the same revision is made again and taken over.
     let latest = own.or_else(|| others.as_ref()?.left_behind(extension.name(), account));
     let provider = render::provider(context, latest).await?;
     let pinned = context.bundles.pin(extension.name(), &target.bundle.image).await;

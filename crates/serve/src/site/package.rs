@@ -289,7 +289,7 @@ pub(crate) fn package(of: &Package) -> Markup {
         section { (markdown::render(description)) }
         section {
             h2 { "Install" }
-            p { "The service account needs the rights that installing takes; the ClusterExtension's conditions name what is missing." }
+            p { "The service account needs the permissions of the installer; the ClusterExtension's conditions list the missing ones." }
             pre { code { (of.extension()) } }
         }
         section {

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(known.change(&extension), None, "it is recorded once");
         assert_eq!(Migration::Nothing.of(&extension), Some(reached.clone()));
         assert_eq!(Migration::Nothing.change(&extension), None);
-        // What is known here counts more than what is read.
+        // This process's own progress counts more than the recorded one.
         assert_eq!(Migration::Over.of(&extension), None);
         let begun = Migration::Reached(Progress::begin(&definition));
         assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));

@@ -28,7 +28,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Whether they are still true of what a bundle asks of the cluster. What is lacking may come soon.
+    /// Whether they are still true of what a bundle asks of the cluster. A missing requirement may appear soon.
     fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
         let fresh = if self.warning.is_some() { FRESH } else { CONTENT };
         Arc::ptr_eq(&self.of, platform) && age < fresh
