@@ -47,6 +47,8 @@ fn text(entries: &[Entry]) -> String {
             .to_owned()
     };
     let time = |time: &Option<Time>| time.as_ref().map_or(NONE.to_owned(), |time| time.0.to_string());
+    // Most clusters approve nothing.
+    let has_approvals = entries.iter().any(|entry| entry.approver.is_some());
     let rows: Vec<Vec<String>> = entries
         .iter()
         .map(|entry| {
@@ -59,29 +61,22 @@ fn text(entries: &[Entry]) -> String {
                 ),
                 None => entry.state.text().to_owned(),
             };
-            Vec::from([
+            let approver = entry.approver.as_deref().unwrap_or_default();
+            let mut row = Vec::from([
                 entry.revision.to_string(),
                 cell(&entry.bundle.version),
                 cell(&entry.bundle.name),
                 time(&entry.created),
                 time(&entry.available),
                 time(&entry.ended),
-                cell(entry.approver.as_deref().unwrap_or_default()),
-                state,
-            ])
+            ]);
+            row.extend(has_approvals.then(|| cell(approver)));
+            row.push(state);
+            row
         })
         .collect();
-    table(
-        &[
-            "REVISION",
-            "VERSION",
-            "BUNDLE",
-            "CREATED",
-            "AVAILABLE",
-            "ENDED",
-            "APPROVED BY",
-            "STATE",
-        ],
-        &rows,
-    )
+    let mut columns = vec!["REVISION", "VERSION", "BUNDLE", "CREATED", "AVAILABLE", "ENDED"];
+    columns.extend(has_approvals.then_some("APPROVED BY"));
+    columns.push("STATE");
+    table(&columns, &rows)
 }

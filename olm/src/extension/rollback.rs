@@ -208,8 +208,11 @@ pub(crate) async fn revisions(
     client: &Client,
     extension: &ClusterExtension,
 ) -> anyhow::Result<Vec<ClusterObjectSet>> {
+    let Some(selector) = label::selector(label::OWNER_NAME, extension.name()) else {
+        return Ok(Vec::new());
+    };
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    let labelled = ListParams::default().labels(&format!("{}={}", label::OWNER_NAME, extension.name()));
+    let labelled = ListParams::default().labels(&selector);
     let mut listed = sets
         .list(&labelled)
         .await
