@@ -116,16 +116,11 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         sets: Arc::clone(&sets),
         catalogs: Catalogs::new(authorities, release_field(gates))
             .with_token(args.catalogd_token(&namespace)),
-        bundles: Bundles::new(Settings {
-            authorities: args.registry_authorities(),
-            token_services: args.common.registry_token_services.clone(),
-            cache: args.cache_path.join("bundles"),
-            places: args.places(),
-            limits: olm_image::Limits::bundle().with(args.limits.given()),
-            secrets: PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
-            bounds: args.pull_bounds(),
-            wake: queue.clone(),
-        }),
+        bundles: bundles(
+            &args,
+            PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
+            &queue,
+        ),
         discovery: Arc::clone(&discovery),
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
@@ -173,6 +168,20 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let begin = begin(work, leading, shutdown.clone(), started);
     shutdown.spawn("controllers", begin);
     Ok(run_until_end(own, election, lead, &shutdown).await?)
+}
+
+/// Where bundle images come from.
+fn bundles(args: &Args, secrets: PullSecrets, queue: &Queue<String>) -> Bundles {
+    Bundles::new(Settings {
+        authorities: args.registry_authorities(),
+        token_services: args.common.registry_token_services.clone(),
+        cache: args.cache_path.join("bundles"),
+        places: args.places(),
+        limits: olm_image::Limits::bundle().with(args.limits.given()),
+        secrets,
+        bounds: args.pull_bounds(),
+        wake: queue.clone(),
+    })
 }
 
 /// How revisions are worked on.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::names::user;
 use olm_plan::{BundleIdentity, Change, ChangePlan};
 use olm_rollout::policy::Uninstall;
@@ -125,6 +126,7 @@ async fn is_what_was_applied(world: &World, plan: &Value, from: Option<&str>, to
         catalog: "samples",
         passed: &[],
         uninstall: Uninstall::Delete,
+        adopt: CollisionProtection::Prevent,
         before: &old,
         after: &new,
         needs: None,

@@ -129,7 +129,8 @@ impl Cause {
             Self::Approval => reason::AWAITING_APPROVAL,
             Self::Rejected(_) => reason::REJECTED,
             Self::Freeze { .. } => reason::FROZEN,
-            Self::Window { .. } => reason::AWAITING_WINDOW,
+            Self::Window { opens: Some(_), .. } => reason::AWAITING_WINDOW,
+            Self::Window { opens: None, .. } => reason::BLOCKED,
         }
     }
 
@@ -141,11 +142,6 @@ impl Cause {
             Self::Freeze { .. } => held_back::FREEZE,
             Self::Window { .. } => held_back::WINDOW,
         }
-    }
-
-    /// Whether it ends without user action.
-    pub const fn passes(&self) -> bool {
-        matches!(self, Self::Window { opens: Some(_), .. })
     }
 
     /// The cause in words.

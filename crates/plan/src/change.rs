@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_preflight::permissions::Missing;
 use olm_rollout::object::ObjectId;
 use olm_rollout::policy::Uninstall;
@@ -35,6 +36,8 @@ pub struct Change<'a> {
     pub passed: &'a [String],
     /// What of its objects the extension leaves on the cluster.
     pub uninstall: Uninstall,
+    /// Which existing objects the new revision may take over.
+    pub adopt: CollisionProtection,
     /// The objects of the newest revision as they are stored.
     pub before: &'a [&'a Value],
     /// The objects as they would be stored.
@@ -69,6 +72,8 @@ pub struct ChangePlan {
     pub passed: Vec<String>,
     /// The digests of all objects of the newest revision, and of those to install.
     pub content: Content,
+    /// Which existing objects the new revision may take over.
+    pub adopt: CollisionProtection,
     /// How the objects differ.
     pub objects: Objects,
     /// Rights of operators and users.
@@ -216,6 +221,7 @@ impl ChangePlan {
                 before: digest(change.before.iter().copied()),
                 after: digest(change.after.iter().copied()),
             },
+            adopt: change.adopt,
             objects: objects(change),
             rights: given(change.before, change.after),
             account_rights,
@@ -229,13 +235,16 @@ impl ChangePlan {
     }
 
     /// The digest that an approval is bound to: over the bundle, the account, all objects of the old and of the new
-    /// revision, the rights that they give, the images and the class of the changes of definitions. What the cluster says
+    /// revision, which of them are removed or left, which existing objects may be taken over, the rights that they give, the images and the class of the changes of definitions. What the cluster says
     /// at the moment, counts of objects and rights that depend on discovery are no part of it.
     pub fn digest(&self) -> String {
         let fields = [
             ("bundle", json!(self.wanted)),
             ("account", json!(self.account)),
             ("content", json!(self.content)),
+            ("adopt", json!(self.adopt)),
+            ("removed", json!(self.objects.removed)),
+            ("left", json!(self.objects.left)),
             ("rights", json!(self.rights)),
             ("images", json!(self.images)),
             ("definitions", json!(self.definitions_class)),

@@ -1,5 +1,6 @@
 //! What users decide by annotation.
 
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::{ClusterObjectSet, names};
 
 use crate::engine::rollout::{MissingKinds, Writes};
@@ -41,6 +42,19 @@ impl PolicyError {
     pub fn is_of(&self, annotation: &str) -> bool {
         self.annotation == annotation
     }
+}
+
+/// Which existing objects an extension may take over, by its annotation.
+///
+/// # Errors
+/// The annotation has a value that means nothing.
+pub fn adopt<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<CollisionProtection, PolicyError> {
+    let known = [
+        ("never", CollisionProtection::Prevent),
+        ("unowned", CollisionProtection::IfNoController),
+        ("all", CollisionProtection::None),
+    ];
+    value(given, names::user::ADOPT, &known)
 }
 
 impl Policy {

@@ -14,6 +14,7 @@ use olm_api::pending_change::{APPLIED, Decision, Verdict};
 use serde_json::json;
 
 use super::access::ClusterArguments;
+use super::change::ask::agreed;
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, print_text};
@@ -24,7 +25,7 @@ const MANAGER: &str = "olm";
 #[derive(Debug, Args)]
 #[command(
     after_help = "The decision holds for exactly the change that is shown: for its digest, as `olm plan` prints it. Another \
-                  change needs another decision. The right to decide is the verb `approve` on the ClusterExtension, and \
+                  change needs another decision. Without --yes or --digest the command asks. The right to decide is the verb `approve` on the ClusterExtension, and \
                   the right to patch PendingChanges."
 )]
 pub(crate) struct Arguments {
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Decide only if the digest of the change is this one
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
     /// Why
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
@@ -93,6 +97,15 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
                 .join(", ")
         );
     }
+    print_text(&text(&change))?;
+    let question = match verdict {
+        Verdict::Approved => "Approve this change?",
+        Verdict::Rejected => "Reject this change?",
+    };
+    let is_named = arguments.yes || arguments.dry_run || arguments.digest.is_some();
+    if !agreed(question, is_named)? {
+        return Ok(Status::Failure);
+    }
     let approver = cluster.runtime.block_on(own_name(&cluster))?;
     let decision = Decision {
         verdict,
@@ -115,7 +128,12 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
         .runtime
         .block_on(patched)
         .with_context(|| format!("cannot write {PENDING_CHANGE} {:?}", change.name()))?;
-    print_text(&text(&change, &decision, arguments.dry_run))?;
+    let done = match verdict {
+        Verdict::Approved => "approved",
+        Verdict::Rejected => "rejected",
+    };
+    let suffix = if arguments.dry_run { " (dry run)" } else { "" };
+    print_text(&format!("{done} by {}{suffix}\n", decision.approver))?;
     Ok(Status::Success)
 }
 
@@ -143,12 +161,9 @@ async fn own_name(cluster: &Cluster) -> anyhow::Result<String> {
         .context("the API server does not say who decides")
 }
 
-fn text(change: &PendingChange, decision: &Decision, is_dry_run: bool) -> String {
+/// What is decided about.
+fn text(change: &PendingChange) -> String {
     let spec = &change.spec;
-    let done = match decision.verdict {
-        Verdict::Approved => "approved",
-        Verdict::Rejected => "rejected",
-    };
     let from = spec.from.as_deref().unwrap_or("nothing");
     let mut text = format!(
         "{}: {from} -> {} ({}), {}\n",
@@ -159,9 +174,7 @@ fn text(change: &PendingChange, decision: &Decision, is_dry_run: bool) -> String
     }
     let _ = writeln!(text, "{:<9}{}", "digest", spec.digest);
     if let Some(applied) = find(change.conditions(), APPLIED) {
-        let _ = writeln!(text, "{:<9}{}", "waited", applied.message);
+        let _ = writeln!(text, "{:<9}{}", "status", applied.message);
     }
-    let suffix = if is_dry_run { " (dry run)" } else { "" };
-    let _ = writeln!(text, "{done} by {}{suffix}", decision.approver);
     text
 }

@@ -14,7 +14,7 @@ use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, pre
 use olm_plan::bundle::{operator_condition, roles_named_after};
 use olm_plan::phases::{Marks, phases};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
-use olm_rollout::policy::Policy;
+use olm_rollout::policy::{Policy, adopt};
 use serde_json::Value;
 
 use super::access::ClusterArguments;
@@ -126,6 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         catalog: &chosen.catalog,
         passed: &chosen.passed,
         uninstall,
+        adopt: adopt(|key| extension.annotation(key))?,
         before: &old,
         after: &new,
         needs: Some((&needs.before, &needs.after)),

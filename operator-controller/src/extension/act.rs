@@ -69,6 +69,8 @@ pub enum Applied {
     Done(Announcement),
     /// What has to be done first. The next run goes on.
     Prepared,
+    /// Nothing: what the change was decided by is not what it was. The next run decides anew.
+    Outdated,
     /// Nothing: the change has to wait.
     Held(Held),
     /// Nothing: the API server refuses the OperatorCondition of that name. The next run plans without it.

@@ -5,12 +5,13 @@ pub mod policies;
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
-use kube::api::Api;
+use kube::api::{Api, PartialObjectMeta};
 use olm_api::names::{PENDING_CHANGE, annotation};
 use olm_api::pending_change::{self, Decision};
 use olm_api::updates::held_back;
-use olm_api::{ChangePolicy, ClusterExtension, PendingChange};
+use olm_api::{ChangePolicy, ClusterExtension, ClusterObjectSet, PendingChange};
 use olm_plan::approval::{Cause, Gate, gate};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
 use olm_resolve::Request;
@@ -44,6 +45,15 @@ pub enum ApprovalError {
         #[source]
         source: GatherError,
     },
+    /// The extension is not known.
+    #[error("cannot read ClusterExtension {name:?}")]
+    Extension {
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
     /// The decision is not known.
     #[error("cannot read {PENDING_CHANGE} {name:?}")]
     Pending {
@@ -59,7 +69,7 @@ impl StageError for ApprovalError {
     fn severity(&self) -> Severity {
         match self {
             Self::Policies(error) => error.severity(),
-            Self::Before { .. } | Self::Pending { .. } => Severity::Transient,
+            Self::Before { .. } | Self::Extension { .. } | Self::Pending { .. } => Severity::Transient,
         }
     }
 
@@ -155,7 +165,12 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     if !matches!(plan.revision, RevisionPlan::Create(_)) {
         return Ok(None);
     }
-    let policies = policies::known(context, &observed.extension);
+    // While the watch has not seen them, the API server is asked.
+    let is_known = context.policies.wait_until_ready().now_or_never().is_some();
+    if is_known && context.policies.is_empty() {
+        return Ok(None);
+    }
+    let policies = policies::read(context, &observed.extension).await?;
     if policies.is_empty() {
         return Ok(None);
     }
@@ -179,6 +194,9 @@ pub(crate) async fn confirm(
     observed: &Observed,
     proposal: Option<&Proposal>,
 ) -> Result<bool, ApprovalError> {
+    if !is_as_seen(context, &observed.extension).await? {
+        return Ok(false);
+    }
     let now = policies::read(context, &observed.extension).await?;
     let known = proposal.map_or(&[][..], |proposal| &proposal.policies);
     if !policies::are_same(known, &now) {
@@ -192,6 +210,23 @@ pub(crate) async fn confirm(
     Ok(gate.causes.is_empty()
         && gate.approver == proposal.gate.approver
         && uid(&pending) == uid(&proposal.pending))
+}
+
+/// Whether the extension is the one that was worked on: policies select it by its labels.
+async fn is_as_seen(context: &Context, extension: &ClusterExtension) -> Result<bool, ApprovalError> {
+    let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
+    let found = extensions.get_metadata_opt(extension.name()).await;
+    let found = found.map_err(|source| ApprovalError::Extension {
+        name: extension.name().to_owned(),
+        source,
+    })?;
+    let seen = &extension.metadata;
+    Ok(found.is_some_and(|PartialObjectMeta { metadata: now, .. }| {
+        now.uid == seen.uid
+            && now.generation == seen.generation
+            && now.labels == seen.labels
+            && now.annotations == seen.annotations
+    }))
 }
 
 async fn evaluate(
@@ -209,22 +244,25 @@ async fn evaluate(
     let decision: Option<&Decision> = pending
         .as_ref()
         .and_then(|pending| pending.spec.decision.as_ref());
-    let policies = policies.iter().map(AsRef::as_ref);
-    Ok((gate(plan, policies, decision, Timestamp::now()), pending))
+    let mut gate = gate(
+        plan,
+        policies.iter().map(AsRef::as_ref),
+        decision,
+        Timestamp::now(),
+    );
+    let faults = policies.iter().filter_map(|policy| policies::fault(policy));
+    gate.causes.extend(faults);
+    Ok((gate, pending))
 }
 
 /// The plan of a new revision, as `olm plan` makes it.
 async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, ApprovalError> {
     let resolved = &plan.rendered.resolved;
     let extension = &resolved.observed.extension;
-    let newest = resolved.observed.revisions.newest_active();
+    // One that is being deleted is still what is replaced: its deletion makes no first installation of the change.
+    let newest = resolved.observed.revisions.newest_standing();
     let before = match newest {
-        Some(newest) => gather::objects(newest, &context.system_namespace, &context.client)
-            .await
-            .map_err(|source| ApprovalError::Before {
-                revision: newest.name().to_owned(),
-                source,
-            })?,
+        Some(newest) => before(context, newest).await?,
         None => Vec::new(),
     };
     let before: Vec<&Value> = before.iter().collect();
@@ -248,10 +286,31 @@ async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, Approv
         catalog: &resolved.target.catalog,
         passed: &[],
         uninstall: uninstall.unwrap_or_default(),
+        adopt: resolved.settings.options.adopt,
         before: &before,
         after: &after,
         needs: None,
     }))
+}
+
+/// The objects of a revision. Where its content is gone or not what it says, they count as none: all objects of the
+/// new revision are shown as added then.
+async fn before(context: &Context, set: &ClusterObjectSet) -> Result<Vec<Value>, ApprovalError> {
+    match gather::objects(set, &context.system_namespace, &context.client).await {
+        Ok(objects) => Ok(objects),
+        Err(source @ GatherError::Unread { .. }) => Err(ApprovalError::Before {
+            revision: set.name().to_owned(),
+            source,
+        }),
+        Err(error) => {
+            tracing::warn!(
+                revision = set.name(),
+                error = &error as &dyn std::error::Error,
+                "cannot compare the new revision with this one"
+            );
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// Whether what is installed or on its way is what the spec asks for, so that a change that waits is an update: version,
@@ -263,7 +322,6 @@ pub(crate) fn is_satisfied(observed: &Observed, target: &Target) -> bool {
     };
     let bundle = BundleIdentity::of(newest);
     bundle.package == target.bundle.package
-        && bundle.metadata != target.bundle.metadata
         && fits(extension, &bundle)
         && observed.settings.as_ref().is_ok_and(|settings| {
             newest.annotation(annotation::SERVICE_ACCOUNT) == Some(settings.account.to_string().as_str())

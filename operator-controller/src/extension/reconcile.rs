@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use olm_api::ClusterExtension;
@@ -36,6 +36,8 @@ use olm_rollout::engine::rollout::Writes;
 
 /// Why PendingChanges are void where the extension is at what it asks for.
 const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
+/// The pause before a change is decided anew that was decided by former policies: the watch may lag behind.
+const DECIDE_ANEW: Duration = Duration::from_secs(1);
 /// Characters of what blocks an extension that others show.
 const SHOWN: usize = 200;
 
@@ -141,8 +143,9 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
             return unless_stale("write the status", extension.name(), written, outcome);
         }
     };
-    let Some(run) = run(context, &observed, memory).await else {
-        return Outcome::After(AT_ONCE);
+    let run = match run(context, &observed, memory).await {
+        Ok(run) => run,
+        Err(pause) => return Outcome::After(pause),
     };
     let severity = run.progress.severity();
     if let Some(outcome) = memory.retry.brief(severity, Instant::now()) {
@@ -179,8 +182,9 @@ async fn prepared(
     Ok(None)
 }
 
-/// From what was observed to what was applied. `None`: the next run goes on at once, with nothing to report yet.
-async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Option<Run> {
+/// From what was observed to what was applied. The error is the pause before the next run,
+/// which goes on, with nothing to report yet.
+async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Result<Run, Duration> {
     let extension = observed.extension.name();
     let begun = Instant::now();
     let resolution = resolve(context, observed).await;
@@ -213,7 +217,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         .as_ref()
         .is_ok_and(|target| approval::is_satisfied(observed, target));
     if let Err(failure) = &target
-        && matches!(failure.severity, Severity::Waiting | Severity::Terminal)
+        && ends_changes(failure)
     {
         settle_changes(context, observed, &first_line(failure), memory).await;
     }
@@ -233,7 +237,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
                 settings,
                 target,
             };
-            let applied = apply(context, resolved, memory).await;
+            let applied = Box::pin(apply(context, resolved, memory)).await;
             applied.map_err(|failure| match failure.severity {
                 Severity::Pulling => failure,
                 _ => patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version),
@@ -259,25 +263,15 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
         let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
         context.moves.conclude(extension, blocker.map(first_line));
     }
-    let progress = match (applied, problem) {
-        (Ok(Applied::Prepared), _) => return None,
-        (Ok(Applied::ConditionRefused(name)), _) => {
-            memory.bundle.refuse_condition(name);
-            return None;
-        }
-        (Ok(Applied::Held(_)), _) if waits.is_some() => Progress::Applied { started: None },
-        (Ok(Applied::Held(held)), _) => Progress::Failed(held.failure()),
-        (Err(failure), _) | (Ok(Applied::Done(_)), Some(failure)) => Progress::Failed(failure),
-        (Ok(Applied::Done(done)), None) => match (done.started, silent) {
-            (None, Some(silent)) => Progress::Silent(silent),
-            (started, _) => Progress::Applied { started },
-        },
-    };
+    if let Ok(Applied::ConditionRefused(name)) = &applied {
+        memory.bundle.refuse_condition(name.clone());
+    }
+    let progress = progress(applied, problem, silent, waits.is_some())?;
     let warnings = match &progress {
         Progress::Applied { .. } | Progress::Silent(_) => memory.bundle.warnings(context).await,
         Progress::Failed(_) => None,
     };
-    Some(Run {
+    Ok(Run {
         kind: kind(observed, &progress),
         is_paused,
         progress,
@@ -290,12 +284,32 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Opt
     })
 }
 
+/// What a run came to. The error is the pause before the next run, which goes on.
+fn progress(
+    applied: Result<Applied, Failure>,
+    problem: Option<Failure>,
+    silent: Option<Failure>,
+    is_update: bool,
+) -> Result<Progress, Duration> {
+    Ok(match (applied, problem) {
+        (Ok(Applied::Prepared | Applied::ConditionRefused(_)), _) => return Err(AT_ONCE),
+        (Ok(Applied::Outdated), _) => return Err(DECIDE_ANEW),
+        (Ok(Applied::Held(_)), _) if is_update => Progress::Applied { started: None },
+        (Ok(Applied::Held(held)), _) => Progress::Failed(held.failure()),
+        (Err(failure), _) | (Ok(Applied::Done(_)), Some(failure)) => Progress::Failed(failure),
+        (Ok(Applied::Done(done)), None) => match (done.started, silent) {
+            (None, Some(silent)) => Progress::Silent(silent),
+            (started, _) => Progress::Applied { started },
+        },
+    })
+}
+
 /// Whether what the extension asks for has been looked at to the end without a new revision.
 fn was_tried(applied: &Result<Applied, Failure>) -> bool {
     match applied {
         Ok(Applied::Done(done)) => done.started.is_none(),
         Ok(Applied::Held(_)) => true,
-        Ok(Applied::Prepared | Applied::ConditionRefused(_)) => false,
+        Ok(Applied::Prepared | Applied::Outdated | Applied::ConditionRefused(_)) => false,
         Err(failure) => failure.severity != Severity::Pulling,
     }
 }
@@ -321,9 +335,18 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
 async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -> Result<Applied, Failure> {
     let observed = resolved.observed;
     let extension = &observed.extension;
-    let Some(rendered) = render(context, resolved, &mut memory.bundle).await? else {
-        record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?;
-        return Ok(Applied::default());
+    let rendered = match render(context, resolved, &mut memory.bundle).await {
+        Ok(Some(rendered)) => rendered,
+        Ok(None) => {
+            record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?;
+            return Ok(Applied::default());
+        }
+        Err(failure) => {
+            if ends_changes(&failure) {
+                settle_changes(context, observed, &first_line(&failure), memory).await;
+            }
+            return Err(failure);
+        }
     };
     let plan = plan(rendered, &context.others(extension), &context.system_namespace)?;
     let creates = matches!(plan.revision, RevisionPlan::Create(_));
@@ -331,20 +354,22 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     let held = proposal
         .as_ref()
         .and_then(|proposal| proposal.held(extension.name()));
+    if let Some(proposal) = &proposal {
+        // Whatever the checks come to, no other change is wanted any more.
+        record_changes(context, observed, &Wanted::Change(proposal, None), memory).await?;
+    }
     let mut checked = check(context, plan, memory.act.migrated(), held.is_some()).await?;
-    let wanted = match &proposal {
-        Some(proposal) => Wanted::Change(proposal, held.as_ref()),
-        None => Wanted::Nothing(NOTHING_WAITS),
-    };
-    record_changes(context, observed, &wanted, memory).await?;
-    if let Some(held) = held {
+    if let (Some(proposal), Some(held)) = (&proposal, held) {
+        let wanted = Wanted::Change(proposal, Some(&held));
+        record_changes(context, observed, &wanted, memory).await?;
         return Ok(Applied::Held(held));
     }
     if creates && !approval::confirm(context, observed, proposal.as_ref()).await? {
-        return Ok(Applied::Prepared);
+        return Ok(Applied::Outdated);
     }
-    if let Some(proposal) = &proposal {
-        checked.approve(proposal);
+    match &proposal {
+        Some(proposal) => checked.approve(proposal),
+        None => record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?,
     }
     // All of this takes time: another extension may have the better claim by now.
     seize(context, extension)?;
@@ -377,6 +402,12 @@ async fn record_changes(
     act(context, extension, Checked::own_records(actions), &mut memory.act)
         .await
         .map(drop)
+}
+
+/// Whether the extension wants no change any more because of a failure. A catalog that does not answer says nothing.
+fn ends_changes(failure: &Failure) -> bool {
+    matches!(failure.severity, Severity::Waiting | Severity::Terminal)
+        && failure.held_back_by != held_back::CATALOG
 }
 
 /// Has PendingChanges say that the extension does not want them any more. What fails is tried again by the next run.

@@ -79,6 +79,12 @@ impl Revisions {
         self.active().last()
     }
 
+    /// The newest that is not archived, also while it is being deleted: its objects are still there.
+    pub fn newest_standing(&self) -> Option<&ClusterObjectSet> {
+        let is_standing = |set: &&ClusterObjectSet| set.spec.lifecycle_state == LifecycleState::Active;
+        self.sets.iter().map(AsRef::as_ref).rfind(is_standing)
+    }
+
     /// Those that are wanted, complete or not, oldest first.
     pub fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
         let wanted = |set: &&ClusterObjectSet| {

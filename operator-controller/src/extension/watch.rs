@@ -111,7 +111,7 @@ async fn approvals(
     context: &Context,
     queue: &Queue<String>,
     policies: Writer<ChangePolicy>,
-    changes: Writer<PendingChange>,
+    pending: Writer<PendingChange>,
 ) {
     let client = &context.client;
     let policies = async {
@@ -122,33 +122,29 @@ async fn approvals(
             if let Event::Apply(policy) | Event::InitApply(policy) = &event {
                 policy::report(client, policy).await;
             }
-            let changed = followed.take(&event, |policy: &ChangePolicy| policy.generation());
-            if changed.iter().any(|change| change.before != change.now) {
-                let extensions = context.extensions.state();
-                extensions
-                    .iter()
-                    .for_each(|extension| queue.add(extension.name().to_owned()));
+            let found = followed.take(&event, ChangePolicy::generation);
+            if found.iter().any(|policy| policy.before != policy.now) {
+                for extension in context.extensions.state() {
+                    queue.add(extension.name().to_owned());
+                }
             }
         }
     };
-    let changes = async {
-        let events = follow(client, changes);
+    let pending = async {
+        let events = follow(client, pending);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            if let Event::Apply(change) | Event::InitApply(change) | Event::Delete(change) = &event {
-                let name = change.spec.extension.clone();
-                let generation = |change: &PendingChange| change.generation();
-                let changed = followed.take(&event, generation);
-                if changed.iter().any(|change| change.before != change.now) {
-                    queue.add(name);
+            let mark = |change: &PendingChange| (change.spec.extension.clone(), change.generation());
+            for ObjectChange { before, now, .. } in followed.take(&event, mark) {
+                if before != now {
+                    let extensions = before.into_iter().chain(now).map(|(extension, _)| extension);
+                    extensions.for_each(|extension| queue.add(extension));
                 }
-            } else {
-                followed.take(&event, |change: &PendingChange| change.generation());
             }
         }
     };
-    futures::join!(policies, changes);
+    futures::join!(policies, pending);
 }
 
 /// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use olm_api::cluster_extension::BundleMetadata;
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_bundle::{CertificateProvider, InstallMode, Prepared};
 use olm_plan::change::all_comparable;
 use olm_plan::phases::{Marks, phases};
@@ -109,6 +110,7 @@ fn plan(package: &str, from: (&Version, &Prepared), to: (&Version, &Prepared)) -
             catalog: "catalog",
             passed: &[],
             uninstall: Uninstall::Delete,
+            adopt: CollisionProtection::Prevent,
             before,
             after,
             needs: None,

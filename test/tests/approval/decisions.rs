@@ -85,7 +85,7 @@ fn an_update_waits_for_an_approval_while_what_is_installed_is_kept() -> Result<(
                 Ok(deployments.get_opt(&operator).await?.map(drop))
             })
             .await?;
-        let printed = olm(world, &["approve", name, "--note", "tested"])?;
+        let printed = olm(world, &["approve", name, "--yes", "--note", "tested"])?;
         ensure!(
             printed.contains(&pending.spec.digest) && printed.contains("approved by"),
             "{printed}"
@@ -98,7 +98,7 @@ fn an_update_waits_for_an_approval_while_what_is_installed_is_kept() -> Result<(
         ensure!(set.annotation(annotation::APPROVED_BY) == Some(approver.as_str()));
         let history = olm(world, &["history", name])?;
         ensure!(history.contains(&approver), "{history}");
-        let refused = olm(world, &["approve", name]);
+        let refused = olm(world, &["approve", name, "--yes"]);
         ensure!(
             refused.is_err_and(|error| error
                 .to_string()
@@ -191,7 +191,10 @@ fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<
         )
         .await?;
         change(world, name, "1.0.0", "AwaitingApproval").await?;
-        olm(world, &["reject", name, "--note", "not before the audit"])?;
+        olm(
+            world,
+            &["reject", name, "--yes", "--note", "not before the audit"],
+        )?;
         ready(
             world,
             name,
@@ -200,7 +203,7 @@ fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<
             "rejected it: not before the audit",
         )
         .await?;
-        olm(world, &["approve", name])?;
+        olm(world, &["approve", name, "--yes"])?;
         await_version(world, name, "1.0.0").await?;
         patch_source(world, name, json!({ "version": "1.0.1" })).await?;
         let extension = ready(world, name, "False", "AwaitingApproval", "from 1.0.0 to 1.0.1").await?;
@@ -256,10 +259,50 @@ fn an_approval_holds_for_what_was_shown_and_for_nothing_else() -> Result<()> {
         publish(world, name, &["1.0.0"]).await?;
         let gone = change(world, name, "1.0.1", "Void").await?;
         ensure!(gone.spec.digest == first.spec.digest || gone.spec.digest == second.spec.digest);
-        let refused = olm(world, &["approve", name]);
+        let refused = olm(world, &["approve", name, "--yes"]);
         ensure!(refused.is_err(), "{refused:?}");
         let set = revisions(world).get_opt(&format!("{name}-2")).await?;
         ensure!(set.is_none(), "{set:?}");
         Ok(())
+    })
+}
+
+#[test]
+fn a_deleted_revision_makes_no_first_installation_of_an_update() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "deleted";
+        let rules = json!({ "approval": { "default": "Manual", "install": "Automatic" } });
+        install_and_update(world, name, &rules).await?;
+        change(world, name, "1.0.1", "AwaitingApproval").await?;
+        // It stays as long as somebody else has a finalizer on it.
+        let first = format!("{name}-1");
+        let hold = json!({ "metadata": { "finalizers": ["example.com/hold", "olm.operatorframework.io/teardown"] } });
+        let sets = revisions(world);
+        sets.patch(&first, &PatchParams::default(), &Patch::Merge(&hold))
+            .await?;
+        sets.delete(&first, &DeleteParams::default()).await?;
+        let pending = world
+            .eventually("the change that replaces it waits", SOON, async || {
+                let extension = olm_test::extensions::extensions(world).get(name).await?;
+                let annotated = merge(world, name, json!({ "metadata": { "annotations": { "example.com/look": "again" } } }));
+                annotated.await?;
+                let pending = changes(world).list(&kube::api::ListParams::default()).await?;
+                let ours = pending.items.into_iter().filter(|change| {
+                    Some(&change.spec.extension_uid) == extension.metadata.uid.as_ref()
+                        && !change.is_void()
+                        && !change.is_applied()
+                });
+                Ok(ours.last())
+            })
+            .await?;
+        ensure!(pending.spec.class != "Install", "{pending:?}");
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let next = sets.get_opt(&format!("{name}-2")).await?;
+        ensure!(next.is_none(), "{next:?}");
+        let release = json!({ "metadata": { "finalizers": ["olm.operatorframework.io/teardown"] } });
+        sets.patch(&first, &PatchParams::default(), &Patch::Merge(&release))
+            .await
+            .map(drop)
+            .map_err(Into::into)
     })
 }

@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use olm_api::cluster_extension::controlling_extension;
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::names::{annotation, label};
 use olm_api::{ClusterObjectSet, PendingChange};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
@@ -215,6 +216,7 @@ fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
             catalog: "",
             passed: &[],
             uninstall: Uninstall::Delete,
+            adopt: CollisionProtection::Prevent,
             before: &old,
             after: &new,
             needs: None,

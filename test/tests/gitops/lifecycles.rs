@@ -194,7 +194,7 @@ fn tools_are_right_about_changes_that_need_an_approval() -> Result<()> {
         let approve = || {
             let olm = olm_test::world::binary("olm")?;
             let run = std::process::Command::new(olm)
-                .args(["approve", name, "--kubeconfig"])
+                .args(["approve", name, "--yes", "--kubeconfig"])
                 .arg(world.cluster.kubeconfig())
                 .output()?;
             ensure!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));

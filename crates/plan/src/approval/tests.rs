@@ -1,5 +1,6 @@
 use olm_api::change_policy::{ChangePolicySpec, WindowSpec};
 use olm_api::cluster_extension::BundleMetadata;
+use olm_api::cluster_object_set::CollisionProtection;
 use olm_rollout::policy::Uninstall;
 use serde_json::{Value, json};
 
@@ -29,6 +30,7 @@ fn plan(from: Option<&str>, to: &str, after: &[&Value]) -> ChangePlan {
         catalog: "",
         passed: &[],
         uninstall: Uninstall::Delete,
+        adopt: CollisionProtection::Prevent,
         before: &[],
         after,
         needs: None,
@@ -170,7 +172,7 @@ fn every_policy_with_windows_must_have_one_open() {
         cause.text(),
         "the next window of ChangePolicy \"night\" opens at 2026-11-21T23:00:00Z"
     );
-    assert!(cause.passes());
+    assert_eq!(cause.reason(), reason::AWAITING_WINDOW);
     let never = with("never", &["0 0 30 2 *"]);
     let found = gate(&upgrade, [&never, &night], None, now());
     assert!(

@@ -1,6 +1,8 @@
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::names::annotation;
 
+use olm_api::cluster_object_set::CollisionProtection;
+
 use super::*;
 
 fn bundle(version: &str) -> BundleIdentity {
@@ -86,6 +88,7 @@ struct Case {
     before: Vec<Value>,
     after: Vec<Value>,
     uninstall: Uninstall,
+    adopt: CollisionProtection,
 }
 
 impl Default for Case {
@@ -96,6 +99,7 @@ impl Default for Case {
             before: old(),
             after: new(),
             uninstall: Uninstall::Delete,
+            adopt: CollisionProtection::Prevent,
         }
     }
 }
@@ -111,6 +115,7 @@ fn plan(case: &Case) -> ChangePlan {
         catalog: "catalog",
         passed: &["1.1.0".to_owned()],
         uninstall: case.uninstall,
+        adopt: case.adopt,
         before: &before,
         after: &after,
         needs: None,
@@ -281,7 +286,9 @@ fn each_input_changes_the_digest() {
         change(&mut case);
         plan(&case).digest
     };
-    let cases: [Edit<Case>; 8] = [
+    let cases: [Edit<Case>; 10] = [
+        ("uninstall", |case| case.uninstall = Uninstall::Orphan),
+        ("adopt", |case| case.adopt = CollisionProtection::None),
         ("account", |case| case.account = "n/other"),
         ("image", |case| case.wanted.image.push('0')),
         ("version", |case| case.wanted.metadata.version.push('0')),

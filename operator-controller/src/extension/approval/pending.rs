@@ -233,6 +233,7 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
 mod tests {
     use olm_api::ClusterObjectSet;
     use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
+    use olm_api::cluster_object_set::CollisionProtection;
     use olm_api::conditions::find;
     use olm_plan::approval::{Cause, Gate};
     use olm_plan::{BundleIdentity, Change as PlannedChange};
@@ -267,6 +268,7 @@ mod tests {
                 catalog: "",
                 passed: &[],
                 uninstall: Uninstall::Delete,
+                adopt: CollisionProtection::Prevent,
                 before: &[],
                 after: &[],
                 needs: None,

@@ -7,6 +7,7 @@ use kube::api::{Api, ListParams};
 use kube::core::DeserializeGuard;
 use olm_api::names::CHANGE_POLICY;
 use olm_api::{ChangePolicy, ClusterExtension, LabelSelector};
+use olm_plan::approval::Cause;
 use olm_resolve::Selector;
 
 use crate::extension::context::Context;
@@ -37,11 +38,6 @@ impl StageError for PoliciesError {
             Self::Read { .. } => Severity::Waiting,
         }
     }
-}
-
-/// Those that the watch has seen.
-pub(crate) fn known(context: &Context, extension: &ClusterExtension) -> Vec<Arc<ChangePolicy>> {
-    sorted(context.policies.state(), extension)
 }
 
 /// Those that the API server has now. There are none where it does not know the kind.
@@ -83,6 +79,15 @@ fn sorted(mut policies: Vec<Arc<ChangePolicy>>, extension: &ClusterExtension) ->
     policies
 }
 
+/// Why a policy cannot be used: its selector means nothing.
+pub(crate) fn fault(policy: &ChangePolicy) -> Option<Cause> {
+    let error = Selector::from(&policy.spec.selector).validate().err()?;
+    Some(Cause::Policy {
+        name: policy.name().to_owned(),
+        why: error.to_string(),
+    })
+}
+
 /// Whether a policy is about an extension with these labels. A selector that means nothing selects every extension, so
 /// that a mistake in it lets nothing through.
 pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
@@ -105,6 +110,10 @@ mod tests {
         check(serde_json::json!({ "matchLabels": { "tier": "prod" } }), true);
         check(serde_json::json!({ "matchLabels": { "tier": "test" } }), false);
         let unknown = serde_json::json!({ "matchExpressions": [{ "key": "tier", "operator": "Is" }] });
-        check(unknown, true);
+        check(unknown.clone(), true);
+        let spec = serde_json::json!({ "selector": unknown });
+        let policy = ChangePolicy::new("mistaken", serde_json::from_value(spec).unwrap());
+        let cause = fault(&policy).map(|cause| cause.reason());
+        assert_eq!(cause, Some("Blocked"), "and it holds everything back");
     }
 }

@@ -8,7 +8,7 @@ use olm_preflight::crd_upgrade;
 
 use crate::extension::failure::{Severity, StageError};
 use olm_rollout::engine::rollout::Writes;
-use olm_rollout::policy::{Policy, PolicyError, value};
+use olm_rollout::policy::{Policy, PolicyError, adopt, value};
 
 /// The options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,11 +80,6 @@ impl Options {
         for switch in [user::UPGRADEABLE_OVERRIDE, user::ALLOW_BREAK_DEPENDENTS] {
             value(given, switch, &[("true", true), ("false", false)])?;
         }
-        let adopt = [
-            ("never", CollisionProtection::Prevent),
-            ("unowned", CollisionProtection::IfNoController),
-            ("all", CollisionProtection::None),
-        ];
         let installer_workloads = [
             ("true", InstallerWorkloads::Allowed),
             ("false", InstallerWorkloads::Refused),
@@ -92,7 +87,7 @@ impl Options {
         let definitions = given(user::CRD_POLICY).map(crd_upgrade::Policy::parse);
         Ok(Self {
             writes: policy.writes,
-            adopt: value(given, user::ADOPT, &adopt)?,
+            adopt: adopt(given)?,
             installer_workloads: value(given, user::ALLOW_INSTALLER_WORKLOADS, &installer_workloads)?,
             definitions: definitions
                 .transpose()

@@ -43,9 +43,11 @@ pub(crate) async fn report(client: &Client, policy: &ChangePolicy) {
 pub fn status(policy: &ChangePolicy, now: Timestamp) -> ChangePolicyStatus {
     let fault = match Selector::from(&policy.spec.selector).validate() {
         Err(error) => Some(format!("spec.selector: {error}")),
-        Ok(()) => windows(policy)
-            .err()
-            .map(|error| format!("spec.windows: {error}")),
+        Ok(()) => match windows(policy) {
+            Err(error) => Some(format!("spec.windows: {error}")),
+            Ok(all) => (!all.is_empty() && all.iter().all(|window| window.opens(now).is_none()))
+                .then(|| "spec.windows: no window ever opens".to_owned()),
+        },
     };
     let message = fault.map(|fault| {
         format!("{fault}. Until {CHANGE_POLICY} {:?} is corrected, it holds back every change of the extensions that it selects.", policy.name())
