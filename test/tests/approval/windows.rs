@@ -21,7 +21,7 @@ fn a_change_begins_only_while_a_window_is_open_and_nothing_is_frozen() -> Result
         let frozen = ready(world, name, "False", "Frozen", "freezes all changes").await?;
         ensure!(frozen.status.is_some_and(|status| status.install.is_none()));
         policy(world, name, &json!({ "windows": [window(NEVER)] }))?;
-        ready(world, name, "False", "AwaitingWindow", "opens again").await?;
+        ready(world, name, "False", "Blocked", "no window of ChangePolicy").await?;
         // From a window on that is open now, what was wanted goes on by itself.
         policy(
             world,
