@@ -125,12 +125,11 @@ impl Cause {
     /// The reason of the condition `Ready`.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Policy { .. } => reason::BLOCKED,
+            Self::Policy { .. } | Self::Window { opens: None, .. } => reason::BLOCKED,
             Self::Approval => reason::AWAITING_APPROVAL,
             Self::Rejected(_) => reason::REJECTED,
             Self::Freeze { .. } => reason::FROZEN,
             Self::Window { opens: Some(_), .. } => reason::AWAITING_WINDOW,
-            Self::Window { opens: None, .. } => reason::BLOCKED,
         }
     }
 
