@@ -38,7 +38,7 @@ fn planned_digest(world: &World, name: &str) -> Result<String> {
 }
 
 /// Decides as a user, by the API alone.
-async fn decide(world: &World, user: &str, change: &PendingChange, decision: &Value) -> Result<()> {
+fn decide(world: &World, user: &str, change: &PendingChange, decision: &Value) -> Result<()> {
     let patch = json!({ "spec": { "decision": decision } }).to_string();
     world
         .kubectl(&[
@@ -136,9 +136,9 @@ fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
             Ok(())
         };
         let approved = |approver: &str| json!({ "verdict": "Approved", "approver": approver });
-        refused(decide(world, "joe", &pending, &approved("joe")).await, "needs the verb approve on it")?;
-        refused(decide(world, "joe", &pending, &approved("jane")).await, "needs the verb approve on it")?;
-        refused(decide(world, "jane", &pending, &approved("joe")).await, "cannot decide in the name of joe")?;
+        refused(decide(world, "joe", &pending, &approved("joe")), "needs the verb approve on it")?;
+        refused(decide(world, "joe", &pending, &approved("jane")), "needs the verb approve on it")?;
+        refused(decide(world, "jane", &pending, &approved("joe")), "cannot decide in the name of joe")?;
         // What is approved does not change, not even with its approval.
         let digest = json!({ "spec": { "digest": format!("sha256:{}", "0".repeat(64)) } });
         let patched = changes(world)
@@ -169,7 +169,7 @@ fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
         )?;
         let present = changes(world).get(pending.name()).await?;
         ensure!(present.spec.decision.is_none(), "{:?}", present.spec);
-        decide(world, "jane", &pending, &approved("jane")).await?;
+        decide(world, "jane", &pending, &approved("jane"))?;
         await_version(world, name, "1.0.1").await.map(drop)
     })
 }
@@ -287,12 +287,12 @@ fn a_deleted_revision_makes_no_first_installation_of_an_update() -> Result<()> {
                 let annotated = merge(world, name, json!({ "metadata": { "annotations": { "example.com/look": "again" } } }));
                 annotated.await?;
                 let pending = changes(world).list(&kube::api::ListParams::default()).await?;
-                let ours = pending.items.into_iter().filter(|change| {
+                let mut ours = pending.items.into_iter().filter(|change| {
                     Some(&change.spec.extension_uid) == extension.metadata.uid.as_ref()
                         && !change.is_void()
                         && !change.is_applied()
                 });
-                Ok(ours.last())
+                Ok(ours.next_back())
             })
             .await?;
         ensure!(pending.spec.class != "Install", "{pending:?}");

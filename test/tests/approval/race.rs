@@ -234,7 +234,6 @@ fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
 
 /// `RACE_ROUNDS` and `RACE_SEED` choose how long and which way.
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are the outcome")]
 fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -231,6 +231,8 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use olm_api::ClusterObjectSet;
     use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
     use olm_api::cluster_object_set::CollisionProtection;
@@ -328,17 +330,17 @@ mod tests {
         let held = one.held("ext");
         let wanted = Wanted::Change(&one, held.as_ref());
         assert!(
-            run(&[first.clone()], Vec::new(), &wanted).is_empty(),
+            run(from_ref(&first), Vec::new(), &wanted).is_empty(),
             "again: nothing"
         );
         let held = other.held("ext");
         let wanted = Wanted::Change(&other, held.as_ref());
         assert_eq!(
-            reasons(&[first.clone()], Vec::new(), &wanted),
+            reasons(from_ref(&first), Vec::new(), &wanted),
             ["Void", "offered"]
         );
         let nothing = Wanted::Nothing("the catalog lost it");
-        assert_eq!(reasons(&[first.clone()], Vec::new(), &nothing), ["Void"]);
+        assert_eq!(reasons(from_ref(&first), Vec::new(), &nothing), ["Void"]);
         let Some(Action::RecordPendingChange(void)) = run(&[first], Vec::new(), &nothing).pop() else {
             panic!("it is not void");
         };
@@ -361,7 +363,7 @@ mod tests {
         assert!(!counts(&change, &extension(), &wanted.plan, &revisions));
         assert!(counts(&change, &extension(), &wanted.plan, &Revisions::default()));
         let nothing = Wanted::Nothing("");
-        assert_eq!(reasons(&[change.clone()], sets.clone(), &nothing), ["Succeeded"]);
+        assert_eq!(reasons(from_ref(&change), sets.clone(), &nothing), ["Succeeded"]);
         let held = wanted.held("ext");
         let again = Wanted::Change(&wanted, held.as_ref());
         assert_eq!(reasons(&[change], sets, &again), ["removed", "offered"]);
