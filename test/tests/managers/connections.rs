@@ -22,11 +22,13 @@ const CONNECTIONS: usize = 1100;
 /// Addresses that they come from, beside that of the test.
 const PODS: u8 = 5;
 /// How long after its end a connection is opened again.
-const AGAIN: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_secs(10);
 /// How long a kubelet waits for the answer to a probe.
 const PROBE: Duration = Duration::from_secs(1);
 /// How many probes in a row fail before a kubelet acts.
 const TRIES: usize = 3;
+/// The pause between two probes; that of a kubelet is longer.
+const PERIOD: Duration = Duration::from_secs(5);
 
 /// Connections that say nothing, and that are opened again when the server closes them.
 struct Idle {
@@ -79,6 +81,7 @@ async fn passes(client: &reqwest::Client, url: &str) -> Result<()> {
             Ok(answer) if answer.status() == 200 => return Ok(()),
             other => said = format!("{other:?}"),
         }
+        tokio::time::sleep(PERIOD).await;
     }
     bail!("{url} fails: {said}")
 }
@@ -146,7 +149,7 @@ fn idle_connections_beyond_the_descriptors_stop_no_probe_no_catalog_and_no_insta
         let token = std::fs::read_to_string(files.token())?;
         let catalog = format!("{}/catalogs/greeter/api/v1/all", world.catalogs);
         // Longer than an idle connection to the health port may last.
-        for _ in 0..10 {
+        for _ in 0..6 {
             for manager in [&world.catalogd, &world.operator_controller] {
                 for path in ["healthz", "readyz"] {
                     passes(&probe, &format!("http://{}/{path}", manager.health)).await?;
