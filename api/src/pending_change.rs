@@ -57,7 +57,7 @@ pub struct PendingChangeSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Decision {
-    /// What was decided.
+    /// Approved or rejected.
     pub verdict: Verdict,
     /// The user who decided, as the API server knows them.
     pub approver: String,
@@ -66,7 +66,7 @@ pub struct Decision {
     pub note: String,
 }
 
-/// What was decided.
+/// The outcome of a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// The change may be made.
@@ -76,14 +76,14 @@ pub enum Verdict {
     Rejected,
 }
 
-/// What became of the change.
+/// The state of the change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PendingChangeStatus {
     /// The generation of the object that the conditions are about; -1, by the schema's default, before the first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// [`APPLIED`] says what became of the change.
+    /// [`APPLIED`] tells the state of the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -1,9 +1,9 @@
 //! ClusterExtensions: from what a user asks for to a ClusterObjectSet, and back to a status.
 //!
 //! ```text
-//! ClusterExtension ─► observe ─► resolve ─► bundle ─► plan ─► preflight ─► act ─► report
-//!                     what       which      which     what    is it        our    status
-//!                     there is   bundle     objects   to do   safe         records and events
+//! ClusterExtension ─► observe ─► resolve ─► bundle ─► plan ─► approval ─► preflight ─► act ─► report
+//!                     what       which      which     what    may it      is it        our    status
+//!                     there is   bundle     objects   to do   begin       safe         records and events
 //! ```
 //!
 //! [`reconcile`] is that line. Every stage is a folder whose file of the same name holds its entry; it takes the type of

@@ -78,7 +78,7 @@ pub(super) fn definition() -> Value {
     let description = "A PendingChange is a change of a ClusterExtension that waits for an approval. operator-controller creates it; whoever may approve sets its decision. The approval holds for exactly the content that its digest names.";
     let status = status_root("The state of the change.").property(
         "conditions",
-        conditions("Applied: the change is made. While it is not, the reason says what it waits for, or that it is void because the extension no longer wants it."),
+        conditions("Applied: the change is made. Otherwise the reason names what holds it back, or is Void if the extension no longer wants the change."),
     );
     let root = root(description, spec(), status).extension("required", json!(["metadata", "spec"]));
     define(PENDING_CHANGE, "pchg", &columns, root)

@@ -1,4 +1,4 @@
-//! Whether a planned change may begin: what the policies that select its extension ask for, and what was decided.
+//! Whether a planned change may begin, given the policies that select its extension and the decision.
 //! Pure.
 
 pub mod window;

@@ -14,19 +14,18 @@ use olm_api::pending_change::{APPLIED, Decision, Verdict};
 use serde_json::json;
 
 use super::access::ClusterArguments;
+use super::change::MANAGER;
 use super::change::ask::agreed;
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, print_text};
 
-/// As whom the decision is written.
-const MANAGER: &str = "olm";
-
 #[derive(Debug, Args)]
 #[command(
     after_help = "The decision holds for exactly the change that is shown: for its digest, as `olm plan` prints it. Another \
-                  change needs another decision. Without --yes or --digest the command asks. The right to decide is the verb `approve` on the ClusterExtension, and \
-                  the right to patch PendingChanges."
+                  change needs another decision. Without --yes or --digest the command asks.\n\nTo decide, a user needs the \
+                  verb `approve` on the ClusterExtension, and the right to patch PendingChanges.\n\nExamples:\n  olm approve \
+                  greeter\n  olm reject greeter --note \"not before the audit\""
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension whose change waits
@@ -112,7 +111,7 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
         approver,
         note: arguments.note.clone(),
     };
-    // With the version that was seen: nobody else's decision is overwritten unseen.
+    // The version protects a decision that another user makes meanwhile.
     let patch = json!({
         "metadata": { "resourceVersion": change.metadata.resource_version },
         "spec": { "decision": decision },

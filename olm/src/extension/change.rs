@@ -12,8 +12,9 @@ use kube::api::{Api, Patch, PatchParams};
 use olm_api::{ClusterExtension, names};
 use serde_json::{Value, json};
 
+use self::wait::{Goal, WaitArguments};
 use super::cluster::Cluster;
-use crate::output::{print, print_json, print_text};
+use crate::output::{Outcome, Status, print, print_json, print_text};
 
 /// As whom changes are written.
 pub(crate) const MANAGER: &str = "olm";
@@ -78,6 +79,22 @@ pub(crate) fn change(
     let changed = changed.with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
     report(arguments, &changed, done)?;
     Ok(changed)
+}
+
+/// Changes a ClusterExtension as [`change`] does, and waits for the outcome where the command line asks for it.
+pub(crate) fn change_and_wait(
+    cluster: &Cluster,
+    arguments: &ChangeArguments,
+    waits: &WaitArguments,
+    seen: &ClusterExtension,
+    patch: Value,
+    done: &str,
+) -> Outcome {
+    let changed = change(cluster, arguments, seen, patch, done)?;
+    if waits.wait && !arguments.dry_run {
+        return wait::wait(cluster, waits, &changed, Goal::Ready(changed.generation()));
+    }
+    Ok(Status::Success)
 }
 
 /// Prints what was done to an object.

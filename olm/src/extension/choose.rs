@@ -41,7 +41,7 @@ pub(crate) struct Chosen {
     pub(crate) bundle: BundleIdentity,
     pub(crate) catalog: String,
     pub(crate) channels: Vec<String>,
-    /// How it follows what is installed.
+    /// The edge by which it follows the installed bundle.
     pub(crate) edge: Option<Edge>,
     /// The versions that are passed over.
     pub(crate) passed: Vec<String>,

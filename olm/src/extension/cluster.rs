@@ -65,9 +65,8 @@ impl Cluster {
         Err(error.context(self.runtime.block_on(others(&extensions, name))))
     }
 
-    /// What the selected catalogs of the cluster say of the package: as catalogd serves it through the API server, else as their
-    /// images say it. What is installed stays with the
-    /// catalog that it came from.
+    /// The package in the selected catalogs of the cluster: as catalogd serves it through the API server, else from their
+    /// images. An installed extension stays with the catalog that it came from.
     pub(crate) fn catalogs(
         &self,
         registry: &RegistryArguments,

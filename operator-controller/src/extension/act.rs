@@ -69,7 +69,7 @@ pub enum Applied {
     Done(Announcement),
     /// What has to be done first. The next run goes on.
     Prepared,
-    /// Nothing: what the change was decided by is not what it was. The next run decides anew.
+    /// Nothing: the extension, a policy or the decision changed during the run. The next run decides again.
     Outdated,
     /// Nothing: the change has to wait.
     Held(Held),

@@ -1,4 +1,4 @@
-//! Whether a change may begin: what the ChangePolicies that select the extension ask for, and what was decided.
+//! Decides whether a change may begin: reads the ChangePolicies that select the extension, and the decision.
 
 pub mod pending;
 pub mod policies;
@@ -140,7 +140,7 @@ impl Proposal {
         })
     }
 
-    /// Records on a revision what it was approved as.
+    /// Records the digest and the approval on a new revision.
     pub fn record(&self, creation: &mut Creation) {
         let annotations = creation.set.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::CHANGE_DIGEST.to_owned(), self.plan.digest.clone());
@@ -313,8 +313,8 @@ async fn before(context: &Context, set: &ClusterObjectSet) -> Result<Vec<Value>,
     }
 }
 
-/// Whether what is installed or on its way is what the spec asks for, so that a change that waits is an update: version,
-/// package, account and configuration.
+/// Whether the newest revision fits the spec in package, version, account and configuration, so that a change that waits
+/// is an update.
 pub(crate) fn is_satisfied(observed: &Observed, target: &Target) -> bool {
     let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(newest) = revisions.newest_active() else {

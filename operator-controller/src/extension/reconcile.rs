@@ -36,7 +36,8 @@ use olm_rollout::engine::rollout::Writes;
 
 /// Why PendingChanges are void where the extension is at what it asks for.
 const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
-/// The pause before a change is decided anew that was decided by former policies: the watch may lag behind.
+/// The pause before the controller decides again, because the extension, a policy or the decision changed: the watch may
+/// lag behind.
 const DECIDE_ANEW: Duration = Duration::from_secs(1);
 /// Characters of what blocks an extension that others show.
 const SHOWN: usize = 200;
@@ -182,8 +183,8 @@ async fn prepared(
     Ok(None)
 }
 
-/// From what was observed to what was applied. The error is the pause before the next run,
-/// which goes on, with nothing to report yet.
+/// From what was observed to what was applied. The error is the pause before the next run, which goes on, with
+/// nothing to report yet.
 async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Result<Run, Duration> {
     let extension = observed.extension.name();
     let begun = Instant::now();
@@ -381,7 +382,7 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     Ok(applied)
 }
 
-/// Writes what became of the PendingChanges of an extension.
+/// Updates the PendingChanges of an extension.
 async fn record_changes(
     context: &Context,
     observed: &Observed,

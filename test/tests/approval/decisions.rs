@@ -145,7 +145,7 @@ fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
             .patch(pending.name(), &PatchParams::default(), &Patch::Merge(&digest))
             .await;
         refused(patched.map(drop).map_err(Into::into), "digest is immutable")?;
-        // Nobody makes one, and nobody says that it is applied.
+        // Only the controller creates one, and writes its status.
         let mut forged = serde_json::to_value(&pending)?;
         forged["metadata"] = json!({ "name": "guarded-forged" });
         forged["spec"]["decision"] = approved("joe");

@@ -47,7 +47,7 @@ async fn stand_in(world: &World) -> Result<()> {
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     });
-    // On a node that nobody simulates, so that nobody else writes its status.
+    // On a node without a simulated kubelet, so that only the test writes its status.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
         "spec": {"nodeName": "nowhere", "containers": [container]},

@@ -48,7 +48,7 @@ fn ask<T>(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, ques
     question(&catalogs, &request, installed.as_ref(), &facts)
 }
 
-/// Name, catalog and first obstacle of what is newer than what is installed.
+/// Name, catalog and first obstacle of the bundles that are newer than the installed one.
 fn beyond(
     shelves: &[Shelf],
     request: Request<'_>,

@@ -5,8 +5,8 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::names::user;
 use serde_json::json;
 
-use super::wait::{Goal, WaitArguments, wait};
-use super::{ChangeArguments, change};
+use super::wait::WaitArguments;
+use super::{ChangeArguments, change, change_and_wait};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::output::{Outcome, Status};
@@ -59,14 +59,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Outcome {
         Some(_) => "resumed",
     };
     let patch = json!({"metadata": {"annotations": {user::PAUSED: null}}});
-    let changed = change(&cluster, &arguments.change, &extension, patch, done)?;
-    if arguments.wait.wait && !arguments.change.dry_run {
-        return wait(
-            &cluster,
-            &arguments.wait,
-            &changed,
-            Goal::Ready(changed.generation()),
-        );
-    }
-    Ok(Status::Success)
+    change_and_wait(
+        &cluster,
+        &arguments.change,
+        &arguments.wait,
+        &extension,
+        patch,
+        done,
+    )
 }

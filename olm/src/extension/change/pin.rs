@@ -7,8 +7,8 @@ use olm_api::ClusterExtension;
 use serde_json::json;
 
 use super::upgrade::is_exact;
-use super::wait::{Goal, WaitArguments, wait};
-use super::{ChangeArguments, change, of_source};
+use super::wait::WaitArguments;
+use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{Choice, Origin};
 use crate::extension::cluster::{Cluster, newest_active};
@@ -88,8 +88,14 @@ pub(crate) fn pin(arguments: &PinArguments) -> Outcome {
         _ => format!("pinned to {version}"),
     };
     let patch = of_source(&json!({"version": version}));
-    let changed = change(&cluster, &arguments.change, &present, patch, &done)?;
-    finish(&cluster, &arguments.wait, &arguments.change, &changed)
+    change_and_wait(
+        &cluster,
+        &arguments.change,
+        &arguments.wait,
+        &present,
+        patch,
+        &done,
+    )
 }
 
 /// Whether the catalogs have that version for the extension; why not is reported.
@@ -135,18 +141,12 @@ pub(crate) fn unpin(arguments: &UnpinArguments) -> Outcome {
         None => format!("unpinned from {before}; it follows every version"),
     };
     let patch = of_source(&json!({"version": arguments.version}));
-    let changed = change(&cluster, &arguments.change, &present, patch, &done)?;
-    finish(&cluster, &arguments.wait, &arguments.change, &changed)
-}
-
-fn finish(
-    cluster: &Cluster,
-    waits: &WaitArguments,
-    arguments: &ChangeArguments,
-    changed: &ClusterExtension,
-) -> Outcome {
-    if waits.wait && !arguments.dry_run {
-        return wait(cluster, waits, changed, Goal::Ready(changed.generation()));
-    }
-    Ok(Status::Success)
+    change_and_wait(
+        &cluster,
+        &arguments.change,
+        &arguments.wait,
+        &present,
+        patch,
+        &done,
+    )
 }

@@ -10,8 +10,8 @@ use olm_api::updates::UpdatesStatus;
 use olm_version::masterminds::Constraint;
 use serde_json::{Map, Value, json};
 
-use super::wait::{Goal, WaitArguments, wait};
-use super::{ChangeArguments, change, of_source};
+use super::wait::WaitArguments;
+use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{Choice, Chosen, Origin};
 use crate::extension::cluster::{Cluster, newest_active};
@@ -114,7 +114,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .map_or("nothing", |install| install.bundle.version.as_str());
     let done = words(installed, &chosen, &fields, before.as_deref());
     let patch = of_source(&Value::Object(fields));
-    let changed = change(&cluster, &arguments.change, &present, patch, &done)?;
     let is_newest = installed == chosen.bundle.metadata.version;
     if let Some(line) = held_back(status.and_then(|status| status.updates.as_ref())).filter(|_| is_newest) {
         note(&line);
@@ -122,15 +121,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some(held) = &chosen.held {
         note(held);
     }
-    if arguments.wait.wait && !arguments.change.dry_run {
-        return wait(
-            &cluster,
-            &arguments.wait,
-            &changed,
-            Goal::Ready(changed.generation()),
-        );
-    }
-    Ok(Status::Success)
+    change_and_wait(
+        &cluster,
+        &arguments.change,
+        &arguments.wait,
+        &present,
+        patch,
+        &done,
+    )
 }
 
 /// What happens, after the name of the extension.
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_told_with_what_changes_in_the_spec() {
+    fn an_upgrade_names_the_versions_and_the_changed_fields() {
         let fields = |value: Value| value.as_object().cloned().unwrap_or_default();
         assert_eq!(
             words(
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_from_a_range() {
+    fn a_version_is_not_a_range() {
         for (text, expected) in [
             ("1.0.0", true),
             ("1.0.x", false),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_person_is_told_in_full_and_what_goes_on_in_a_line() {
+    fn a_stalled_extension_is_shown_in_full_and_progress_in_a_line() {
         let stalled = extension(Verdict::Stalled, "Blocked", 1);
         assert_eq!(
             step(Some(&stalled), Goal::Ready(1)),

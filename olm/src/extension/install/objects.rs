@@ -94,7 +94,7 @@ pub(super) fn resource_name(object: &Value) -> String {
     }
 }
 
-/// What is installed, and each object that is created, with the rules of roles.
+/// The bundle, and each object that is created, with the rules of roles.
 pub(super) fn text(chosen: &Chosen, objects: &[Value]) -> String {
     let bundle = &chosen.bundle;
     let mut text = format!(

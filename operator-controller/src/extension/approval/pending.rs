@@ -1,4 +1,4 @@
-//! The PendingChanges of an extension: which one is offered, and what became of the others. Pure.
+//! The PendingChanges of an extension: offers the one that is wanted, and updates the state of the others. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

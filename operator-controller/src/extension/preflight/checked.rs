@@ -83,7 +83,7 @@ impl Checked {
         }
     }
 
-    /// Records on the revision that is created what it was approved as.
+    /// Records the digest and the approval on the revision that is created.
     pub(crate) fn approve(&mut self, proposal: &Proposal) {
         for action in &mut self.actions {
             if let Action::CreateRevision(creation) = action {

@@ -62,7 +62,7 @@ fn head(explanation: &Explanation) -> String {
 fn why(explanation: &Explanation, text: &mut String) {
     let updates = explanation.updates.as_ref();
     let held = updates.and_then(|updates| updates.held_back_by.as_deref());
-    // Roles follow, which `olm rbac` prints: nobody should apply what a message quotes.
+    // Roles follow, which `olm rbac` prints: text that a message quotes must not be applied.
     let limit = if held == Some(held_back::RIGHTS) {
         1
     } else {
