@@ -27,7 +27,7 @@ const MAX_CONCURRENT: usize = 4;
 /// Answers that clients have not taken yet are counted in units of so many bytes; shorter ones do not count.
 const UNIT: usize = 64 << 10;
 /// Units of all such answers together.
-const MAX_UNTAKEN: usize = 512;
+const MAX_UNTAKEN: usize = 256;
 
 /// Reads the query from the body of a request.
 pub(super) async fn read<B>(body: B, body_timeout: Duration) -> Result<GraphqlRequest, ErrorResponse>
