@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::DeleteParams;
 use olm_api::{conditions, names};
 use olm_test::extensions::{
@@ -46,7 +46,7 @@ fn api(package: &str, kind: &str) -> Value {
     json!({ "group": format!("{package}.olm.example"), "kind": kind, "version": "v1" })
 }
 
-/// Package `provider` in two versions, and package `dependent`, which requires the first of them. The packages of the pair
+/// Package `provider` in two versions, and package `dependent`, which requires the first of them. The packages of a pair
 /// need each other's version, and those of the circle that of the next. That `bundle-dependent` requires `provider` stands
 /// in its bundle alone, and what `catalog-dependent` requires in the catalog alone.
 async fn publish(world: &World) -> Result<String> {
@@ -84,6 +84,8 @@ async fn publish(world: &World) -> Result<String> {
         ("bundle-dependent", "BundleDependent", &["1.0.0"][..], none()),
         ("pair-a", "PairA", &["1.0.0", "2.0.0"][..], both("pair-b")),
         ("pair-b", "PairB", &["1.0.0", "2.0.0"][..], both("pair-a")),
+        ("twin-a", "TwinA", &["1.0.0", "2.0.0"][..], both("twin-b")),
+        ("twin-b", "TwinB", &["1.0.0", "2.0.0"][..], both("twin-a")),
         ("circle-a", "CircleA", &["1.0.0", "2.0.0"][..], both("circle-b")),
         ("circle-b", "CircleB", &["1.0.0", "2.0.0"][..], both("circle-c")),
         ("circle-c", "CircleC", &["1.0.0", "2.0.0"][..], both("circle-a")),
@@ -290,6 +292,64 @@ fn extensions_that_need_each_other_move_together() -> Result<()> {
         patch_source(world, "pair-b", json!({ "version": ">=1.0.0" })).await?;
         for package in ["pair-a", "pair-b"] {
             await_version(world, package, "2.0.0").await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn extensions_that_need_each_other_change_in_a_window_that_both_have() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let twins = ["twin-a", "twin-b"];
+        let window = |schedule: &str| json!([{ "schedule": schedule, "duration": "2m" }]);
+        let policy = |name: &str, windows: Value| {
+            let selector = json!({ "matchLabels": { "example.com/twin": name } });
+            world.apply(&[
+                json!({ "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy",
+                "metadata": { "name": name }, "spec": { "selector": selector, "windows": windows } }),
+            ])
+        };
+        let (always, never) = (window("* * * * *"), window("0 0 30 2 *"));
+        for twin in twins {
+            policy(twin, always.clone())?;
+            let mut twin = extension(twin, Some("1.0.0"));
+            twin["metadata"]["labels"] = json!({ "example.com/twin": twin["metadata"]["name"] });
+            world.apply(&[twin])?;
+        }
+        for twin in twins {
+            await_version(world, twin, "1.0.0").await?;
+        }
+        policy("twin-a", never.clone())?;
+        for twin in twins {
+            patch_source(world, twin, json!({ "version": ">=1.0.0" })).await?;
+        }
+        let held = async |name: &str, by: &str| {
+            world
+                .eventually(&format!("{name} is held back by {by}"), SOON, async || {
+                    let found = extensions(world).get(name).await?;
+                    assert_eq!(
+                        installed_version(&found),
+                        Some("1.0.0"),
+                        "{name} while {by} holds it: {:?}",
+                        found.status
+                    );
+                    let updates = found.status.and_then(|status| status.updates);
+                    let updates = updates.context("no updates")?;
+                    ensure!(updates.held_back_by.as_deref() == Some(by), "{updates:?}");
+                    Ok(Some(()))
+                })
+                .await
+        };
+        held("twin-a", "Window").await?;
+        held("twin-b", "Requirement").await?;
+        // The other way round: the one that was ready has no window any more.
+        policy("twin-b", never)?;
+        policy("twin-a", always.clone())?;
+        held("twin-b", "Window").await?;
+        held("twin-a", "Requirement").await?;
+        policy("twin-b", always)?;
+        for twin in twins {
+            await_version(world, twin, "2.0.0").await?;
         }
         Ok(())
     })

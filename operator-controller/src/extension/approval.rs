@@ -21,13 +21,14 @@ use serde_json::Value;
 
 use self::policies::PoliciesError;
 use super::context::Context;
+use super::context::moves::Companion;
 use super::failure::{Failure, Severity, StageError};
 use super::observe::Observed;
 use super::plan::Plan;
 use super::plan::content::config_digest;
 use super::plan::revision::{Creation, RevisionPlan};
 use super::resolve::Target;
-use super::revisions::as_installed;
+use super::revisions::{Revisions, as_installed};
 use crate::object_set::gather::{self, GatherError};
 
 /// Why it is not known whether a change may begin.
@@ -81,7 +82,7 @@ impl StageError for ApprovalError {
 /// A new revision of an extension that policies select.
 pub struct Proposal {
     /// What it changes.
-    pub plan: ChangePlan,
+    pub plan: Arc<ChangePlan>,
     /// The policies that select the extension.
     pub policies: Vec<Arc<ChangePolicy>>,
     /// What they come to.
@@ -115,6 +116,11 @@ impl Held {
 }
 
 impl Proposal {
+    /// Whether the change has to wait.
+    pub fn is_held(&self) -> bool {
+        !self.gate.causes.is_empty()
+    }
+
     /// What has to wait, if anything holds the change back.
     pub fn held(&self, extension: &str) -> Option<Held> {
         let cause = self.gate.causes.first()?.clone();
@@ -170,14 +176,15 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     if is_known && context.policies.is_empty() {
         return Ok(None);
     }
-    let policies = policies::read(context, &observed.extension).await?;
+    let extension = &observed.extension;
+    let policies = policies::read(context, extension).await?;
     if policies.is_empty() {
         return Ok(None);
     }
     let change = change(context, plan).await?;
-    let (gate, pending) = evaluate(context, observed, &change, &policies).await?;
+    let (gate, pending) = evaluate(context, extension, &observed.revisions, &change, &policies).await?;
     Ok(Some(Proposal {
-        plan: change,
+        plan: Arc::new(change),
         policies,
         gate,
         pending,
@@ -205,11 +212,56 @@ pub(crate) async fn confirm(
     let Some(proposal) = proposal else {
         return Ok(true);
     };
-    let (gate, pending) = evaluate(context, observed, &proposal.plan, &now).await?;
+    let (gate, pending) = evaluate(
+        context,
+        &observed.extension,
+        &observed.revisions,
+        &proposal.plan,
+        &now,
+    )
+    .await?;
     let uid = |pending: &Option<PendingChange>| pending.as_ref().and_then(|found| found.metadata.uid.clone());
     Ok(gate.causes.is_empty()
         && gate.approver == proposal.gate.approver
         && uid(&pending) == uid(&proposal.pending))
+}
+
+/// Whether the changes of all companions may begin, too: asked of the API server, because it may be a while since they
+/// were found to be ready. One that has its bundle already counts as begun, one that has to wait is not ready any more.
+///
+/// # Errors
+/// That is not known.
+pub(crate) async fn confirm_companions(
+    context: &Context,
+    companions: &[Companion],
+) -> Result<bool, ApprovalError> {
+    for Companion { extension, bundle } in companions {
+        if context.newest_bundle(extension).as_ref() == Some(bundle) {
+            continue;
+        }
+        let (Some(found), Some(ready)) = (context.extension(extension), context.moves.readiness(extension))
+        else {
+            return Ok(false);
+        };
+        if !is_as_seen(context, &found).await? {
+            return Ok(false);
+        }
+        let policies = policies::read(context, &found).await?;
+        let is_free = match &ready.plan {
+            _ if policies.is_empty() => true,
+            None => false,
+            Some(plan) => {
+                let revisions = context.revisions(extension);
+                let (gate, _) = evaluate(context, &found, &revisions, plan, &policies).await?;
+                gate.causes.is_empty()
+            }
+        };
+        if !is_free {
+            context.moves.withdraw(extension);
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether the extension is the one that was worked on: policies select it by its labels.
@@ -231,25 +283,25 @@ async fn is_as_seen(context: &Context, extension: &ClusterExtension) -> Result<b
 
 async fn evaluate(
     context: &Context,
-    observed: &Observed,
+    extension: &ClusterExtension,
+    revisions: &Revisions,
     plan: &ChangePlan,
     policies: &[Arc<ChangePolicy>],
 ) -> Result<(Gate, Option<PendingChange>), ApprovalError> {
-    let name = pending_change::name(observed.extension.name(), &plan.digest);
+    let name = pending_change::name(extension.name(), &plan.digest);
     let changes: Api<PendingChange> = Api::all(context.client.clone());
     let found = changes.get_opt(&name).await;
     let found = found.map_err(|source| ApprovalError::Pending { name, source })?;
-    let pending =
-        found.filter(|found| pending::counts(found, &observed.extension, plan, &observed.revisions));
+    let pending = found.filter(|found| pending::counts(found, extension, plan, revisions));
     let decision: Option<&Decision> = pending
         .as_ref()
         .and_then(|pending| pending.spec.decision.as_ref());
-    let mut gate = gate(
-        plan,
-        policies.iter().map(AsRef::as_ref),
-        decision,
-        Timestamp::now(),
-    );
+    let now = Timestamp::now();
+    let mut gate = gate(plan, policies.iter().map(AsRef::as_ref), decision, now);
+    if context.moves.has_begun(extension.name(), &plan.wanted.name, now) {
+        // One change with that of its companion, which began while all windows were open.
+        gate.causes.retain(|cause| !matches!(cause, Cause::Window { .. }));
+    }
     let faults = policies.iter().filter_map(|policy| policies::fault(policy));
     gate.causes.extend(faults);
     Ok((gate, pending))

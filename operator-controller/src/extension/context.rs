@@ -22,7 +22,7 @@ use self::helm::Releases;
 use self::moves::Moves;
 use self::providers::CertificateProviders;
 use super::observe::account;
-use super::revisions::{Others, Revisions, is_left_behind};
+use super::revisions::{BundleIdentity, Others, Revisions, is_left_behind};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
@@ -144,6 +144,17 @@ impl Context {
         sets.filter_map(|set| set.metadata.uid.clone())
             .chain(uid.clone())
             .collect()
+    }
+
+    /// The bundle of the newest revision of an extension.
+    pub fn newest_bundle(&self, extension: &str) -> Option<String> {
+        let newest = self.revisions(extension).newest_active().map(BundleIdentity::of);
+        newest.map(|newest| newest.metadata.name)
+    }
+
+    /// A ChangePolicy.
+    pub fn policy(&self, name: &str) -> Option<Arc<ChangePolicy>> {
+        self.policies.get(&ObjectRef::new(name))
     }
 
     /// The PendingChanges of extensions of that name.

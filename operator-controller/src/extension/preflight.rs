@@ -26,8 +26,10 @@ pub use self::asking::PreflightError;
 use self::asking::{Asking, MAX_FINDINGS};
 pub use self::checked::{Announcement, Checked, Started};
 use self::rehearse::Rehearsal;
+use super::approval::Proposal;
 use super::bundle::Rendered;
 use super::context::Context;
+use super::context::moves::Ready;
 use super::events;
 use super::observe::options::InstallerWorkloads;
 use super::plan::Plan;
@@ -42,7 +44,7 @@ use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
 /// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` is what earlier runs
-/// migrated for the new revision; `is_held`: the revision has to wait, so that nothing is done.
+/// migrated for the new revision; `proposal` is what it changes, where policies select the extension.
 ///
 /// # Errors
 /// The plan must not be executed, or that is not known.
@@ -50,7 +52,7 @@ pub(crate) async fn check(
     context: &Context,
     plan: Plan<'_>,
     migrated: &[String],
-    is_held: bool,
+    proposal: Option<&Proposal>,
 ) -> Result<Checked, PreflightError> {
     let Plan { rendered, revision } = plan;
     let latest = latest(&rendered);
@@ -64,14 +66,14 @@ pub(crate) async fn check(
     let (secrets, settled) = match revision {
         RevisionPlan::Create(mut creation) => {
             let examined = examine(context, &rendered, migrated).await?;
-            if is_held {
+            if proposal.is_some_and(Proposal::is_held) {
                 return Ok(Checked::own_records(Vec::new()));
             }
             let found = match examined {
                 Examined::Passed(found) => found,
                 Examined::Migrates(action) => return Ok(Checked::preparation(action)),
             };
-            companions(context, &rendered)?;
+            companions(context, &rendered, proposal)?;
             if let Some(warnings) = &found.warnings {
                 let annotations = creation.set.metadata.annotations.get_or_insert_default();
                 annotations.insert(annotation::WARNINGS.to_owned(), bounded_message(warnings));
@@ -102,18 +104,22 @@ fn latest(rendered: &Rendered<'_>) -> Option<Arc<ClusterObjectSet>> {
 
 /// Whether each extension that moves along is ready, or has moved already, so that none stays behind without its
 /// requirements.
-fn companions(context: &Context, rendered: &Rendered<'_>) -> Result<(), PreflightError> {
+fn companions(
+    context: &Context,
+    rendered: &Rendered<'_>,
+    proposal: Option<&Proposal>,
+) -> Result<(), PreflightError> {
     let (observed, target) = (rendered.resolved.observed, &rendered.resolved.target);
     if target.companions.is_empty() {
         return Ok(());
     }
-    let newest = |extension: &str| {
-        let revisions = context.revisions(extension);
-        let newest = revisions.newest_active().map(BundleIdentity::of);
-        newest.map(|newest| newest.metadata.name)
+    let newest = |extension: &str| context.newest_bundle(extension);
+    let ready = Ready {
+        bundle: target.bundle.metadata.name.clone(),
+        plan: proposal.map(|proposal| Arc::clone(&proposal.plan)),
     };
-    let (extension, bundle) = (observed.extension.name(), &target.bundle.metadata.name);
-    let missing = context.moves.ready(extension, bundle, &target.companions, newest);
+    let extension = observed.extension.name();
+    let missing = context.moves.ready(extension, ready, &target.companions, newest);
     if missing.is_empty() {
         return Ok(());
     }

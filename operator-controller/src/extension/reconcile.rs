@@ -351,6 +351,7 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     };
     let plan = plan(rendered, &context.others(extension), &context.system_namespace)?;
     let creates = matches!(plan.revision, RevisionPlan::Create(_));
+    let companions = plan.rendered.resolved.target.companions.clone();
     let proposal = approval::propose(context, &plan).await?;
     let held = proposal
         .as_ref()
@@ -359,13 +360,16 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
         // Whatever the checks come to, no other change is wanted any more.
         record_changes(context, observed, &Wanted::Change(proposal, None), memory).await?;
     }
-    let mut checked = check(context, plan, memory.act.migrated(), held.is_some()).await?;
+    let mut checked = check(context, plan, memory.act.migrated(), proposal.as_ref()).await?;
     if let (Some(proposal), Some(held)) = (&proposal, held) {
         let wanted = Wanted::Change(proposal, Some(&held));
         record_changes(context, observed, &wanted, memory).await?;
         return Ok(Applied::Held(held));
     }
-    if creates && !approval::confirm(context, observed, proposal.as_ref()).await? {
+    if creates
+        && !(approval::confirm(context, observed, proposal.as_ref()).await?
+            && approval::confirm_companions(context, &companions).await?)
+    {
         return Ok(Applied::Outdated);
     }
     match &proposal {
@@ -374,6 +378,11 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     }
     // All of this takes time: another extension may have the better claim by now.
     seize(context, extension)?;
+    if checked.creates() {
+        context
+            .moves
+            .begin(extension.name(), &companions, Timestamp::now());
+    }
     let applied = act(context, extension, checked, &mut memory.act).await?;
     if let Applied::Done(done) = &applied {
         memory.bundle.settle(done.settled.clone());

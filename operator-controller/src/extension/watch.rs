@@ -14,9 +14,10 @@ use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{PROGRESSING, SERVING, SUCCEEDED, find, is_true};
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ChangePolicy, ClusterCatalog, ClusterExtension, ClusterObjectSet, PendingChange};
-use olm_platform::queue::Queue;
+use olm_platform::queue::{Outcome, Queue};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::extension::context::Context;
 use crate::extension::report::policy;
@@ -114,13 +115,33 @@ async fn approvals(
     pending: Writer<PendingChange>,
 ) {
     let client = &context.client;
+    let to_report = Queue::<String>::default();
+    let reports = to_report.run(1, CancellationToken::new(), async |name| {
+        let Some(policy) = context.policy(&name) else {
+            return Outcome::Done;
+        };
+        match policy::report(client, &policy).await {
+            Ok(()) => Outcome::Done,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(policy = name, error, "cannot write the status of a ChangePolicy");
+                Outcome::Failed
+            }
+        }
+    });
     let policies = async {
         let events = follow(client, policies);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
-            if let Event::Apply(policy) | Event::InitApply(policy) = &event {
-                policy::report(client, policy).await;
+            match &event {
+                Event::Apply(policy) => to_report.add(policy.name().to_owned()),
+                Event::InitDone => {
+                    for policy in context.policies.state() {
+                        to_report.add(policy.name().to_owned());
+                    }
+                }
+                _ => {}
             }
             let found = followed.take(&event, ChangePolicy::generation);
             if found.iter().any(|policy| policy.before != policy.now) {
@@ -144,7 +165,7 @@ async fn approvals(
             }
         }
     };
-    futures::join!(policies, pending);
+    futures::join!(reports, policies, pending);
 }
 
 /// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of

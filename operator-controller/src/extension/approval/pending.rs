@@ -261,7 +261,7 @@ mod tests {
             image: "i".to_owned(),
         };
         Proposal {
-            plan: ChangePlan::new(&PlannedChange {
+            plan: Arc::new(ChangePlan::new(&PlannedChange {
                 extension: "ext",
                 account: "n/a",
                 installed_account: None,
@@ -274,7 +274,7 @@ mod tests {
                 before: &[],
                 after: &[],
                 needs: None,
-            }),
+            })),
             policies: Vec::new(),
             gate: Gate {
                 needs_approval: true,

@@ -3,8 +3,14 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+use olm_plan::ChangePlan;
 use parking_lot::{Mutex, MutexGuard};
+
+/// How long a change that began together with others may begin outside its windows.
+const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Another extension that is installed or updated in the same step, and the bundle that it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,10 +27,21 @@ pub struct Moves {
     standings: Mutex<HashMap<String, Standing>>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A bundle that passed every check and can be installed once its companions can, too.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    /// The bundle.
+    pub bundle: String,
+    /// What it changes, where policies selected the extension.
+    pub plan: Option<Arc<ChangePlan>>,
+}
+
+#[derive(Debug, Clone, Default)]
 struct Standing {
-    /// The bundle that passed every check and can be installed once its companions can, too.
-    ready: Option<String>,
+    /// Set while the extension can go.
+    ready: Option<Ready>,
+    /// The bundle that it gets because a companion has changed, and when that was.
+    begun: Option<(String, Timestamp)>,
     /// Whether the present run confirmed that.
     is_confirmed: bool,
     /// Why the last run could not install a bundle that others may go along with; one line.
@@ -39,25 +56,55 @@ impl Moves {
     pub(crate) fn ready<'c>(
         &self,
         extension: &str,
-        bundle: &str,
+        ready: Ready,
         companions: &'c [Companion],
         newest: impl Fn(&str) -> Option<String>,
     ) -> Vec<&'c Companion> {
         // Reported before the others are looked at: of those that look at the same time, one sees all ready.
         self.change(extension, |own| {
-            own.ready = Some(bundle.to_owned());
+            own.ready = Some(ready);
             own.is_confirmed = true;
         });
         let standings = self.lock();
         let is_ready = |companion: &&Companion| {
             let standing = standings.get(&companion.extension);
-            standing.is_some_and(|standing| standing.ready.as_ref() == Some(&companion.bundle))
+            let ready = standing.and_then(|standing| standing.ready.as_ref());
+            ready.is_some_and(|ready| ready.bundle == companion.bundle)
                 || newest(&companion.extension).as_ref() == Some(&companion.bundle)
         };
         companions
             .iter()
             .filter(|companion| !is_ready(companion))
             .collect()
+    }
+
+    /// The bundle for which an extension is ready.
+    pub(crate) fn readiness(&self, extension: &str) -> Option<Ready> {
+        self.lock().get(extension)?.ready.clone()
+    }
+
+    /// Reports that an extension is not ready any more.
+    pub(crate) fn withdraw(&self, extension: &str) {
+        self.change(extension, |own| own.ready = None);
+    }
+
+    /// Reports that an extension changes now, and with it its companions: none of them waits for another window.
+    pub(crate) fn begin(&self, extension: &str, companions: &[Companion], now: Timestamp) {
+        self.change(extension, |own| own.begun = None);
+        for companion in companions {
+            self.change(&companion.extension, |other| {
+                other.begun = Some((companion.bundle.clone(), now));
+            });
+        }
+    }
+
+    /// Whether a companion has changed already, so that the extension gets this bundle outside its windows, too.
+    pub(crate) fn has_begun(&self, extension: &str, bundle: &str, now: Timestamp) -> bool {
+        let standings = self.lock();
+        let begun = standings
+            .get(extension)
+            .and_then(|standing| standing.begun.as_ref());
+        begun.is_some_and(|(begun, at)| begun == bundle && now.duration_since(*at) < MAX_DELAY)
     }
 
     /// Ends a run: what it did not confirm is not ready any more; the blocker counts for an extension that is not.
@@ -94,9 +141,10 @@ impl Moves {
         let mut hasher = DefaultHasher::new();
         let standings = self.lock();
         let standing = standings.get(extension);
-        standing
-            .map_or((&None, &None), |standing| (&standing.ready, &standing.blocker))
-            .hash(&mut hasher);
+        let ready = standing.and_then(|standing| standing.ready.as_ref());
+        ready.map(|ready| &ready.bundle).hash(&mut hasher);
+        let blocker = standing.and_then(|standing| standing.blocker.as_ref());
+        blocker.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -124,6 +172,13 @@ fn waits_for(own: &str, is_blocked: bool, other: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn ready(bundle: &str) -> Ready {
+        Ready {
+            bundle: bundle.to_owned(),
+            plan: None,
+        }
+    }
+
     fn companion(extension: &str, bundle: &str) -> Companion {
         Companion {
             extension: extension.to_owned(),
@@ -136,17 +191,30 @@ mod tests {
         let moves = Moves::default();
         let nothing = |_: &str| None;
         let with_b = [companion("b", "b.v2")];
-        assert_eq!(moves.ready("a", "a.v2", &with_b, nothing), [&with_b[0]]);
+        assert_eq!(moves.ready("a", ready("a.v2"), &with_b, nothing), [&with_b[0]]);
         moves.conclude("a", None);
         let with_a = [companion("a", "a.v2")];
-        assert!(moves.ready("b", "b.v2", &with_a, nothing).is_empty());
-        assert!(moves.ready("a", "a.v2", &with_b, nothing).is_empty());
+        assert!(moves.ready("b", ready("b.v2"), &with_a, nothing).is_empty());
+        assert!(moves.ready("a", ready("a.v2"), &with_b, nothing).is_empty());
         // A run that does not come as far takes it back.
         moves.conclude("b", None);
         moves.conclude("b", Some("no rights".to_owned()));
-        assert_eq!(moves.ready("a", "a.v2", &with_b, nothing), [&with_b[0]]);
+        assert_eq!(moves.ready("a", ready("a.v2"), &with_b, nothing), [&with_b[0]]);
         let there = |name: &str| (name == "b").then(|| "b.v2".to_owned());
-        assert!(moves.ready("a", "a.v2", &with_b, there).is_empty());
+        assert!(moves.ready("a", ready("a.v2"), &with_b, there).is_empty());
+    }
+
+    #[test]
+    fn a_change_that_began_with_a_companion_waits_for_no_window() {
+        let moves = Moves::default();
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert!(!moves.has_begun("a", "a.v2", at(9)));
+        moves.begin("b", &[companion("a", "a.v2")], at(9));
+        assert!(moves.has_begun("a", "a.v2", at(11)));
+        assert!(!moves.has_begun("a", "a.v3", at(11)), "another bundle");
+        assert!(!moves.has_begun("a", "a.v2", at(3609)), "too long ago");
+        moves.begin("a", &[], at(11));
+        assert!(!moves.has_begun("a", "a.v2", at(12)), "once");
     }
 
     #[test]
@@ -155,7 +223,7 @@ mod tests {
         moves.conclude("b", Some("no rights".to_owned()));
         let blocked = moves.digest("b");
         assert_eq!(moves.blocker("a", "b").as_deref(), Some("no rights"));
-        moves.ready("b", "b.v2", &[], |_| None);
+        moves.ready("b", ready("b.v2"), &[], |_| None);
         moves.conclude("b", Some("its companion is not ready".to_owned()));
         assert_eq!(moves.blocker("a", "b"), None);
         assert_ne!(moves.digest("b"), blocked);

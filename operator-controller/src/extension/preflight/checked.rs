@@ -83,6 +83,12 @@ impl Checked {
         }
     }
 
+    /// Whether a revision is created.
+    pub(crate) fn creates(&self) -> bool {
+        let creates = |action: &Action| matches!(action, Action::CreateRevision(_));
+        self.actions.iter().any(creates)
+    }
+
     /// Records the digest and the approval on the revision that is created.
     pub(crate) fn approve(&mut self, proposal: &Proposal) {
         for action in &mut self.actions {

@@ -12,10 +12,13 @@ use olm_plan::approval::windows;
 use olm_resolve::Selector;
 
 /// Writes the status of a policy when it differs. One that changed meanwhile comes again.
-pub(crate) async fn report(client: &Client, policy: &ChangePolicy) {
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) async fn report(client: &Client, policy: &ChangePolicy) -> Result<(), kube::Error> {
     let next = status(policy, Timestamp::now());
     if policy.status.as_ref() == Some(&next) {
-        return;
+        return Ok(());
     }
     let policies: Api<ChangePolicy> = Api::all(client.clone());
     let next = ChangePolicy {
@@ -26,16 +29,9 @@ pub(crate) async fn report(client: &Client, policy: &ChangePolicy) {
         .replace_status(policy.name(), &PostParams::default(), &next)
         .await
     {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-        Err(error) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(
-                policy = policy.name(),
-                error,
-                "cannot write the status of a ChangePolicy"
-            );
-        }
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
