@@ -39,6 +39,7 @@ mod ports;
 pub(crate) mod process;
 mod requirements;
 mod store;
+pub mod webhook;
 
 pub use binaries::Binaries;
 pub use definitions::apply_definitions;

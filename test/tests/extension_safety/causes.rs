@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, AVAILABLE, reason};
+use olm_test::cluster::webhook::RefusingWebhook;
 use olm_test::extensions::{SOON, await_progressing, await_version, revisions};
 use olm_test::world::World;
 use serde_json::{Value, json};
@@ -206,6 +207,14 @@ fn a_stuck_rollout_names_what_keeps_its_pods() -> Result<()> {
         let frozen = freeze(world, NAME, &PODS).await?;
         await_refusal(world, NOT_TODAY).await?;
         thaw(world, &frozen)?;
+        await_pod(world).await?;
+
+        let folder = tempfile::tempdir()?;
+        let webhook = RefusingWebhook::start(folder.path(), "no Pods on Mondays").await?;
+        world.apply(&[webhook.configuration(NAME, NAME, "pods")])?;
+        await_refusal(world, "denied the request: no Pods on Mondays").await?;
+        world.kubectl(&["delete", "validatingwebhookconfiguration", NAME])?;
+        await_pod(world).await?;
 
         world.kubectl(&["label", "nodes", "--all", "pod-causes=ready"])?;
         await_pod(world).await?;
