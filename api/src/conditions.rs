@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_certificate_is_the_same_at_every_try() {
+    fn a_message_about_a_certificate_is_the_same_at_every_attempt() {
         for (input, expected) in [
             (
                 "certificate expired: verification time 1763779000 (UNIX), but certificate is not valid after 1763000000 (779000 \

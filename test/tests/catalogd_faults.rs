@@ -423,7 +423,7 @@ fn note(seen: &Mutex<(usize, Vec<String>)>, answer: String) {
 }
 
 #[test]
-fn a_follower_serves_what_it_has_while_its_registry_is_slow() -> Result<()> {
+fn a_follower_serves_its_content_while_its_registry_is_slow() -> Result<()> {
     CLUSTER.alone(async |lab| {
         clean(lab).await?;
         followed_slowly(lab).await

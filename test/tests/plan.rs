@@ -149,7 +149,7 @@ fn greeting(finalizers: &[&str]) -> Value {
 }
 
 #[test]
-fn a_plan_is_what_is_then_applied_and_history_and_uninstall_tell_the_rest() -> Result<()> {
+fn a_plan_equals_the_applied_change_and_shows_in_history_and_uninstall() -> Result<()> {
     CLUSTER.with(async |world| {
         let file = world.sample_file("manifests/samples/greeter.yaml", NAME, |text| {
             text.replace("1.0.x", "1.0.0")

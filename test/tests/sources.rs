@@ -248,7 +248,7 @@ async fn apply_narrow(world: &World, package: &str, config: Value) -> Result<()>
 }
 
 #[test]
-fn feature_gates_that_are_switched_off_refuse_what_they_stand_for_until_they_are_on() -> Result<()> {
+fn a_feature_is_refused_while_its_gate_is_off() -> Result<()> {
     CLUSTER.alone(async |Stage { world, .. }| {
         let gates = "--feature-gates=SingleOwnNamespaceInstallSupport=false,DeploymentConfig=false";
         let endpoints = "--feature-gates=APIV1MetasHandler=false,GraphQLCatalogQueries=false";

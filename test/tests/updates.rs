@@ -250,7 +250,7 @@ async fn stands(world: &World) -> Result<Vec<(String, Option<String>)>> {
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(World::start(Options::default())));
 
 #[test]
-fn what_is_newer_and_what_holds_it_back_is_seen_at_a_glance_and_announced_once() -> Result<()> {
+fn newer_versions_and_their_obstacles_are_shown_and_announced_once() -> Result<()> {
     CLUSTER.alone(scenario)
 }
 

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_catalog_says_is_cut_to_what_a_status_holds() {
+    fn texts_of_catalogs_are_cut_to_the_bounds_of_the_status() {
         let long = "ä".repeat(1000);
         let bundle = BundleMetadata {
             name: long.clone(),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_adds_is_tolerated() {
+    fn values_that_a_later_version_adds_are_tolerated() {
         let later = r#"{"next":{"name":"a","version":"1.0.0","catalog":"c","size":1},"heldBackBy":"Window","since":"x"}"#;
         let read: UpdatesStatus = serde_json::from_str(later).unwrap();
         assert_eq!(read.held_back_by.as_deref(), Some("Window"));

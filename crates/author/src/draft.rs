@@ -365,7 +365,7 @@ spec:
     }
 
     #[test]
-    fn what_is_begun_has_no_fault_and_no_warning() {
+    fn a_new_draft_has_no_fault_and_no_warning() {
         let definitions = [Definition::read(DEFINITION.as_bytes()).expect("it is one")];
         for (name, definitions, files) in [
             ("my-operator", &[][..], 2),
@@ -389,7 +389,7 @@ spec:
     }
 
     #[test]
-    fn what_cannot_be_its_name_is_refused_with_an_example() {
+    fn an_invalid_name_is_refused_with_an_example() {
         let channels = ["stable".to_owned()];
         let check = |name: &str, version: &str, default_channel: &str, expected: &str| {
             let refused = draft(&Draft {

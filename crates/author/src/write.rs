@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_does_not_know_is_left_out() {
+    fn fields_unknown_to_the_schema_are_left_out() {
         check_lines(
             r#"{"schema":"olm.channel","package":"p","name":"c","x":1,
                "entries":[{"name":"e","x":1,"skips":["s"],"replaces":"r","skipRange":"<1.0.0"},{"name":"f","skips":[]}]}"#,

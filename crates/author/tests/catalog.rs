@@ -305,7 +305,7 @@ fn a_package_is_required_in_the_spelling_of_catalogs() {
 }
 
 #[test]
-fn what_is_required_in_another_shape_is_refused_and_not_lost() {
+fn requirements_in_another_shape_are_refused_and_not_lost() {
     for (key, listed, expected) in [
         (
             "dependencies",
@@ -429,7 +429,7 @@ fn bundles_become_a_catalog_with_their_channels_and_edges() {
 }
 
 #[test]
-fn what_is_no_bundle_says_why() {
+fn an_image_without_a_bundle_says_why() {
     let good = csv("etcd", "1.0.0", &["EtcdCluster"], "");
     let definition = crd("EtcdCluster");
     for (given, expected) in [

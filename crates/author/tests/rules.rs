@@ -413,7 +413,7 @@ fn the_form_of_a_bundle_is_checked() {
 }
 
 #[test]
-fn the_form_is_as_strict_as_what_is_read() {
+fn the_schema_is_as_strict_as_the_reader() {
     let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  \
                        operators.operatorframework.io.bundle.manifests.v1: manifests/\n  \
                        operators.operatorframework.io.bundle.metadata.v1: metadata/\n  \

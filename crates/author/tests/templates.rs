@@ -156,7 +156,7 @@ const BASIC: &str = "schema: olm.template.basic\nentries:\n- {schema: olm.packag
                      - {schema: olm.bundle, name: a.v1.0.0, image: 'reg/a:1.0.0'}\n";
 
 #[test]
-fn a_bundle_of_a_basic_template_is_what_its_image_holds() {
+fn a_bundle_of_a_basic_template_equals_the_content_of_its_image() {
     let bundles = known(&[("a", "1.0.0")]);
     check(BASIC, &bundles, Ok(&["a=c  ", "c: a.v1.0.0"]));
     let template = Template::parse(BASIC.as_bytes()).expect("the template is one");

@@ -69,7 +69,7 @@ fn check(place: &str, text: &str) {
 }
 
 #[test]
-fn what_is_no_yaml_is_not_repeated_as_it_is() {
+fn invalid_yaml_is_not_repeated_verbatim() {
     for broken in ["name: [\u{1b}[2J\u{202e}", "\u{1b}: {", "name: *\u{202e}"] {
         let files = with(
             fixture("kettle"),

@@ -147,7 +147,7 @@ fn the_openshift_service_ca_certifies_webhooks() {
 }
 
 #[test]
-fn an_account_that_the_bundle_brings_too_is_one_object_with_what_both_say() {
+fn an_account_that_the_bundle_brings_too_is_merged() {
     let objects = rendered(&fixture("kettle"), None, None);
     assert_eq!(
         find(&objects, "ServiceAccount", "kettle"),
@@ -259,7 +259,7 @@ fn properties_are_merged() {
 
 /// The annotations of the worked example.
 #[test]
-fn annotations_say_what_a_bundle_is() {
+fn annotations_describe_the_bundle() {
     let annotations = "annotations:\n  \
         operators.operatorframework.io.bundle.mediatype.v1: \"registry+v1\"\n  \
         operators.operatorframework.io.bundle.manifests.v1: \"manifests/\"\n  \

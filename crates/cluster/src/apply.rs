@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_sorted_by_what_follows_from_them() {
+    fn errors_are_sorted_by_their_consequence() {
         let status = |code: u16, name: &str, cause: &str| {
             serde_json::from_value::<kube::core::Status>(json!({
                 "code": code, "message": "m", "reason": if cause == "NotFound" { cause } else { "r" },
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_apply_of_what_does_not_fit_its_kind_is_refused_and_a_fault_of_the_server_is_not() {
+    fn an_object_that_does_not_fit_its_kind_is_refused_and_a_server_error_is_not() {
         let failed = |reason: &str| {
             let status = json!({"code": 500, "message": "m", "reason": reason});
             let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));

@@ -354,7 +354,7 @@ mod tests {
     use crate::fake::{self, Log, Reply};
 
     #[test]
-    fn a_table_is_made_of_what_the_server_lists() {
+    fn a_table_is_built_from_the_discovery_of_the_server() {
         let list: APIGroupDiscoveryList = serde_json::from_value(json!({"items": [{
             "metadata": {"name": "apps"},
             "versions": [{"version": "v1", "resources": [

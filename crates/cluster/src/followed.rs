@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_begun_again_forgets_what_the_first_one_held() {
+    fn a_restarted_list_forgets_the_first_one() {
         let mut followed = Followed::default();
         changes(&mut followed, &Event::Init);
         changes(&mut followed, &Event::InitApply(object("first", "1")));

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_sort_by_what_they_mean_and_not_by_how_they_are_spelled() {
+    fn keys_sort_by_their_decoded_value() {
         check(r#"{"b":1,"\u0061":2}"#, r#"{"a":2,"b":1}"#);
         check(r#"{"\u0061":1,"a":2}"#, r#"{"a":2}"#);
     }

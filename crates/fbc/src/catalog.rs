@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_all_the_same_is_added_as_far_as_it_can_be_read() {
+    fn faulty_blobs_are_added_as_far_as_they_can_be_read() {
         let text = "{\"schema\":\"olm.package\",\"name\":\"p\",\"icon\":{\"base64data\":\"%\"}}\n\
                     {\"schema\":\"olm.bundle\",\"name\":\"b\",\"package\":\"p\",\"image\":1}\n{\"name\":\"x\"}\n\
                     {\"schema\":\"olm.package\",\"name\":\"q\"}";

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_object_is_refused() {
+    fn a_blob_that_is_no_object_is_refused() {
         check("- a\n", Err("1 expected an object, got a list"));
         check("just words\n", Err("1 expected an object, got a string"));
     }

@@ -181,7 +181,7 @@ fn a_catalog_that_takes_more_memory_than_it_may_is_not_compared_and_says_so() {
 }
 
 #[test]
-fn what_is_found_takes_a_bounded_place() {
+fn findings_take_bounded_memory() {
     let long = "x".repeat(100_000);
     let mut checker = Checker::new();
     for meta in metas(

@@ -390,7 +390,7 @@ fn every_fault_is_found_at_once_and_each_has_its_place() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_held_against_what_it_belongs_to() {
+fn an_unreadable_blob_does_not_fault_its_package() {
     check(
         &valid().replace("entries: [{name: foo.v1.0.0}]", "entries: {}"),
         &["shape"],

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_canonical_reference_is_refused() {
+    fn a_reference_that_is_not_canonical_is_refused() {
         let check = |text: &str, expected: ReferenceError| {
             assert_eq!(Reference::parse(text), Err(expected), "{text}");
         };

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_goes_and_differs_is_named_and_marks_do_not_count() {
+    fn added_removed_and_changed_objects_are_named_without_marks() {
         let before = [
             object("ConfigMap", "kept", "a", "1.0.0"),
             object("ConfigMap", "other", "a", "1.0.0"),

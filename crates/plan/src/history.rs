@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_revision_tells_how_it_ended_and_what_took_its_place() {
+    fn each_revision_names_its_end_and_its_successor() {
         use LifecycleState::{Active, Archived};
         let available = |at| (SUCCEEDED, Status::True, reason::SUCCEEDED, at);
         let archived = |at| (PROGRESSING, Status::False, reason::ARCHIVED, at);

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_no_rule_covered_before_is_gained() {
+    fn only_rights_that_no_rule_covered_before_are_gained() {
         let old = [
             role("Role", "a", &json!([rule(&["pods"], &["get", "list"])])),
             binding("RoleBinding", "Role", "a"),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_of_others_and_what_is_added_to_them_count() {
+    fn roles_of_others_and_their_additions_count() {
         let mut aggregated = role("ClusterRole", "x", &json!([rule(&["pots"], &["*"])]));
         aggregated["metadata"]["labels"] =
             json!({format!("{AGGREGATE}edit"): "true", format!("{AGGREGATE}view"): "false"});

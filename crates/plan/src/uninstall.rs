@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_decides_what_stays_and_only_what_goes_waits_for_finalizers() {
+    fn the_policy_decides_which_objects_stay_and_only_removed_ones_wait_for_finalizers() {
         let mut seen = Stored::default();
         for (name, finalizers) in [
             ("a", json!(["x.io/clean", "foregroundDeletion"])),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_server_would_refuse_in_the_end_stands_in_the_way() {
+    fn only_final_refusals_of_the_server_block() {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}});
         let bundle_content = BundleContent::of([&definition(), &role, &namespace]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_revisions_have_is_asked_about_unless_others_decide_about_it() {
+    fn objects_of_both_revisions_are_rehearsed_unless_others_decide() {
         let both = [
             object("v1", "ConfigMap"),
             object("x.io/v1", "Pot"),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_names_a_few_and_says_what_to_do() {
+    fn the_message_names_a_few_and_the_remedy() {
         let objects: Vec<Value> = (0..7)
             .map(|number| {
                 let mut deployment = object(

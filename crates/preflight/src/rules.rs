@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_it_names() {
+    fn a_rule_allows_exactly_its_verbs_and_resources() {
         let check = |rule: &PolicyRule, access: &Access, expected: bool| {
             assert_eq!(rule.allows(access), expected, "{rule:?} {access:?}");
         };

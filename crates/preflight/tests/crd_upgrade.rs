@@ -134,7 +134,7 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
 }
 
 #[test]
-fn objects_are_asked_for_only_where_a_schema_changes_and_what_was_refused_before_is_not_reported() {
+fn objects_are_read_only_where_a_schema_changes_and_old_refusals_are_not_reported() {
     let short = |length: u64| json!({"type": "object", "properties": {"x": {"maxLength": length}}});
     let wide = [("v1", object("a", &json!({"x": "123456"})))];
     assert_eq!(
@@ -165,7 +165,7 @@ fn objects_are_asked_for_only_where_a_schema_changes_and_what_was_refused_before
 }
 
 #[test]
-fn what_many_objects_have_is_counted_and_rules_that_are_not_evaluated_are_said() {
+fn findings_in_many_objects_are_counted_and_skipped_rules_are_named() {
     let schema = |more: Value| {
         let mut field = json!({"type": "string"});
         field
@@ -256,7 +256,7 @@ fn one_version(schema: Value) -> Value {
 }
 
 #[test]
-fn what_becomes_stricter_is_reported_where_it_is() {
+fn stricter_fields_are_reported_with_their_path() {
     let field = |schema: Value| one_version(json!({"type": "object", "properties": {"f": schema}}));
     let check = |old: Value, new: Value, expected: &[&str]| {
         let expected: Vec<String> = expected
@@ -340,7 +340,7 @@ fn what_becomes_stricter_is_reported_where_it_is() {
 }
 
 #[test]
-fn what_takes_the_place_of_an_alternative_is_no_second_fault() {
+fn a_replaced_alternative_is_no_second_fault() {
     let field = |alternatives: Value| one_version(json!({"properties": {"f": {"oneOf": alternatives}}}));
     check(
         &field(json!([{"type": "string"}, {"type": "integer"}])),

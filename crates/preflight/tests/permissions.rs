@@ -123,7 +123,7 @@ fn every_missing_right_is_listed_at_once_and_once() {
 }
 
 #[test]
-fn an_object_that_exists_is_not_created_and_what_the_account_watches_is_listed() {
+fn an_object_that_exists_needs_no_create_and_watched_kinds_need_list() {
     let discovery = discovery();
     let watched = BTreeSet::from([(String::new(), "ConfigMap".to_owned())]);
     let facts = Environment {
@@ -316,7 +316,7 @@ fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
 }
 
 #[test]
-fn only_what_the_rules_leave_open_is_asked() {
+fn only_rights_that_the_rules_leave_open_are_asked() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
     let needs = needs(&[config_map("a"), role("ClusterRole", &granted)]);
     // Rules for a namespace say no for the whole cluster, but not yes.

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_counts_by_what_it_takes_once_parsed() {
+    fn a_range_counts_by_its_size_once_parsed() {
         let channel =
             r#"{"schema":"olm.channel","package":"p","name":"c","entries":[{"name":"a","skipRange":"1.x"}]}"#;
         let channel = Blob::from_json("olm.channel", channel).unwrap();

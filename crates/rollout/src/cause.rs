@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_account_may_not_see_is_left_to_the_user() {
+    fn causes_that_the_account_may_not_see_come_as_a_command() {
         let workload = deployment(&json!({}));
         let facts = Facts {
             workload: &workload,

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resolved_is_said() {
+    fn unresolved_content_is_an_error() {
         let bomb = zipped(&vec![b' '; usize::try_from(MAX_DECOMPRESSED).unwrap() + 1]);
         for (content, expected) in [
             (

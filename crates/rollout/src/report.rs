@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_says_whose_the_object_is_and_what_to_do() {
+    fn a_collision_names_the_owner_and_the_remedy() {
         let controller = |api_version: &str, kind: &str| {
             Some(OwnerReference {
                 api_version: api_version.into(),

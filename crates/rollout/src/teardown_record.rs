@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_before_the_rest_is_left_is_known() {
+    fn objects_gone_before_the_release_are_recorded() {
         let deleted = record(&["a", "b", "c"], &[], Uninstall::Delete);
         assert_eq!(
             (names(&deleted.gone), names(&deleted.left)),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_revision_found_gone_is_not_left_by_another() {
+    fn an_object_found_gone_is_not_released_by_another_revision() {
         let records = [
             record(&["a", "b"], &[0], Uninstall::Orphan),
             record(&["a", "c"], &[], Uninstall::Orphan),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_superseded_revision_let_go_to_its_successor_is_left_with_it() {
+    fn objects_handed_to_a_successor_stay_with_it() {
         let records = [
             record(&["a", "b", "old"], &[2], Uninstall::Delete),
             record(&["a", "b", "new"], &[1], Uninstall::Orphan),

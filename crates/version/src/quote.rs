@@ -49,7 +49,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn what_leaves_no_mark_is_escaped() {
+    fn invisible_characters_are_escaped() {
         for (text, expected) in [
             ("", r#""""#),
             ("a b", r#""a b""#),

@@ -84,7 +84,7 @@ fn words_of_one_character_are_dropped() {
 }
 
 #[test]
-fn what_is_no_range_is_refused() {
+fn an_invalid_range_is_refused() {
     refused("", "Last element in range is '||'");
     refused("1", "Last element in range is '||'");
     refused(">=1.0.0 ||", "Last element in range is '||'");
@@ -127,7 +127,7 @@ fn what_is_no_range_is_refused() {
 
 proptest! {
     #[test]
-    fn groups_are_alternatives_of_what_holds_together(
+    fn groups_are_alternatives_of_conjunctions(
         groups in proptest::collection::vec(
             proptest::collection::vec(
                 (prop::sample::select(vec!["", "=", "==", "!", "!=", "<", "<=", ">", ">=", ">= "]), 0..3_u64, 0..3_u64),
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn a_tolerant_reading_completes_what_people_leave_out() {
+fn a_tolerant_reading_completes_short_versions() {
     for (text, expected) in [
         ("1", Some("1.0.0")),
         (" v1.2 ", Some("1.2.0")),

@@ -141,7 +141,7 @@ fn build_metadata_counts_for_nothing() {
 }
 
 #[test]
-fn what_is_no_constraint_is_refused() {
+fn an_invalid_constraint_is_refused() {
     for text in [
         "",
         " ",
@@ -230,7 +230,7 @@ fn versions_have_three_degrees_of_strictness() {
 }
 
 #[test]
-fn raising_a_number_drops_what_follows() {
+fn raising_a_number_resets_the_following_ones() {
     for (text, part, expected) in [
         ("1.2.3", Component::Patch, "1.2.4"),
         ("1.2.3-beta+meta", Component::Patch, "1.2.3"),
@@ -298,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_means_the_same(
+    fn a_printed_constraint_means_the_same(
         terms in proptest::collection::vec("(=|!=|>|<|>=|=>|<=|=<|~|~>|\\^)? ?v?[0-3xX*](\\.[0-3x]){0,2}(-(0|rc\\.1))?", 1..4),
         separator in prop::sample::select(vec![" ", ",", " , ", "||", " || "]),
         (x, y, z) in numbers(),

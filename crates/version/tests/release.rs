@@ -73,7 +73,7 @@ fn an_explicit_release_stands_apart_from_the_version() {
 }
 
 #[test]
-fn what_is_no_release_is_refused() {
+fn an_invalid_release_is_refused() {
     for (text, expected) in [
         (
             "alpha_beta",

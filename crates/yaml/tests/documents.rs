@@ -42,7 +42,7 @@ fn yaml_is_separated_by_dashes() {
 }
 
 #[test]
-fn what_follows_the_dashes_is_refused() {
+fn text_after_the_document_marker_is_refused() {
     check(
         "a: 1\n--- b\n",
         &["error line 2, column 4: invalid Yaml document separator: b"],

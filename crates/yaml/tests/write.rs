@@ -176,7 +176,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_the_same(value in values()) {
+    fn written_documents_read_back_equal(value in values()) {
         let text = to_yaml(&value);
         let read = to_json(&text);
         prop_assert!(read.is_ok(), "{text}\n{read:?}");

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_that_become_invalid_are_accepted_with_what_makes_them_so() {
+    fn objects_that_become_invalid_are_accepted_with_their_faults() {
         let reversal = |effect: RollbackEffect| CrdRollback {
             definition: "pots.x.io".to_owned(),
             effect,

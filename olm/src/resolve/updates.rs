@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_what_would_be_chosen_and_what_stands_in_the_way_of_the_newest() {
+    fn a_table_shows_the_chosen_version_and_the_obstacle_of_the_newest() {
         let rows = [
             Row {
                 extension: "held".to_owned(),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn without_catalogs_a_row_is_what_the_status_says() {
+    fn without_catalogs_a_row_comes_from_the_status() {
         let shown = |installed: Option<&str>, updates: Option<UpdatesStatus>| {
             let mut extension = ClusterExtension::new("pot", ClusterExtensionSpec::default());
             let status = extension.status.get_or_insert_default();

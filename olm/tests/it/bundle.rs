@@ -219,7 +219,7 @@ fn converting_tells_of_bundles_without_an_image() {
 }
 
 #[test]
-fn converting_tells_once_what_is_not_taken_over() {
+fn converting_reports_lost_parts_once() {
     let default = "annotations:\n  operators.operatorframework.io.bundle.channel.default.v1: fast\n";
     let files = Files::new(&[
         ("manifests/csv.yaml", CSV),

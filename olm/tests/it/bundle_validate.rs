@@ -4,7 +4,7 @@ use crate::support::{ANNOTATIONS, CSV, Files, bundle, olm};
 use serde_json::Value;
 
 #[test]
-fn a_sound_bundle_passes_with_what_its_author_could_add() {
+fn a_sound_bundle_passes_with_suggestions() {
     let run = olm(&bundle().path(""), &["bundle", "validate", "."]);
     assert_eq!(
         (run.status, run.stdout.as_str(), run.stderr.as_str()),

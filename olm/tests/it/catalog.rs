@@ -237,7 +237,7 @@ fn catalogs_render_the_same_whatever_their_files() {
 }
 
 #[test]
-fn what_cannot_be_rendered_is_named() {
+fn a_catalog_that_cannot_be_rendered_is_named() {
     let files = Files::new(&[(
         "a/b.json",
         "{\"schema\":\"x\"}\n{\"schema\":\"olm.bundle\",\"image\":1}\n",
@@ -259,7 +259,7 @@ fn with_package(icon: &str) -> Files {
 }
 
 #[test]
-fn what_a_server_would_serve_can_be_looked_at() {
+fn the_served_content_can_be_printed() {
     let check = |icon: &str, warning: &str| {
         let files = with_package(icon);
         for arguments in [
@@ -302,7 +302,7 @@ fn what_a_server_would_serve_can_be_looked_at() {
 }
 
 #[test]
-fn only_what_can_be_written_as_it_was_is_rendered() {
+fn only_lossless_content_is_rendered() {
     let render = |icon: &str| {
         olm(
             &with_package(icon).path(""),
@@ -330,7 +330,7 @@ fn only_what_can_be_written_as_it_was_is_rendered() {
 }
 
 #[test]
-fn an_empty_catalog_says_what_there_is_instead() {
+fn an_empty_catalog_lists_the_files_found() {
     let check = |files: &[(&str, &str)], source: &str, expected: &str| {
         let files = Files::new(files);
         let said = format!(
@@ -379,7 +379,7 @@ fn an_empty_catalog_says_what_there_is_instead() {
 }
 
 #[test]
-fn a_path_of_the_wrong_kind_says_what_to_name() {
+fn a_path_of_the_wrong_kind_names_the_expected_one() {
     let files = Files::new(&[
         ("cat/c.json", CATALOG),
         ("file", ""),

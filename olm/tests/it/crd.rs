@@ -67,7 +67,7 @@ fn everything_that_is_found_is_said_and_the_policy_decides() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_an_error() {
+fn definitions_that_cannot_be_compared_are_an_error() {
     let files = files();
     for (arguments, status, part) in [
         (

@@ -109,7 +109,7 @@ fn a_refusal_explains_itself() {
 }
 
 #[test]
-fn a_refusal_names_what_was_probably_meant() {
+fn a_refusal_suggests_similar_names() {
     let files = Files::new(&[("cat.json", &CATALOG.replace("\"foo", "\"greeter"))]);
     let check = |arguments: &[&str], hint: &str| {
         let run = olm(
@@ -188,7 +188,7 @@ fn the_installed_bundle_has_a_version() {
 
 /// What a bundle requires is not passed over.
 #[test]
-fn what_the_chosen_bundle_requires_is_shown() {
+fn requirements_of_the_chosen_bundle_are_shown() {
     let check = |property: &str, lines: &[&str], expected: Value| {
         let last = r#""version":"2.0.0"}}]"#;
         let more = format!(r#""version":"2.0.0"}}}},{property}]"#);

@@ -82,7 +82,7 @@ fn packages_channels_and_bundles_are_listed() {
 }
 
 #[test]
-fn a_diff_says_what_users_win_and_lose() {
+fn a_diff_names_gains_and_losses() {
     let new = CATALOG
         .replace(r#","replaces":"foo.v1.0.0""#, "")
         .replace("foo:2.0.0", "foo:2.0.0-fixed")
@@ -414,7 +414,7 @@ fn packages_are_found_by_all_words() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_an_image_says_so() {
+fn an_argument_that_is_neither_file_nor_image_is_refused() {
     check(
         &Files::new(&[]),
         &["catalog", "validate", "nothing"],

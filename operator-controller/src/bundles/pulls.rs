@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_registry_delays_neither_others_nor_what_is_at_hand() {
+    async fn a_slow_registry_delays_neither_other_registries_nor_cached_bundles() {
         let pulls = pulls(3, 2);
         for (number, expected) in [
             (0, Pending::UnderWay),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_stays_until_it_is_due_and_is_renewed_in_time() {
+    fn certificates_are_kept_until_they_are_due_and_renewed_in_time() {
         let live = make(None, "", "2026-01-01");
         for on in ["2026-01-01", "2026-12-30"] {
             assert_eq!(looked(&live, on).differences, Differences::default(), "{on}");

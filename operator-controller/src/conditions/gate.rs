@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_holds_nothing_back() {
+    fn a_missing_condition_holds_nothing_back() {
         check(&json!({}), None);
         check(&json!({"spec": {"conditions": []}}), None);
         check(

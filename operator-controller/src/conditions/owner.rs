@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_that_lost_their_owner_are_known_by_what_they_say() {
+    fn roles_that_lost_their_owner_are_known_by_their_content() {
         let mut extension =
             ClusterExtension::new("e", olm_api::cluster_extension::ClusterExtensionSpec::default());
         extension.metadata.uid = Some("2".to_owned());

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_hold_what_is_wanted_are_not_written_again() {
+    fn records_that_are_up_to_date_are_not_written_again() {
         let mut extension =
             ClusterExtension::new("e", olm_api::cluster_extension::ClusterExtensionSpec::default());
         extension.metadata.uid = Some("1".to_owned());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_cares_about_is_reported_once() {
+    fn an_event_is_published_once() {
         let none = status("", reason::ROLLING_OUT, "rolling");
         let one = status("1.0.0", reason::SUCCEEDED, "");
         let held = status("1.0.0", reason::RETRYING, "refused");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_to_happen_is_called_by_its_direction() {
+    fn upcoming_changes_are_called_upgrade_or_downgrade() {
         for (installed, wanted, expected) in [
             (pot("1.0.0", None), pot("1.0.1", None), "Upgrading"),
             (pot("1.0.1", None), pot("1.0.0", None), "Downgrading"),

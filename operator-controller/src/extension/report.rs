@@ -211,7 +211,7 @@ mod tests {
     use crate::extension::revisions::tests::revision;
 
     #[test]
-    fn what_is_not_ready_is_reported_once_it_takes_long() {
+    fn waiting_is_reported_once_it_takes_long() {
         let mut set = (*revision(1, &[])).clone();
         let report = Report {
             condition_type: AVAILABLE,

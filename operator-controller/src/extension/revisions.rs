@@ -232,7 +232,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_an_earlier_extension_left_behind_is_known_by_name_and_account() {
+    fn revisions_of_an_earlier_extension_are_known_by_name_and_account() {
         let account: AccountName = "ns/installer".parse().unwrap();
         let left = |name: &str, works_as: Option<&str>, owner: Option<&str>| {
             let mut set = (*revision(1, &[])).clone();

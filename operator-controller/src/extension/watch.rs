@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_resolution_looks_at_makes_extensions_look_again() {
+    fn only_fields_that_resolution_reads_trigger_a_new_run() {
         let catalog = ClusterCatalog::new("c", olm_api::cluster_catalog::ClusterCatalogSpec::default());
         let mut polled = catalog.clone();
         polled.status = Some(olm_api::cluster_catalog::ClusterCatalogStatus {

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_removed_is_named_with_the_reason_and_the_ways_out() {
+    fn objects_that_cannot_be_removed_are_named_with_reason_and_remedies() {
         let id = ObjectId {
             version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),

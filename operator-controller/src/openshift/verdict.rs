@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_never_blocks() {
+    fn bundles_that_are_not_installed_never_block() {
         check("4.18.0", &[], Status::True);
         let mut archived = revision("a", 1, "4.18");
         archived.state = LifecycleState::Archived;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_extension_controls_counts() {
+    fn only_revisions_that_an_extension_controls_count() {
         use olm_api::cluster_object_set::ClusterObjectSetSpec;
         use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
         let set = |kind: &str, uid: &str, controller: bool| {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_blocks_and_is_reported_beside_the_blockers() {
+    fn an_unreadable_maximum_blocks_and_is_reported_beside_the_blockers() {
         for properties in ["", "abcd", "{}", r#"[{"type":"olm.maxOpenShiftVersion"}]"#] {
             let mut unreadable = revision("u", 1, "0");
             unreadable.properties = Some(properties.to_owned());

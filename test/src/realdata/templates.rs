@@ -60,7 +60,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn texts_are_what_they_say_or_refused_for_what_they_are() {
+    fn templates_are_rendered_or_refused_with_the_reason() {
         let check = |text: &str, expected: Result<&str, &str>| {
             let found = read(text.as_bytes());
             let found = found.as_ref().map(String::as_str).map_err(String::as_str);

@@ -42,7 +42,7 @@ pub(crate) async fn releases_of_helm_become_revisions(world: &mut World, image: 
     world.start_operator_controller()?;
     world.operator_controller.ready().await?;
     let world = &*world;
-    let stranded = what_no_account_has_taken_over_is_left_behind(world, &config).await;
+    let stranded = objects_that_no_account_took_over_are_left_behind(world, &config).await;
 
     an_unreadable_object_is_reported_and_not_adopted(world).await?;
     stranded.context("leaving behind what no account has taken over")?;
@@ -142,7 +142,7 @@ async fn stranded_by_helm(world: &World, config: &Value, image: &str) -> Result<
 }
 
 /// The objects belong to the extension itself, and Kubernetes would delete them with it.
-async fn what_no_account_has_taken_over_is_left_behind(world: &World, config: &Value) -> Result<()> {
+async fn objects_that_no_account_took_over_are_left_behind(world: &World, config: &Value) -> Result<()> {
     let blocked = conditions::reason::BLOCKED;
     await_progressing(world, "stranded", blocked, "no service account").await?;
     extensions(world)

@@ -27,7 +27,7 @@ use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World, repository};
 use reference::{Installed, SYSTEM, name};
-use rollback::a_rollback_says_what_is_lost_before_it_goes_back;
+use rollback::a_rollback_names_the_losses_before_it_begins;
 use serde_json::{Value, json};
 
 const NAME: &str = "greeter";
@@ -298,7 +298,7 @@ fn releases_of_helm_become_revisions_without_a_restart() -> Result<()> {
 }
 
 #[test]
-fn objects_made_by_hand_are_taken_over_and_a_rollback_says_what_is_lost() -> Result<()> {
+fn objects_made_by_hand_are_taken_over_and_a_rollback_names_the_losses() -> Result<()> {
     CLUSTER.alone(async |stage| objects_made_by_hand_are_taken_over_when_the_user_says_so(&stage.world).await)
 }
 
@@ -324,7 +324,7 @@ async fn objects_made_by_hand_are_taken_over_when_the_user_says_so(world: &World
     .await?;
     await_version(world, NAME, "1.0.0").await?;
     unchanged(&written(before), &written(seen(world, &objects).await?))?;
-    a_rollback_says_what_is_lost_before_it_goes_back(world)
+    a_rollback_names_the_losses_before_it_begins(world)
         .await
         .context("rollback")?;
     uninstall(world, &objects).await

@@ -13,7 +13,7 @@ fn rollback(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
     extensions::rollback(world, NAME, arguments)
 }
 
-pub(crate) async fn a_rollback_says_what_is_lost_before_it_goes_back(world: &World) -> Result<()> {
+pub(crate) async fn a_rollback_names_the_losses_before_it_begins(world: &World) -> Result<()> {
     let refused = |arguments: &[&str], part: &str| {
         let (done, text) = rollback(world, arguments)?;
         ensure!(!done && text.contains(part), "{arguments:?}: {text}");

@@ -55,7 +55,7 @@ fn decide(world: &World, user: &str, change: &PendingChange, decision: &Value) -
 }
 
 #[test]
-fn an_update_waits_for_an_approval_while_what_is_installed_is_kept() -> Result<()> {
+fn an_update_waits_for_an_approval_while_the_installed_version_is_kept() -> Result<()> {
     CLUSTER.with(async |world| {
         let name = "awaited";
         install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;
@@ -217,7 +217,7 @@ fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<
 }
 
 #[test]
-fn an_approval_holds_for_what_was_shown_and_for_nothing_else() -> Result<()> {
+fn an_approval_holds_for_exactly_the_plan_that_was_shown() -> Result<()> {
     CLUSTER.with(async |world| {
         let name = "bound";
         install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;

@@ -161,7 +161,7 @@ fn files_of_a_crate_do_not_import_each_other_in_circles() {
 }
 
 #[test]
-fn a_circle_is_found_through_children_parents_and_what_the_root_hands_on() {
+fn a_cycle_is_found_through_children_parents_and_reexports() {
     let check = |sources: &[(&str, &str)], expected: &[&str]| {
         let files = sources
             .iter()

@@ -220,7 +220,7 @@ fn no_source_carries_a_path_or_address_of_the_machine_it_was_written_on() {
 }
 
 #[test]
-fn what_needs_a_registry_asks_for_it_before_anything_is_built_or_applied() {
+fn make_verbs_ask_for_the_registry_before_they_build_or_apply() {
     for verb in ["push", "deploy"] {
         let run = std::process::Command::new("make")
             .args(["--no-print-directory", verb, "PREFIX="])

@@ -194,7 +194,7 @@ async fn await_complete(world: &World, version: &str) -> Result<()> {
 /// Backups bring Secrets back before custom resources; of these the revision may come first, or the extension alone, which
 /// then makes its revision again. What was upgraded has roles that are named after an earlier version, as its revision says.
 #[test]
-fn what_is_restored_from_a_backup_is_taken_over_and_nothing_is_made_anew() -> Result<()> {
+fn restored_objects_are_taken_over_and_not_created_anew() -> Result<()> {
     WORLD.alone(async |world| {
         let versions = ["1.0.0", "1.0.1"];
         let reference = world

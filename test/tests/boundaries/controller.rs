@@ -56,7 +56,7 @@ fn definition(plural: &str, group: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_controller_writes_by_itself_what_its_page_says_and_no_more() -> Result<()> {
+async fn the_controller_itself_writes_only_the_documented_objects() -> Result<()> {
     let lab = Lab::with_manifests("manifests/overlays/restricted").await?;
     let account = "operator-controller-controller-manager";
     let user = format!("system:serviceaccount:{}:{account}", names::SYSTEM_NAMESPACE);

@@ -90,7 +90,7 @@ fn finalizers_and_properties_are_changed_by_those_who_may_use_the_account() -> R
 }
 
 #[test]
-fn what_is_to_be_left_cannot_be_deleted_in_the_foreground_by_a_finalizer() -> Result<()> {
+fn a_finalizer_cannot_force_a_foreground_deletion_of_kept_objects() -> Result<()> {
     LAB.with(async |lab| {
         const POLICY: &str = "the finalizer foregroundDeletion takes";
         let admin = Actor::new(lab, "admin");

@@ -137,7 +137,7 @@ fn an_extension_of_an_earlier_version_stays_with_the_catalog_that_lists_its_bund
 }
 
 #[test]
-fn a_catalog_that_does_not_answer_stops_no_upgrade_of_what_came_from_another() -> Result<()> {
+fn a_catalog_that_does_not_answer_stops_no_upgrade_from_another_catalog() -> Result<()> {
     // First installations wait for it.
     WORLD.alone(async |world| {
         let world = &*world;

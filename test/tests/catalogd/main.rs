@@ -316,7 +316,7 @@ fn a_polled_tag_is_followed() -> Result<()> {
 
 /// What was served stays when new content cannot be loaded; what only the whole-catalog check finds is served and reported.
 #[test]
-fn what_cannot_be_loaded_is_not_served() -> Result<()> {
+fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
     CLUSTER.with(async |Stage { lab, replica, .. }| {
         let reference = lab
             .push_catalog("unloadable:latest", &greeter(&["1.0.0"]))

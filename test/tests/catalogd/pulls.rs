@@ -17,7 +17,7 @@ use super::{CLUSTER, SOON, Stage, catalogs, create, greeter, pull_secret};
 
 /// That we write why a pull failed is no reason to try again at once.
 #[test]
-fn what_fails_is_tried_again_with_growing_pauses() -> Result<()> {
+fn failed_pulls_are_retried_with_growing_pauses() -> Result<()> {
     CLUSTER.with(async |Stage { lab, plain, .. }| {
         const PAUSES: [Duration; 3] = [
             Duration::from_secs(1),

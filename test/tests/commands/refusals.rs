@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{CLUSTER, FAN, olm, olm_as, trusting};
 
 #[test]
-fn what_cannot_be_installed_is_refused_before_anything_is_created() -> Result<()> {
+fn an_impossible_installation_is_refused_before_anything_is_created() -> Result<()> {
     CLUSTER.with(async |world| {
         let ca = trusting(world);
         olm(world, &format!("install fam --yes {ca}"))?.ended(1)?.says(&[

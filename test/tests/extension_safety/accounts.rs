@@ -154,7 +154,7 @@ async fn owner_and_account_of_a_revision_stay(world: &World, owner: Value) -> Re
 }
 
 /// What users want to be left is not deleted in the foreground, where Kubernetes deletes what is owned.
-async fn what_is_to_stay_is_not_deleted_in_the_foreground(world: &World) -> Result<()> {
+async fn objects_that_are_kept_survive_a_foreground_deletion(world: &World) -> Result<()> {
     let delete = |cascade: &str| {
         let cascade = format!("--cascade={cascade}");
         world.kubectl(&[
@@ -226,7 +226,7 @@ fn only_users_who_may_impersonate_an_account_may_name_it() -> Result<()> {
         let [_, revision] = written("victim", None, Some(owner.clone()));
         check("a revision is slipped in", &["create"], Some(&revision), false)?;
         owner_and_account_of_a_revision_stay(world, owner.clone()).await?;
-        what_is_to_stay_is_not_deleted_in_the_foreground(world).await?;
+        objects_that_are_kept_survive_a_foreground_deletion(world).await?;
         for (what, set) in impostors(&owner) {
             check(what, &["create"], Some(&set), false)?;
         }

@@ -140,7 +140,7 @@ async fn await_pod(world: &World) -> Result<()> {
 }
 
 #[test]
-fn a_stuck_rollout_names_what_keeps_its_pods() -> Result<()> {
+fn a_stuck_rollout_names_the_cause_of_missing_pods() -> Result<()> {
     CLUSTER.with(async |world| {
         world.kubectl(&["apply", "--server-side", "-f", &file(world, NAME, "1.0.0")?])?;
         let count = "Deployment pod-causes/pod-causes-operator has 0 of 1 Pods available: ";

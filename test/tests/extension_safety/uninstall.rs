@@ -343,7 +343,7 @@ fn mentioning(world: &World, name: &str) -> Result<BTreeSet<String>> {
 }
 
 #[test]
-fn uninstalling_counts_what_it_deletes_and_leaves_nothing_behind() -> Result<()> {
+fn uninstalling_counts_the_deleted_objects_and_leaves_nothing_behind() -> Result<()> {
     CLUSTER.with(async |world| {
     let accounts = account_file(world, "traceless")?;
     world.kubectl(&["apply", "--server-side", "-f", &accounts])?;

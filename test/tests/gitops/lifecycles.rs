@@ -295,7 +295,7 @@ fn tools_are_right_about_an_adoption() -> Result<()> {
 }
 
 #[test]
-fn what_kubectl_shows_tells_the_states_apart_and_has_the_events() -> Result<()> {
+fn kubectl_columns_tell_the_states_apart_and_describe_shows_events() -> Result<()> {
     lifecycle("shown", async |world, name| {
         let blobs = publish(world, name, &["1.0.0"], SAME).await?;
         let deprecation = json!({ "schema": "olm.deprecations", "package": name, "entries": [

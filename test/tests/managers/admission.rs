@@ -10,7 +10,7 @@ use crate::CLUSTER;
 
 /// Only what the range grammar reads passes admission; any bundle name may be reported.
 #[test]
-fn admission_accepts_what_the_grammar_accepts() -> Result<()> {
+fn admission_and_parser_accept_the_same_ranges() -> Result<()> {
     CLUSTER.with(async |stage| {
         let world = &stage.world;
     let extensions: Api<ClusterExtension> = Api::all(world.client.clone());

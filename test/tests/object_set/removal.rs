@@ -120,7 +120,7 @@ fn definitions_are_kept_when_the_user_wants_them() {
 }
 
 #[test]
-fn what_outlives_its_namespace_is_let_go_as_the_user_says() {
+fn objects_that_outlive_their_namespace_are_released_on_request() {
     in_place(everything(), async |place| {
         let namespaced = place
             .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))

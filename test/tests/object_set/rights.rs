@@ -56,7 +56,7 @@ fn missing_permissions_are_all_reported_before_anything_is_applied_and_heal() {
 }
 
 #[test]
-fn to_take_over_what_exists_takes_the_right_to_write_it() {
+fn taking_over_an_object_needs_the_right_to_write_it() {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     in_place(rules, async |place| {
         let mut secret = json!({

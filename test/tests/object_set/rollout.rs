@@ -164,7 +164,7 @@ fn a_phase_that_the_server_refuses_is_not_begun() {
 }
 
 #[test]
-fn a_paused_set_writes_nothing_and_says_what_it_would() {
+fn a_paused_set_writes_nothing_and_reports_the_pending_writes() {
     in_place(everything(), async |place| {
         let mut set = place.set(1, &[("deploy", vec![place.config_map("one")])]);
         set["metadata"]["annotations"][names::user::PAUSED] = "true".into();

@@ -13,7 +13,7 @@ const WATCHED: Duration = Duration::from_secs(30);
 const UNWATCHED: Duration = Duration::from_mins(2);
 
 #[test]
-fn drift_is_repaired_within_seconds_and_what_others_add_is_kept() {
+fn drift_is_repaired_within_seconds_and_fields_of_others_are_kept() {
     in_place(everything(), async |place| {
         let (map, deployment) = (place.config_map("one"), place.deployment("operator"));
         let name = place
@@ -149,7 +149,7 @@ fn drift_of_objects_that_no_account_may_watch_is_repaired_within_two_minutes() {
 const LISTS: usize = 3;
 
 #[test]
-fn what_an_account_may_list_and_not_watch_is_listed_a_few_times_for_all_its_sets() {
+fn kinds_that_an_account_may_list_but_not_watch_are_listed_for_all_its_sets_at_once() {
     in_place(json!([]), async |place| {
         let (definition, custom) = place.custom();
         place.apply(definition).await;

@@ -127,7 +127,7 @@ fn password(registry: &Registry, password: &str) -> Credential {
 }
 
 #[tokio::test]
-async fn a_password_opens_what_its_key_covers() -> Result<()> {
+async fn credentials_are_used_for_the_paths_that_their_key_covers() -> Result<()> {
     let place = Place::start().await?;
     let registry = place.registry();
     for name in ["team/app:v1", "team/app/deep:v1", "teammate:v1"] {
@@ -410,7 +410,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
 }
 
 #[tokio::test]
-async fn the_signature_policy_lets_through_what_is_signed() -> Result<()> {
+async fn the_signature_policy_accepts_signed_images_only() -> Result<()> {
     let place = Place::start().await?;
     let registry = place.registry();
     let (public, pair) = key()?;

@@ -153,7 +153,7 @@ async fn certificates_of_the_field_are_believed_as_far_as_an_authority_vouches_f
 }
 
 #[tokio::test]
-async fn wrong_certificates_are_refused_with_what_they_say_and_what_is_expected() -> Result<()> {
+async fn wrong_certificates_are_refused_with_found_and_expected_names() -> Result<()> {
     let faces = Faces::start().await?;
     let root = Issued::alone(authority("root")?, key()?)?;
     for mut terms in [leaf()?, flagged()?] {

@@ -173,7 +173,7 @@ fn the_leader_follows_the_spec() {
 }
 
 #[test]
-fn what_status_says_is_served_is_fetched_before_what_the_tag_means_now() {
+fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
     check(|o| o.stored = None, &follow(TAG, Some(claimed(TAG))));
     // The content of an old disk is older than what another leader has served since.
     let stored = |resolved: &'static str, second| {
@@ -287,7 +287,7 @@ fn a_tag_is_looked_at_when_an_annotation_changes() {
 }
 
 #[test]
-fn what_only_another_spec_helps_against_is_left_alone() {
+fn terminal_failures_wait_for_another_spec() {
     let blocked = |generation| {
         move |o: &mut Observed| {
             progress(o, reason::BLOCKED, 3);
@@ -302,7 +302,7 @@ fn what_only_another_spec_helps_against_is_left_alone() {
 }
 
 #[test]
-fn a_follower_copies_what_the_leader_serves() {
+fn a_follower_copies_the_content_of_the_leader() {
     let follow = |then: fn(&mut Observed)| {
         move |o: &mut Observed| {
             o.role = Role::Follower;
@@ -370,7 +370,7 @@ fn the_label_and_the_finalizer_are_restored() {
 }
 
 #[test]
-fn what_is_deleted_or_unavailable_is_removed_by_every_replica() {
+fn deleted_and_unavailable_catalogs_are_removed_by_every_replica() {
     let unavailable = |c: &mut ClusterCatalog| c.spec.availability_mode = AvailabilityMode::Unavailable;
     let deleted = |c: &mut ClusterCatalog| c.metadata.deletion_timestamp = Some(Time(at(0)));
     for role in [Role::Leader, Role::Follower] {

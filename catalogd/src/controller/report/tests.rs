@@ -430,7 +430,7 @@ fn an_annotation_that_is_not_followed_is_said() {
 }
 
 #[test]
-fn events_tell_what_changed_and_nothing_else() {
+fn events_report_changes_only() {
     let check = |before: &Observed, then: &Observed, expected: &[&str]| {
         let said: Vec<String> = changes(&before.catalog, &then.catalog)
             .into_iter()

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_api_server_does_not_know_is_left_out_at_every_depth() {
+    fn fields_unknown_to_the_api_server_are_left_out_at_every_depth() {
         let schema = |extra: &Value| {
             let mut inner =
                 json!({"type": "string", "x-kubernetes-int-or-string": true, "uniqueItems": true});

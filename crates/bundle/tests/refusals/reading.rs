@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_the_reference_cannot_read_of_a_cluster_service_version_is_refused_with_all_places() {
+fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
     let check = |from: &str, to: &str, expected: &str| {
         let files = with(fixture("kettle"), CSV, from, to);
         let found = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
@@ -148,7 +148,7 @@ fn dependencies_are_read_however_they_are_written() {
 
 /// What a catalog would show of the bundle, from the bundle alone.
 #[test]
-fn all_properties_hold_what_is_provided_and_required() {
+fn all_properties_include_provided_and_required_apis() {
     let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
                    - type: olm.gvk\n  value: {group: g, kind: K, version: v1}\n";
     let files = plus(fixture("kettle"), "metadata/dependencies.yaml", in_file);
@@ -169,7 +169,7 @@ fn all_properties_hold_what_is_provided_and_required() {
 
 /// Two lists of a revision: that of the files to the letter, and what they do not list.
 #[test]
-fn further_properties_hold_what_the_files_do_not_list_and_the_own_maximum_counts() {
+fn further_properties_hold_the_properties_outside_the_files_and_the_own_maximum_counts() {
     let properties = |maximum: &str| {
         let property = |kind: &str, value| (kind.to_owned(), value);
         [

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_what_differs_between_two_lists_are_woken() {
+    fn owners_of_objects_that_differ_between_two_lists_are_woken() {
         let before = objects(&[("same", "1", "a"), ("gone", "2", "b"), ("changed", "3", "c")]);
         let now = objects(&[("same", "1", "a"), ("changed", "4", "d"), ("new", "5", "e")]);
         let woken: Vec<String> = changed(&before, &now).into_iter().collect();

@@ -68,7 +68,7 @@ fn t_3g_08_a_rule_with_a_syntax_error_or_another_type_is_refused() {
 }
 
 #[test]
-fn what_has_no_name_or_does_not_fit_is_refused_before_evaluation() {
+fn unknown_names_and_wrong_types_are_refused_before_evaluation() {
     check(&[
         ("unknown == 1", "refused"),
         ("doesnt_exist(1) == 0", "refused"),
@@ -99,7 +99,7 @@ fn what_has_no_name_or_does_not_fit_is_refused_before_evaluation() {
 }
 
 #[test]
-fn operators_and_literals_mean_what_the_language_says() {
+fn operators_and_literals_follow_the_language_definition() {
     check(&[
         ("1 + 2 * 3 == 7", "true"),
         ("(1 + 2) * 3 == 9", "true"),
@@ -156,7 +156,7 @@ fn operators_and_literals_mean_what_the_language_says() {
 }
 
 #[test]
-fn functions_mean_what_the_language_says() {
+fn functions_follow_the_language_definition() {
     check(&[
         (
             "size('añb') == 3 && 'abc'.size() == 3 && size([1]) == 1 && size({}) == 0 && size(b'ab') == 2",

@@ -63,7 +63,7 @@ fn work_is_cut_off_by_the_budget() {
 }
 
 #[test]
-fn what_is_spent_is_spent_for_all_rules_that_share_a_budget() {
+fn rules_share_one_budget() {
     let program = Program::compile("[1, 2, 3].all(x, x > 0)").unwrap();
     let properties = Value::properties(std::iter::empty());
     let mut budget = Budget::new(100);

@@ -200,7 +200,7 @@ fn t_3g_04_any_is_a_disjunction() {
 }
 
 #[test]
-fn t_3g_05_not_excludes_what_is_there_and_the_literal_text_is_no_constraint() {
+fn t_3g_05_not_excludes_present_bundles_and_literal_text_is_no_constraint() {
     let all = json!({"constraints": [
         {"package": {"name": "blue", "versionRange": ">=1.0.0"}},
         {"failureMessage": "Cannot be required for Red because...", "not": {"constraints": [
@@ -361,7 +361,7 @@ fn a_rule_that_cannot_be_decided_holds_neither_way() {
 }
 
 #[test]
-fn what_the_cluster_serves_counts_like_what_a_bundle_provides() {
+fn apis_of_the_cluster_count_like_those_of_bundles() {
     let served = HashSet::from([gvk("g", "v1", "K")]);
     let present = Present::new([], &served, Budget::default());
     let wants = requirement("olm.gvk", &json!({"group": "g", "version": "v1", "kind": "K"}));

@@ -203,7 +203,7 @@ mod tests {
     const BUILD: (&str, &str) = ("olm.package", r#"{"packageName":"p","version":"1.0.0+2"}"#);
 
     #[test]
-    fn the_release_is_what_the_property_says() {
+    fn the_release_comes_from_the_property() {
         check(
             &[("olm.package", r#"{"version":"1.0.0","release":"2"}"#)],
             Ok(("1.0.0", "2")),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_property_says_is_a_version_and_a_release() {
+    fn the_property_holds_a_version_and_a_release() {
         for (value, expected) in [
             (
                 r#"{"version":"1.0"}"#,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_says_why() {
+    fn an_invalid_reference_says_why() {
         let check = |text: &str, fault| assert_eq!(check(text), Err(fault), "{text}");
         check(&"a".repeat(64), ReferenceFault::Identifier);
         check("quay.io/A/b:v1", ReferenceFault::Uppercase);

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_marked_and_still_updates() {
+    fn a_skipped_bundle_is_marked_and_still_updates() {
         check("1 2 3>1!2", "3h 2su 1 2-skips>3 1-replaces>3");
     }
 
@@ -384,12 +384,12 @@ mod tests {
     }
 
     #[test]
-    fn what_never_arrives_at_the_head_is_a_dead_end() {
+    fn a_bundle_without_a_path_to_the_head_is_a_dead_end() {
         check("1 2>1 4 3", "4hu 3hud 2hd 1d 1-replaces>2");
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_counted() {
+    fn bundles_that_do_not_fit_are_left_out_and_counted() {
         let mut catalog = Catalog::default();
         let text = "schema: olm.package\nname: p\ndefaultChannel: b\n---\nschema: olm.channel\npackage: p\nname: a\n\
                     entries: [{name: x}]\n---\nschema: olm.channel\npackage: p\nname: b\n\

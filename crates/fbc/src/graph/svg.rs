@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_says_in_words_what_is_the_matter_with_each_bundle() {
+    fn a_drawing_describes_the_state_of_each_bundle() {
         let picture = svg(&graph());
         for expected in [
             ">stable (default)",

@@ -196,7 +196,7 @@ fn links_that_leave_the_image_take_nothing_with_them() {
 }
 
 #[test]
-fn only_what_is_selected_is_kept() {
+fn only_selected_files_are_kept() {
     check_below(
         &["/configs/"],
         &[
@@ -333,7 +333,7 @@ fn names_that_leave_the_image_are_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_where_it_is_wanted() {
+fn a_path_that_is_no_regular_file_is_refused() {
     let result = unpack_with(&[tar_of(&[Pipe("p")])], &Selection::Everything, &Limits::bundle());
     assert!(matches!(result, Err(LayerError::Kind { .. })), "{result:?}");
     let result = unpack_with(

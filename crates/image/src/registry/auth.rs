@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_token_service_says_is_not_repeated() {
+    fn answers_of_a_token_service_are_not_repeated() {
         let check = |body: &str, expected: &str| {
             assert_eq!(
                 refusal_of_service(body.as_bytes(), StatusCode::UNAUTHORIZED),

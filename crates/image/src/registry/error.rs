@@ -334,7 +334,7 @@ mod tests {
     struct Layer(#[source] io::Error);
 
     #[test]
-    fn the_innermost_cause_says_what_the_obstacle_is() {
+    fn the_innermost_cause_names_the_obstacle() {
         let check = |error: io::Error, obstacle: Obstacle, may_pass: bool, text: &str| {
             let error = Layer(error);
             assert_eq!(Obstacle::of(&error), obstacle, "{text}");

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tags_that_there_are_begin_with_what_is_most_alike() {
+    fn the_most_similar_tags_are_listed_first() {
         let check = |wanted: &str, tags: &[&str], expected: &str| {
             let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
             assert_eq!(listed(wanted, tags), expected);

@@ -69,7 +69,7 @@ async fn pull(server: &Server, images: &Images) -> Result<Arc<Contents>, String>
 }
 
 #[tokio::test]
-async fn what_is_pushed_can_be_pulled() {
+async fn pushed_images_can_be_pulled() {
     let server = Server::start(Registry::default()).await;
     let (images, image) = (images(), sample());
     let reference = server.reference("a/b:v1");
@@ -380,7 +380,7 @@ async fn credentials_are_used_where_they_belong() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_so() {
+async fn a_missing_image_is_reported_as_missing() {
     let server = Server::start(Registry::default()).await;
     let error = pull(&server, &images()).await.unwrap_err();
     assert_eq!(
@@ -522,7 +522,7 @@ async fn an_index_leads_to_the_image_of_this_platform() {
 }
 
 #[tokio::test]
-async fn what_is_no_container_image_says_what_it_is() {
+async fn an_artifact_that_is_no_image_is_named_by_its_type() {
     let server = Server::start(Registry::default()).await;
     let image = sample();
     push(&server, &image).await;

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_which_part_and_what_to_write() {
+    fn an_invalid_window_names_the_faulty_part_and_an_example() {
         let refused = |schedule: &str, duration: &str, zone: &str| {
             Window::parse(&spec(schedule, duration, zone))
                 .unwrap_err()

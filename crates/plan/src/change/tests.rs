@@ -181,7 +181,7 @@ fn the_changes_lead_from_the_old_objects_to_the_new_ones() {
 }
 
 #[test]
-fn what_the_extension_leaves_on_the_cluster_is_not_removed() {
+fn objects_that_the_extension_leaves_are_not_removed() {
     let pot = json!({"apiVersion": "x.io/v1", "kind": "Pot", "metadata": {"name": "p", "namespace": "n"}});
     let names = |list: &[ObjectName]| -> Vec<String> { list.iter().map(|id| id.0.name.clone()).collect() };
     for (uninstall, removed, left, class) in [

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn requests_are_counted_by_what_came_of_them() {
+    async fn requests_are_counted_by_their_outcome() {
         let requests = Family::default();
         let answers = tower::service_fn(|request: http::Request<Body>| async move {
             match request.uri().path() {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_again_soon_counts_up_the_event_that_said_it_first() {
+    async fn a_repeated_event_raises_the_count_of_the_first() {
         let log = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&log);
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_malformed_is_kept_for_a_warning_and_changes_nothing() {
+    fn unknown_and_malformed_gates_lead_to_a_warning_only() {
         let gates = FeatureGates::parse(KNOWN, &["Nope=true, Metas=maybe,GraphQL".into(), String::new()]);
         assert_eq!(gates.ignored, ["Nope=true", "Metas=maybe", "GraphQL"]);
         assert!(gates.enabled("Metas") && gates.enabled("GraphQL") && !gates.enabled("Nope"));

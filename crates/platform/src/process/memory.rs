@@ -73,7 +73,7 @@ mod tests {
     /// Small pieces below one that stays: by itself the C library gives nothing of them back.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
-    fn what_is_free_below_something_in_use_goes_back() {
+    fn free_memory_below_an_allocation_is_returned() {
         let pieces: Vec<Box<[u8; 1000]>> = (0..100_000).map(|_| Box::new([1; 1000])).collect();
         let last = Box::new([1_u8; 1000]);
         let held = anonymous().unwrap();

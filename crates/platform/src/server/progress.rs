@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_server_takes_long_for_is_not_the_clients_fault() {
+    async fn a_slow_answer_of_the_server_does_not_count_as_a_slow_client() {
         let answers = Answers::new();
         let began = Instant::now();
         let ticket = answers.begin();

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_reads_back_the_same() {
+    fn a_stored_certificate_reads_back_equal() {
         let first = issue(None, Renew::Both, &names(), SHORT, day("2026-01-01")).unwrap();
         let both = issue(Some(first), Renew::Both, &names(), SHORT, day("2035-06-01")).unwrap();
         let mut data = both.data();
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_authority_is_trusted_until_what_it_signed_has_expired() {
+    fn an_old_authority_is_trusted_until_its_certificates_have_expired() {
         let first = issue(None, Renew::Both, &names(), SHORT, day("2026-01-01")).unwrap();
         let forced = issue(
             Some(first.clone()),

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_queue_comes_to_is_reported() {
+    async fn the_queue_reports_its_metrics() {
         let (queue, stop, metrics) = (Queue::default(), CancellationToken::new(), Metrics::default());
         queue.report_to(&metrics, "thing");
         queue.add("a");
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_added_patiently_waits_only_after_a_failure() {
+    async fn keys_added_patiently_wait_only_after_a_failure() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         let started = Instant::now();
         let times = Mutex::new(Vec::new());

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_paid_for_by_what_it_takes() {
+    fn a_copy_costs_its_size() {
         let mut budget = Budget::of_one_object();
         let value = json!({"ab": ["c".repeat(1000), 1, null]});
         assert_eq!(budget.copy(&value), Ok(value.clone()));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_named() {
+    fn an_unknown_policy_is_named() {
         for (text, expected) in [
             ("", "\"\" is not of the form CHECK=Error|Warn|Off"),
             ("type", "\"type\" is not of the form CHECK=Error|Warn|Off"),

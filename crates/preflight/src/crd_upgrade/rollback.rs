@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_version_holds_a_definition_and_what_was_added_is_lost() {
+    fn a_stored_version_blocks_a_rollback_and_added_fields_are_lost() {
         let text = json!({"a": {"type": "string"}});
         let more = json!({"a": {"type": "string"}, "b": {}});
         let check = |live: &Value, older: &Value, expected: &[&str]| {

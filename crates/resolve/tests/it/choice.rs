@@ -48,7 +48,7 @@ fn equal_priorities_are_ambiguous_and_only_they_are_named() {
 }
 
 #[test]
-fn what_is_not_deprecated_wins_before_priority_is_asked() {
+fn bundles_that_are_not_deprecated_win_before_the_priority_counts() {
     let shelves = [
         shelf("a")
             .priority(10)

@@ -204,7 +204,7 @@ fn a_choice_that_leads_nowhere_is_given_up_for_another() {
 }
 
 #[test]
-fn what_others_need_of_the_cluster_itself_counts() {
+fn requirements_of_others_on_the_cluster_count() {
     let a = tied("a", &["b"]);
     let b = book("b")
         .bundle("1.0.0", &[provides("b", "v1"), requires("a", "v1")])

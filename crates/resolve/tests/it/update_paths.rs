@@ -154,7 +154,7 @@ fn t_1c_09_a_bad_release_is_left_by_skips() {
 }
 
 #[test]
-fn t_1c_10_a_skip_range_takes_what_is_in_it() {
+fn t_1c_10_a_skip_range_covers_all_versions_in_it() {
     let catalog = [shelf("a").bundles(&["4.1.2"]).channel(
         "stable",
         &[json!({"name": "foo.v4.1.2", "skipRange": ">=4.1.0 <4.1.2"})],
@@ -309,7 +309,7 @@ fn t_2h_03_a_bundle_is_seen_once_it_is_promoted_to_the_channel() {
 }
 
 #[test]
-fn an_update_passes_over_what_lies_between_in_its_channels() {
+fn an_update_passes_over_the_versions_between_in_its_channels() {
     let shelf = shelf("a")
         .bundles(&["1.0.0", "1.2.0", "1.1.0", "2.0.0", "1.3.0"])
         .channel(

@@ -87,7 +87,7 @@ fn every(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>) -> Ve
 }
 
 #[test]
-fn every_bundle_comes_with_what_excludes_it_the_newest_first() {
+fn every_bundle_is_listed_with_its_exclusions_newest_first() {
     let shelves = [
         two("one", &[]).priority(1),
         shelf("two")
@@ -200,7 +200,7 @@ fn each_reason_has_its_word() {
 }
 
 #[test]
-fn what_is_chosen_or_not_newer_is_held_back_by_nothing() {
+fn chosen_and_older_bundles_are_not_held_back() {
     let one = || two("one", &[]);
     let newest = || "foo.v1.1.0 of one".to_owned();
     assert_eq!(

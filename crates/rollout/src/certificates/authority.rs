@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_left_of_a_webhook_that_goes_is_let_go() {
+    fn the_remains_of_a_removed_webhook_are_released() {
         let live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &["a", "b"]);
         assert_eq!(without_leftovers(&live, &live), None);
         let wanted = webhooks(&[("b", None)], &[]);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_hold_by_their_authorities_goes_when_we_want_it_no_longer() {
+    fn webhooks_that_others_hold_are_removed_when_no_longer_wanted() {
         let live = |applied: Value| {
             let mut live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
             live["metadata"]["managedFields"][0]["manager"] = field_manager::OBJECTS.into();

@@ -92,7 +92,7 @@ mod tests {
     use crate::content::{ContentObject, ContentPhase};
 
     #[test]
-    fn definitions_and_what_they_define_are_known() {
+    fn definitions_and_their_kinds_are_known() {
         let object = |object| ContentObject {
             object,
             collision_protection: CollisionProtection::Prevent,

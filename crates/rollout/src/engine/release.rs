@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releasing_keeps_other_owners_and_takes_our_marks_only_from_what_was_ours() {
+    fn releasing_keeps_other_owners_and_removes_our_marks_from_our_objects_only() {
         let live = json!({"metadata": {"resourceVersion": "3", "ownerReferences": [
             {"uid": "us", "controller": true}, {"uid": "other"},
         ]}});

@@ -206,7 +206,7 @@ fn nothing_of_a_phase_is_written_when_an_object_collides_or_is_refused() {
 }
 
 #[test]
-fn an_older_revision_leaves_alone_what_a_newer_one_took_over() {
+fn an_older_revision_leaves_alone_the_objects_of_a_newer_one() {
     let mut cluster = Cluster::default();
     roll_out(&mut cluster, &first());
     roll_out(&mut cluster, &second());
@@ -220,7 +220,7 @@ fn an_older_revision_leaves_alone_what_a_newer_one_took_over() {
 }
 
 #[test]
-fn a_paused_revision_says_what_it_would_write() {
+fn a_paused_revision_reports_its_pending_writes() {
     let mut cluster = Cluster::default();
     let (first, settings) = (
         first(),
@@ -269,7 +269,7 @@ fn an_object_held_by_finalizers_stops_the_teardown_of_earlier_phases() {
 }
 
 #[test]
-fn what_the_extension_itself_controls_goes_with_the_revision_made_from_its_release() {
+fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_release() {
     let live = |controller: &str| {
         json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "x", "uid": "x", "resourceVersion": "1", "ownerReferences": [
             {"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": controller, "controller": true},
@@ -340,7 +340,7 @@ fn definitions_of_a_phase_go_after_everything_else_in_it() {
 }
 
 #[test]
-fn what_another_revision_is_to_take_over_stays_until_it_has() {
+fn objects_stay_until_the_next_revision_has_taken_them_over() {
     let old = revision(1, &[&[("Definition", "1")], &[("A", "1")]]);
     let held = || Lasting {
         held: BTreeSet::from([Place { phase: 0, object: 0 }]),
@@ -407,7 +407,7 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_phase_is_cleared_by_a_request_of_its_own_after_every_dry_run_has_passed() {
+fn obstacles_of_a_phase_are_cleared_by_requests_of_their_own_after_every_dry_run() {
     let revision = revision(1, &[&[("A", "1"), ("B", "1")]]);
     let outline = &revision.outline;
     let [a, b] = [0, 1].map(|object| Place { phase: 0, object });

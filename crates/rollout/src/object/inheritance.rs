@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_reference_wrote_by_updates_becomes_ours_and_the_rest_stays_whose_it_is() {
+    fn fields_written_by_the_reference_become_ours_and_others_keep_theirs() {
         let none = json!({});
         let others = [
             entry("kubectl", "Update", &none, &json!({"f:x": {}})),

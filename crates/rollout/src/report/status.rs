@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paused_while_objects_are_missing_is_not_available() {
+    fn a_paused_revision_with_missing_objects_is_not_available() {
         let complete = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &complete,
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_what_goes_as_it_should_is_no_retry() {
+    fn an_orderly_removal_is_no_retry() {
         let list = check(&[], &COMPLETE, 1, &ROLLED_OUT);
         check(
             &list,

@@ -325,7 +325,7 @@ fn names_dates_and_usages_are_checked_however_a_certificate_is_trusted() {
 }
 
 #[test]
-fn what_issuers_may_do_binds_a_leaf_with_the_ca_flag_too() {
+fn constraints_of_issuers_bind_a_leaf_with_the_ca_flag_too() {
     let check = |root: CertificateParams, middle: CertificateParams, expected: &str| {
         let root = Issued::alone(root);
         let middle = root.under(middle);
@@ -413,7 +413,7 @@ fn keys_of_every_kind_and_addresses_work() {
 }
 
 #[test]
-fn a_refusal_says_what_was_presented_and_what_would_change_it() {
+fn a_refusal_names_the_presented_certificate_and_the_remedy() {
     let server = Issued::alone(authority("root")).under(flagged(leaf()));
     let error = handshake(&server, &[], trusting(&[]), "r.example", ANY).unwrap_err();
     let expected = "the certificate is not trusted: no trusted authority issued it; the server presents subject `CN=leaf`, issuer \

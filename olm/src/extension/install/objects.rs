@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_not_created() {
+    fn existing_objects_are_not_created() {
         let names = |is_new| -> Vec<String> {
             let objects = manifests(&wanted(is_new)).unwrap();
             objects.iter().map(resource_name).collect()

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_when_what_happened_to_which_object() {
+    fn a_row_has_time_reason_object_and_message() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let event = Event {
             type_: Some("Normal".to_owned()),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_shows_what_is_installed_what_there_is_and_what_is_wrong() {
+    fn a_row_shows_the_installed_version_the_newest_and_the_fault() {
         let filter = CatalogFilter {
             package_name: "pots".to_owned(),
             version: Some("1.0.x".to_owned()),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_is_exact_and_lifted_to_what_was_before() {
+    fn a_pin_is_exact_and_unpin_restores_the_range() {
         let given = extension(&[]);
         let pinned = pin(&given, "1.0.0", &BTreeSet::new());
         assert_eq!(

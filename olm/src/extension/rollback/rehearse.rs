@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_account_may_not_do_is_refused() {
+    fn a_rollback_beyond_the_rights_of_the_account_is_refused() {
         let mut rehearsal = Rehearsal::default();
         rehearsal.add(&object("v1", "ConfigMap", "a"), &error(403, "no right"));
         assert_eq!(
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_server_refuses_as_it_is_stands_in_the_way() {
+    fn only_definite_refusals_of_the_server_block() {
         let mut rehearsal = Rehearsal {
             not_as_account: Some("because".to_owned()),
             ..Rehearsal::default()

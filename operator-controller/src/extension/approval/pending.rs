@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_of_what_is_over_stay() {
+    fn only_the_newest_finished_changes_are_kept() {
         let over: Vec<PendingChange> = (0..8)
             .map(|number| {
                 let change = offered(&format!("1.0.{number}"), &number.to_string());

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_the_reason() {
+    fn an_unreadable_release_is_refused_with_the_reason() {
         let cut = |text: &str| {
             let mut bytes = compressed(text);
             bytes.truncate(bytes.len() / 2);

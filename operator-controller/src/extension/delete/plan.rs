@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_says_what_it_waits_for() {
+    fn a_deletion_names_the_objects_it_waits_for() {
         let mut stuck = (*revision(2, &[(PROGRESSING, Status::True, "account gone")])).clone();
         stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_says_what_became_of_the_objects() {
+    fn the_last_event_names_the_objects_that_were_kept() {
         let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
         assert_eq!(gone(&extension, None, &[]), "Nothing was installed");
         extension.status = Some(ClusterExtensionStatus {

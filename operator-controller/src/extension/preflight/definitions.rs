@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_out_names_what_was_found_unless_the_server_refuses_it() {
+    fn the_remedy_names_the_findings_unless_the_server_refuses_it() {
         let change = |checks: &[Check]| {
             let finding = |check: &Check| Finding {
                 place: Place::Definition,

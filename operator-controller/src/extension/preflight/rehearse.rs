@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_in_the_end_stands_in_the_way_but_for_authorities() {
+    fn refusals_of_the_server_block_except_for_missing_authorities() {
         let object = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "n"}});
         let map = object("v1", "ConfigMap");
         let webhook = object(

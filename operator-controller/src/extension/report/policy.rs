@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_cannot_be_used_says_why_and_what_follows() {
+    fn an_invalid_policy_reports_the_fault_and_its_effect() {
         let window = WindowSpec {
             schedule: "0 25 * * *".to_owned(),
             duration: "1h".to_owned(),

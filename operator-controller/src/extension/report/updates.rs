@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_back_the_chosen_bundle_comes_first() {
+    fn the_cause_that_holds_back_the_chosen_bundle_comes_first() {
         let found = |next: Option<&str>, why: Option<Held>| {
             Ok(Updates {
                 next: next.map(pot),

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_an_extension_from_other_catalogs_is_said_where_it_matters() {
+    fn a_catalog_that_is_not_admitted_is_reported_where_it_matters() {
         let unserved = ClusterCatalog::new("broken", ClusterCatalogSpec::default());
         let home = ClusterCatalog::new("home", ClusterCatalogSpec::default());
         let note = |names: &[&str], catalogs: &[&ClusterCatalog]| {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_and_what_is_newest_follow_from_the_catalogs() {
+    fn the_chosen_and_the_newest_bundle_follow_from_the_catalogs() {
         assert_eq!(found(&["one"], &[], None, "1.0.0"), "1.1.0/1.1.0 -");
         assert_eq!(found(&["one"], &[], None, "1.1.0"), "-/- -");
         assert_eq!(found(&["one"], &[], Some("1.0.0"), "1.0.0"), "-/1.1.0 Pin");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_a_reason() {
+    fn an_unknown_update_has_a_reason() {
         let silent = found(&["one"], &["two"], None, "1.0.0");
         assert!(
             silent.starts_with("Catalog: ") && silent.contains("gone"),

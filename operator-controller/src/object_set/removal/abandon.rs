@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_says_what_will_be_left_to_whom() {
+    fn the_condition_names_the_objects_left_to_garbage_collection() {
         let text = |uninstall| Abandoned::After(GRACE, uninstall).text().unwrap_or_default();
         assert!(text(Uninstall::Delete).ends_with("garbage collection removes the rest"));
         assert!(text(Uninstall::KeepCrds).ends_with("the rest stays on the cluster"));

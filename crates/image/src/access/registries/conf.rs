@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_has_no_place() {
+    fn a_blocked_registry_has_no_endpoints() {
         let text = r#"
             registry = [
                 { location = "bad.example", blocked = true },
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn contradictory_settings_are_refused() {
         let check = |text: &str, expected: &str| {
             let error = Registries::parse([("conf", text)]).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");

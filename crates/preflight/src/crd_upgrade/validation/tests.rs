@@ -136,7 +136,7 @@ fn values_and_schemas_of_any_depth_are_looked_at_without_end_of_stack() {
 }
 
 #[test]
-fn what_takes_too_much_is_given_up() {
+fn a_comparison_that_takes_too_much_is_given_up() {
     let many = |count: usize, value: Value| json!({"list": vec![value; count]});
     let schema = |items: Value| json!({"properties": {"list": {"items": items}}});
     let large = "x".repeat(100_000);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn t_5d_01_what_others_depend_on_is_kept() {
+fn t_5d_01_bundles_that_others_depend_on_are_kept() {
     let a = book("a").bundle("1.0.0", &[requires("B", "v1")]).package();
     let b = book("b")
         .bundle("1.0.0", &[provides("B", "v1")])
@@ -52,7 +52,7 @@ fn dependents_that_are_broken_or_have_another_provider_hold_nothing_back() {
 }
 
 #[test]
-fn a_new_bundle_may_not_be_what_another_excludes() {
+fn a_new_bundle_that_another_one_excludes_is_refused() {
     let none = json!({"not": {"constraints": [{"gvk": api("Green", "v1")}]}});
     let red = book("red").bundle("1.0.0", &[constraint(&none)]).package();
     let green = book("green")

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_bundle_requires_is_looked_for_in_the_cluster() {
+fn requirements_of_a_bundle_are_looked_up_in_the_cluster() {
     let red = book("red")
         .bundle("1.0.0", &[requires_package("blue", ">=1.0.0")])
         .package();
@@ -151,7 +151,7 @@ fn the_installed_bundle_is_not_downgraded_when_a_requirement_is_gone() {
 }
 
 #[test]
-fn what_is_not_sound_is_refused_by_name() {
+fn unsound_requirements_are_refused_by_name() {
     for (value, part) in [
         (
             json!({"cel": {"rule": "1"}}),

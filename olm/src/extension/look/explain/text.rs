@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_already_is_not_said_again() {
+    fn an_explanation_repeats_nothing() {
         assert!(is_repeated("no rights: a…", "no rights: a, b\nroles"));
         assert!(!is_repeated("no edge", "no rights"));
     }
 
     #[test]
-    fn an_explanation_begins_with_the_state_and_ends_with_what_to_do() {
+    fn an_explanation_begins_with_the_state_and_ends_with_advice() {
         let explanation = Explanation {
             extension: "pot".to_owned(),
             package: "pots".to_owned(),

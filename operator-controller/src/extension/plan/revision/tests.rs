@@ -160,7 +160,7 @@ fn a_revision_from_a_helm_release_is_not_replaced_for_its_weaker_protection_alon
 }
 
 #[test]
-fn what_may_change_is_changed_in_place() {
+fn metadata_that_may_change_is_patched_in_place() {
     let mut case = Case::new();
     let mut first = case.create(&[]);
     first.metadata.uid = Some("u".to_owned());
@@ -182,7 +182,7 @@ fn what_may_change_is_changed_in_place() {
 }
 
 #[test]
-fn what_decides_about_removal_is_inherited_whatever_else_changed() {
+fn the_uninstall_policy_is_inherited_by_every_revision() {
     let mut case = Case::new();
     let first = case.create(&[]);
     assert_eq!(inherit(&case.extension, &first), None);
