@@ -18,6 +18,7 @@ mod compression;
 pub mod fuzz;
 mod graphql;
 mod graphql_schema;
+mod icon;
 mod ingest;
 mod package_summary;
 mod search_page;

@@ -16,11 +16,12 @@ use super::{App, document};
 use crate::body::Body;
 use crate::graphql::TIMEOUT;
 use crate::package_summary::{Api, PackageSummary};
-use crate::search_page::{SearchPage, SearchResult};
+use crate::search_page::{Facet, Facets, SearchPage, SearchResult};
 use crate::store::Snapshot;
 
-/// Packages on a page, unasked and at the most.
-const PAGE: usize = 50;
+/// Packages in an answer and on a page for people, unasked, and at the most.
+const ANSWER: usize = 50;
+const SITE_PAGE: usize = 24;
 const MAX_PAGE: usize = 200;
 /// How far pages go.
 const MAX_OFFSET: usize = 10_000;
@@ -45,19 +46,50 @@ pub(super) struct SearchQuery {
     category: String,
     /// The catalog's name.
     catalog: Option<String>,
+    /// An install mode that is supported.
+    install_mode: String,
+    /// The capability level.
+    capability: String,
+    /// Whether the package is deprecated.
+    deprecated: Option<bool>,
     start: usize,
     limit: usize,
 }
 
+/// The parameters of a search.
+pub(super) const PARAMETERS: [&str; 11] = [
+    "q",
+    "name",
+    "keyword",
+    "api",
+    "category",
+    "catalog",
+    "installMode",
+    "capability",
+    "deprecated",
+    "limit",
+    "cursor",
+];
+
+/// The bit of the filters that have no counted values.
+const OTHER: u8 = 128;
+
 impl SearchQuery {
-    /// Reads what is looked for out of a query.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, BadQuery> {
-        let [words, name, keyword, api, category, catalog, limit, cursor] = parameters(
-            query,
-            [
-                "q", "name", "keyword", "api", "category", "catalog", "limit", "cursor",
-            ],
-        )?;
+    /// Reads what is looked for out of a query; a page holds `unasked` packages unless it says otherwise.
+    pub(super) fn parse(query: Option<&str>, unasked: usize) -> Result<Self, BadQuery> {
+        let [
+            words,
+            name,
+            keyword,
+            api,
+            category,
+            catalog,
+            mode,
+            capability,
+            deprecated,
+            limit,
+            cursor,
+        ] = parameters(query, PARAMETERS)?;
         let lower = |text: Option<String>| text.unwrap_or_default().to_lowercase();
         let words = lower(words);
         let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
@@ -72,20 +104,52 @@ impl SearchQuery {
             api: lower(api),
             category: lower(category),
             catalog,
+            install_mode: lower(mode),
+            capability: lower(capability),
+            deprecated: match deprecated.as_deref() {
+                None => None,
+                Some("true") => Some(true),
+                Some("false") => Some(false),
+                Some(_) => return Err(BadQuery::Boolean("deprecated")),
+            },
             start: start.transpose()?.unwrap_or(0),
-            limit: limit.map_or(Ok(PAGE), |limit| parse_limit(&limit, MAX_PAGE))?,
+            limit: limit.map_or(Ok(unasked), |limit| parse_limit(&limit, MAX_PAGE))?,
         })
     }
 
-    fn fits(&self, facts: &PackageSummary) -> bool {
+    /// The bits of the filters that keep a package out; 0 when it fits.
+    fn missed(&self, catalog: &str, facts: &PackageSummary) -> u8 {
         let is = |wanted: &str, texts: &[String]| {
             wanted.is_empty() || texts.iter().any(|text| text.to_lowercase() == wanted)
         };
-        (self.name.is_empty() || facts.name.to_lowercase().contains(&self.name))
+        let other = (self.name.is_empty() || facts.name.to_lowercase().contains(&self.name))
             && is(&self.keyword, &facts.keywords)
-            && is(&self.category, &facts.categories)
-            && (self.api.is_empty() || facts.provided_apis.iter().any(|api| is_called(api, &self.api)))
-            && self.holds_words(facts)
+            && self.holds_words(facts);
+        let api = self.api.is_empty() || facts.provided_apis.iter().any(|api| is_called(api, &self.api));
+        let deprecated = self
+            .deprecated
+            .is_none_or(|wanted| wanted != facts.deprecated.is_empty());
+        [
+            (OTHER, other),
+            (
+                Facet::Catalog.bit(),
+                self.catalog.as_ref().is_none_or(|name| name == catalog),
+            ),
+            (Facet::Category.bit(), is(&self.category, &facts.categories)),
+            (
+                Facet::InstallMode.bit(),
+                is(&self.install_mode, &facts.install_modes),
+            ),
+            (Facet::Api.bit(), api),
+            (
+                Facet::Capability.bit(),
+                is(&self.capability, std::slice::from_ref(&facts.capability)),
+            ),
+            (Facet::Deprecated.bit(), deprecated),
+        ]
+        .into_iter()
+        .filter(|(_, passes)| !passes)
+        .fold(0, |missed, (bit, _)| missed | bit)
     }
 
     fn holds_words(&self, facts: &PackageSummary) -> bool {
@@ -148,29 +212,33 @@ fn is_called(api: &Api, wanted: &str) -> bool {
 impl App {
     /// Answers with the packages of all catalogs that are looked for.
     pub(super) async fn search(&self, request: &Parts) -> Result<Response<Body>, ErrorResponse> {
-        let page = self.find(request.uri.query()).await?;
+        let wanted = SearchQuery::parse(request.uri.query(), ANSWER)?;
+        let page = self.find(wanted, false).await?;
         let text = serde_json::to_vec(&page).unwrap_or_default();
         Ok(document::of("application/json", text, &request.headers))
     }
 
-    /// Looks through all catalogs.
-    pub(super) async fn find(&self, query: Option<&str>) -> Result<SearchPage, ErrorResponse> {
-        let wanted = SearchQuery::parse(query)?;
+    /// The packages that a page for people shows, and how many there are with other filters.
+    pub(super) async fn find_for_people(&self, query: Option<&str>) -> Result<SearchPage, ErrorResponse> {
+        let wanted = SearchQuery::parse(query, SITE_PAGE)?;
+        self.find(wanted, true).await
+    }
+
+    /// Looks through all catalogs; counts the values of filters, if asked to.
+    async fn find(&self, wanted: SearchQuery, counted: bool) -> Result<SearchPage, ErrorResponse> {
         let catalogs: Vec<(i32, Arc<Snapshot>)> = self
             .store
             .snapshots()
             .into_iter()
             .filter(|s| {
-                wanted
-                    .catalog
-                    .as_ref()
-                    .is_none_or(|name| s.record().catalog == *name)
+                let mut name = wanted.catalog.iter();
+                counted || name.all(|name| s.record().catalog == *name)
             })
             .map(|snapshot| (self.priority(&snapshot.record().catalog), snapshot))
             .collect();
         let found = self
             .workers
-            .run(move || Ok(look(&wanted, &catalogs, Instant::now() + TIMEOUT)));
+            .run(move || Ok(look(&wanted, &catalogs, counted, Instant::now() + TIMEOUT)));
         let found = found.await?.map_err(|error| super::failed("a search", &error))?;
         found.ok_or_else(|| {
             ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
@@ -181,9 +249,15 @@ impl App {
 
 /// Looks through these catalogs; nothing when it is not done in time. No more is kept than the pages up to the one that
 /// is wanted hold. A catalog that cannot be read is as good as none: the others are no worse for it.
-fn look(wanted: &SearchQuery, catalogs: &[(i32, Arc<Snapshot>)], until: Instant) -> Option<SearchPage> {
+fn look(
+    wanted: &SearchQuery,
+    catalogs: &[(i32, Arc<Snapshot>)],
+    counted: bool,
+    until: Instant,
+) -> Option<SearchPage> {
     let end = wanted.start + wanted.limit;
     let mut total = 0;
+    let mut facets = Facets::default();
     let mut best: Vec<(u8, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
     let order = |best: &mut Vec<(u8, SearchResult)>| {
@@ -228,7 +302,11 @@ fn look(wanted: &SearchQuery, catalogs: &[(i32, Arc<Snapshot>)], until: Instant)
             if Instant::now() >= until {
                 return None;
             }
-            if !wanted.fits(&facts) {
+            let missed = wanted.missed(catalog, &facts);
+            if counted {
+                facets.add(catalog, &facts, missed);
+            }
+            if missed != 0 {
                 if total == 0
                     && let Some(distance) = wanted.distance(&facts)
                 {
@@ -265,6 +343,9 @@ fn look(wanted: &SearchQuery, catalogs: &[(i32, Arc<Snapshot>)], until: Instant)
             Vec::new()
         },
         total,
+        start: wanted.start,
+        limit: wanted.limit,
+        facets,
         next: (total > end && end <= MAX_OFFSET).then(|| end.to_string()),
     })
 }
@@ -287,15 +368,21 @@ mod tests {
                 kind: "Issuer".to_owned(),
             }]
             .into(),
+            install_modes: vec!["AllNamespaces".to_owned()],
+            capability: "Deep Insights".to_owned(),
             ..PackageSummary::default()
         }
+    }
+
+    fn parse(query: Option<&str>) -> Result<SearchQuery, BadQuery> {
+        SearchQuery::parse(query, ANSWER)
     }
 
     #[test]
     fn everything_given_has_to_hold() {
         let check = |query: &str, expected: bool| {
-            let wanted = SearchQuery::parse(Some(query)).unwrap();
-            assert_eq!(wanted.fits(&facts()), expected, "{query}");
+            let wanted = parse(Some(query)).unwrap();
+            assert_eq!(wanted.missed("cat", &facts()) == 0, expected, "{query}");
         };
         check("", true);
         check("q=CERT+makers", true);
@@ -307,6 +394,14 @@ mod tests {
         check("keyword=tl", false);
         check("category=security&keyword=tls", true);
         check("category=security&keyword=x", false);
+        check("catalog=cat", true);
+        check("catalog=Cat", false);
+        check("installMode=allnamespaces", true);
+        check("installMode=OwnNamespace", false);
+        check("capability=deep+insights", true);
+        check("capability=deep", false);
+        check("deprecated=false", true);
+        check("deprecated=true", false);
         check("api=issuer", true);
         check("api=Issuer.cert-manager.io", true);
         check("api=Issuer.v1.cert-manager.io", true);
@@ -317,18 +412,24 @@ mod tests {
 
     #[test]
     fn what_is_unknown_or_malformed_is_refused() {
-        for query in ["x=1", "limit=0", "limit=201", "cursor=x", "q=%zz"] {
-            assert!(SearchQuery::parse(Some(query)).is_err(), "{query}");
+        for query in [
+            "x=1",
+            "limit=0",
+            "limit=201",
+            "cursor=x",
+            "q=%zz",
+            "deprecated=yes",
+        ] {
+            assert!(parse(Some(query)).is_err(), "{query}");
         }
-        let words =
-            |count: usize| SearchQuery::parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
+        let words = |count: usize| parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
         assert_eq!(words(MAX_WORDS), None);
         assert_eq!(words(MAX_WORDS + 1), Some(BadQuery::Words(MAX_WORDS)));
     }
 
     #[test]
     fn names_go_before_other_finds() {
-        let rank = |query: &str| SearchQuery::parse(Some(query)).unwrap().rank(&facts());
+        let rank = |query: &str| parse(Some(query)).unwrap().rank(&facts());
         let ranks = ["q=cert-manager", "q=cert", "q=manager", "q=tls"].map(rank);
         assert_eq!(ranks, [0, 1, 2, 3]);
     }
@@ -365,8 +466,8 @@ mod tests {
         let catalogs = served(root.path(), ["bad", "good"]);
         // Nothing can be written beside its content any more, so its packages cannot be noted down.
         std::fs::remove_dir_all(root.path().join("bad")).unwrap();
-        let wanted = SearchQuery::parse(None).unwrap();
-        let found = look(&wanted, &catalogs, Instant::now() + TIMEOUT);
+        let wanted = parse(None).unwrap();
+        let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["good".to_owned()]));
     }
 
@@ -374,9 +475,9 @@ mod tests {
     fn a_search_ends_in_time() {
         let root = tempfile::tempdir().unwrap();
         let catalogs = served(root.path(), ["a", "b"]);
-        let wanted = SearchQuery::parse(None).unwrap();
-        assert_eq!(names(look(&wanted, &catalogs, Instant::now())), None);
-        let found = look(&wanted, &catalogs, Instant::now() + TIMEOUT);
+        let wanted = parse(None).unwrap();
+        assert_eq!(names(look(&wanted, &catalogs, false, Instant::now())), None);
+        let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 }
