@@ -12,7 +12,7 @@ OVERLAY ?= manifests/base
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs fuzz help race run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: browser screenshots docs fuzz help race run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,14 @@ conformance: ## recorded cases and real data, where SHARED has them
 schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
 	$(PROGRAMS)
 	test/schemathesis.sh $${CARGO_TARGET_DIR:-target}/release/olm
+
+browser: ## the pages in a real browser: journeys, accessibility, hostile catalogs; needs node, npm and Debian's chromium
+	$(PROGRAMS)
+	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm
+
+screenshots: ## pictures of the pages in both themes and widths, in dist/screenshots
+	$(PROGRAMS)
+	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm screenshots dist/screenshots
 
 e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e
