@@ -10,7 +10,7 @@ use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get};
 use crate::extension::{approve, history, install, plan, rollback, uninstall};
 use crate::output::{Outcome, Status, print};
-use crate::resolve::updates;
+use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search};
 
 /// Install and look after operators; work with their catalogs and bundles.
@@ -68,12 +68,17 @@ pub(crate) enum Command {
     Events(events::Arguments),
     /// Show what a ClusterExtension waits for, which bundles it could get, and what to do
     Explain(explain::Arguments),
+    /// Many clusters: what a new content of a catalog would change
+    #[command(subcommand, arg_required_else_help = true)]
+    Fleet(fleet::Command),
     /// Show the ClusterExtensions of a cluster
     Get(get::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
     /// Install a package, with a namespace, an account and the rights that it needs
     Install(install::Arguments),
+    /// Write down what the choice of bundles on a cluster depends on, for `olm fleet plan`
+    Inventory(inventory::Arguments),
     /// Stop all changes to a ClusterExtension
     Pause(pause::PauseArguments),
     /// Keep a ClusterExtension at one version
@@ -117,9 +122,11 @@ impl Command {
             Self::Completion { shell } => completion(shell),
             Self::Events(arguments) => events::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
+            Self::Fleet(command) => command.run(),
             Self::Get(arguments) => get::run(&arguments),
             Self::History(arguments) => history::run(&arguments),
             Self::Install(arguments) => install::run(&arguments),
+            Self::Inventory(arguments) => inventory::run(&arguments),
             Self::Pause(arguments) => pause::pause(&arguments),
             Self::Pin(arguments) => pin::pin(&arguments),
             Self::Plan(arguments) => plan::run(&arguments),

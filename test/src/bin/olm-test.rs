@@ -52,6 +52,8 @@ enum Verb {
         /// Only these catalogs.
         catalogs: Vec<String>,
     },
+    /// The part of `bench` about `olm fleet plan`.
+    BenchFleet,
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
                 .await
                 .map(|()| ExitCode::SUCCESS)
         }),
+        Verb::BenchFleet => olm_test::bench::fleet().map(|()| ExitCode::SUCCESS),
         Verb::Bench {
             catalog,
             megabytes,
