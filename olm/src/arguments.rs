@@ -11,7 +11,7 @@ use crate::extension::look::{events, explain, get};
 use crate::extension::{approve, history, install, plan, rollback, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::resolve::{fleet, inventory, updates};
-use crate::{bundle, catalog, crd, rbac, resolve, search};
+use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
 /// Install and look after operators; work with their catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Show(search::ShowArguments),
     /// Remove a ClusterExtension, after showing what goes, stays and holds it up
     Uninstall(uninstall::Arguments),
+    /// Serve read-only pages about the extensions of a cluster, on this machine alone
+    Ui(ui::Arguments),
     /// Let a pinned ClusterExtension follow newer versions again
     Unpin(pin::UnpinArguments),
     /// Show which updates the extensions of a cluster would get, and why not the newest
@@ -137,6 +139,7 @@ impl Command {
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
+            Self::Ui(arguments) => ui::run(&arguments),
             Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Upgrade(arguments) => upgrade::run(&arguments),

@@ -14,6 +14,7 @@ mod resolve;
 mod search;
 mod source;
 mod table;
+mod ui;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ mod answer;
 mod body;
 mod catalog_name;
 mod compression;
+pub mod design;
 #[doc(hidden)]
 pub mod fuzz;
 mod graphql;

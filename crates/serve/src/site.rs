@@ -23,6 +23,10 @@ mod version_page;
 
 use std::sync::LazyLock;
 
+pub use icons::symbol;
+pub use install::block;
+pub use layout::{Document, badge, document, search};
+
 pub(crate) use asked::Asked;
 pub(crate) use error::error;
 pub(crate) use feed::feed;
@@ -36,15 +40,15 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
 /// The media type of a page.
-pub(crate) const HTML: &str = "text/html; charset=utf-8";
+pub const HTML: &str = "text/html; charset=utf-8";
 /// The media type of a feed.
 pub(crate) const ATOM: &str = "application/atom+xml; charset=utf-8";
 /// The path below which the pages of packages lie.
 pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 /// The style sheet of the pages.
-pub(crate) const STYLE: &str = include_str!("site/style.css");
+pub const STYLE: &str = include_str!("site/style.css");
 /// The icon of the site.
-pub(crate) const FAVICON: &str = include_str!("site/icon.svg");
+pub const FAVICON: &str = include_str!("site/icon.svg");
 /// The script of the pages.
 const SCRIPT: &str = include_str!("site/script.js");
 
@@ -65,7 +69,7 @@ pub(crate) fn description(text: &str) -> String {
 }
 
 /// Sets the headers by which browsers run no script but ours, load nothing from elsewhere, and show the page in no frame.
-pub(crate) fn protect(headers: &mut HeaderMap) {
+pub fn protect(headers: &mut HeaderMap) {
     restrict(headers, &POLICY);
 }
 

@@ -70,7 +70,7 @@ pub(super) fn sprite() -> Markup {
 }
 
 /// A symbol in the line of text; it says nothing to those who listen.
-pub(super) fn symbol(name: &str) -> Markup {
+pub fn symbol(name: &str) -> Markup {
     html! {
         svg class="i" aria-hidden="true" width="16" height="16" { use href={ "#i-" (name) } {} }
     }

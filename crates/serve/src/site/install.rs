@@ -16,7 +16,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// A block of commands with a button that copies it; the button shows where scripts run.
-fn block(label: &str, text: &str) -> Markup {
+pub fn block(label: &str, text: &str) -> Markup {
     html! {
         div class="block" {
             pre tabindex="0" role="group" aria-label=(label) { code { (text) } }
