@@ -1,5 +1,7 @@
 //! The search over all catalogs.
 
+mod wanted;
+
 use std::cmp::Reverse;
 use std::error::Error;
 use std::sync::Arc;
@@ -8,206 +10,21 @@ use std::time::Instant;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use olm_fbc::SCHEMA_PACKAGE;
-use olm_fbc::similar::distance;
 
 use super::problem::ErrorResponse;
-use super::query::{BadQuery, parameters, parse_limit};
 use super::{App, document};
 use crate::body::Body;
 use crate::graphql::TIMEOUT;
-use crate::package_summary::{Api, PackageSummary};
-use crate::search_page::{Facet, Facets, SearchPage, SearchResult};
+use crate::search_page::{Facets, SearchPage, SearchResult};
 use crate::store::Snapshot;
+pub(super) use wanted::PARAMETERS;
+use wanted::{MAX_OFFSET, SearchQuery};
 
-/// Packages in an answer and on a page for people, unasked, and at the most.
+/// Packages in an answer and on a page for people, unasked.
 const ANSWER: usize = 50;
 const SITE_PAGE: usize = 24;
-const MAX_PAGE: usize = 200;
-/// How far pages go.
-const MAX_OFFSET: usize = 10_000;
-/// Words that are looked for at once.
-const MAX_WORDS: usize = 16;
-/// Packages that are offered when nothing is found, and words that are compared with their names.
+/// Packages that are offered when nothing is found.
 const MAX_SUGGESTIONS: usize = 5;
-const COMPARED_WORDS: usize = 3;
-
-/// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
-#[derive(Debug, Default)]
-pub(super) struct SearchQuery {
-    /// Words that each occur in the name, display name, summary, provider or a keyword.
-    pub(super) words: Vec<String>,
-    /// A part of the package's name.
-    name: String,
-    /// A keyword, wholly.
-    keyword: String,
-    /// A provided API: its kind or group, or both as `KIND.GROUP` or `KIND.VERSION.GROUP`.
-    api: String,
-    /// A category, wholly.
-    category: String,
-    /// The catalog's name.
-    catalog: Option<String>,
-    /// An install mode that is supported.
-    install_mode: String,
-    /// The capability level.
-    capability: String,
-    /// Whether the package is deprecated.
-    deprecated: Option<bool>,
-    start: usize,
-    limit: usize,
-}
-
-/// The parameters of a search.
-pub(super) const PARAMETERS: [&str; 11] = [
-    "q",
-    "name",
-    "keyword",
-    "api",
-    "category",
-    "catalog",
-    "installMode",
-    "capability",
-    "deprecated",
-    "limit",
-    "cursor",
-];
-
-/// The bit of the filters that have no counted values.
-const OTHER: u8 = 128;
-
-impl SearchQuery {
-    /// Reads what is looked for out of a query; a page holds `unasked` packages unless it says otherwise.
-    pub(super) fn parse(query: Option<&str>, unasked: usize) -> Result<Self, BadQuery> {
-        let [
-            words,
-            name,
-            keyword,
-            api,
-            category,
-            catalog,
-            mode,
-            capability,
-            deprecated,
-            limit,
-            cursor,
-        ] = parameters(query, PARAMETERS)?;
-        let lower = |text: Option<String>| text.unwrap_or_default().to_lowercase();
-        let words = lower(words);
-        let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
-        if words.len() > MAX_WORDS {
-            return Err(BadQuery::Words(MAX_WORDS));
-        }
-        let start = cursor.map(|cursor| parse_limit(&cursor, MAX_OFFSET).map_err(|_| BadQuery::Cursor));
-        Ok(Self {
-            words,
-            name: lower(name),
-            keyword: lower(keyword),
-            api: lower(api),
-            category: lower(category),
-            catalog,
-            install_mode: lower(mode),
-            capability: lower(capability),
-            deprecated: match deprecated.as_deref() {
-                None => None,
-                Some("true") => Some(true),
-                Some("false") => Some(false),
-                Some(_) => return Err(BadQuery::Boolean("deprecated")),
-            },
-            start: start.transpose()?.unwrap_or(0),
-            limit: limit.map_or(Ok(unasked), |limit| parse_limit(&limit, MAX_PAGE))?,
-        })
-    }
-
-    /// The bits of the filters that keep a package out; 0 when it fits.
-    fn missed(&self, catalog: &str, facts: &PackageSummary) -> u8 {
-        let is = |wanted: &str, texts: &[String]| {
-            wanted.is_empty() || texts.iter().any(|text| text.to_lowercase() == wanted)
-        };
-        let other = (self.name.is_empty() || facts.name.to_lowercase().contains(&self.name))
-            && is(&self.keyword, &facts.keywords)
-            && self.holds_words(facts);
-        let api = self.api.is_empty() || facts.provided_apis.iter().any(|api| is_called(api, &self.api));
-        let deprecated = self
-            .deprecated
-            .is_none_or(|wanted| wanted != facts.deprecated.is_empty());
-        [
-            (OTHER, other),
-            (
-                Facet::Catalog.bit(),
-                self.catalog.as_ref().is_none_or(|name| name == catalog),
-            ),
-            (Facet::Category.bit(), is(&self.category, &facts.categories)),
-            (
-                Facet::InstallMode.bit(),
-                is(&self.install_mode, &facts.install_modes),
-            ),
-            (Facet::Api.bit(), api),
-            (
-                Facet::Capability.bit(),
-                is(&self.capability, std::slice::from_ref(&facts.capability)),
-            ),
-            (Facet::Deprecated.bit(), deprecated),
-        ]
-        .into_iter()
-        .filter(|(_, passes)| !passes)
-        .fold(0, |missed, (bit, _)| missed | bit)
-    }
-
-    fn holds_words(&self, facts: &PackageSummary) -> bool {
-        if self.words.is_empty() {
-            return true;
-        }
-        let texts = [&facts.name, &facts.display_name, &facts.summary, &facts.provider];
-        let texts: Vec<String> = texts
-            .into_iter()
-            .chain(&facts.keywords)
-            .map(|text| text.to_lowercase())
-            .collect();
-        self.words
-            .iter()
-            .all(|word| texts.iter().any(|text| text.contains(word)))
-    }
-
-    /// How much a name is like a word that is looked for, if it is; less is better.
-    fn distance(&self, facts: &PackageSummary) -> Option<usize> {
-        let names = || std::iter::once(facts.name.as_str()).chain(facts.name.split('-'));
-        let words = self.words.iter().take(COMPARED_WORDS);
-        words
-            .flat_map(|word| names().filter_map(|name| distance(word, name)))
-            .min()
-    }
-
-    /// How good a find is; less is better.
-    fn rank(&self, facts: &PackageSummary) -> u8 {
-        let name = facts.name.to_lowercase();
-        let asked = self
-            .words
-            .iter()
-            .chain(Some(&self.name).filter(|name| !name.is_empty()));
-        asked
-            .map(|word| match () {
-                () if name == *word => 0,
-                () if name.starts_with(word.as_str()) => 1,
-                () if name.contains(word.as_str()) => 2,
-                () => 3,
-            })
-            .min()
-            .unwrap_or(0)
-    }
-}
-
-/// Whether that is how the API is called, in small letters.
-fn is_called(api: &Api, wanted: &str) -> bool {
-    let [group, version, kind] = [&api.group, &api.version, &api.kind].map(|text| text.to_lowercase());
-    [
-        kind.clone(),
-        group.clone(),
-        format!("{kind}.{group}"),
-        format!("{kind}.{version}.{group}"),
-        format!("{group}/{version}/{kind}"),
-    ]
-    .iter()
-    .any(|called| called == wanted)
-}
 
 impl App {
     /// Answers with the packages of all catalogs that are looked for.
@@ -257,7 +74,7 @@ fn look(
 ) -> Option<SearchPage> {
     let end = wanted.start + wanted.limit;
     let mut total = 0;
-    let mut facets = Facets::default();
+    let mut counts = Facets::default();
     let mut best: Vec<(u8, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
     let order = |best: &mut Vec<(u8, SearchResult)>| {
@@ -304,7 +121,7 @@ fn look(
             }
             let missed = wanted.missed(catalog, &facts);
             if counted {
-                facets.add(catalog, &facts, missed);
+                counts.add(catalog, &facts, missed);
             }
             if missed != 0 {
                 if total == 0
@@ -345,7 +162,7 @@ fn look(
         total,
         start: wanted.start,
         limit: wanted.limit,
-        facets,
+        facets: counts,
         next: (total > end && end <= MAX_OFFSET).then(|| end.to_string()),
     })
 }
@@ -353,86 +170,6 @@ fn look(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn facts() -> PackageSummary {
-        PackageSummary {
-            name: "cert-manager".to_owned(),
-            display_name: "Cert Manager".to_owned(),
-            summary: "Issues certificates.".to_owned(),
-            provider: "The Makers".to_owned(),
-            keywords: vec!["TLS".to_owned()],
-            categories: vec!["Security".to_owned()],
-            provided_apis: [Api {
-                group: "cert-manager.io".to_owned(),
-                version: "v1".to_owned(),
-                kind: "Issuer".to_owned(),
-            }]
-            .into(),
-            install_modes: vec!["AllNamespaces".to_owned()],
-            capability: "Deep Insights".to_owned(),
-            ..PackageSummary::default()
-        }
-    }
-
-    fn parse(query: Option<&str>) -> Result<SearchQuery, BadQuery> {
-        SearchQuery::parse(query, ANSWER)
-    }
-
-    #[test]
-    fn everything_given_has_to_hold() {
-        let check = |query: &str, expected: bool| {
-            let wanted = parse(Some(query)).unwrap();
-            assert_eq!(wanted.missed("cat", &facts()) == 0, expected, "{query}");
-        };
-        check("", true);
-        check("q=CERT+makers", true);
-        check("q=cert+nothing", false);
-        check("q=tls", true);
-        check("name=manager", true);
-        check("name=tls", false);
-        check("keyword=tls", true);
-        check("keyword=tl", false);
-        check("category=security&keyword=tls", true);
-        check("category=security&keyword=x", false);
-        check("catalog=cat", true);
-        check("catalog=Cat", false);
-        check("installMode=allnamespaces", true);
-        check("installMode=OwnNamespace", false);
-        check("capability=deep+insights", true);
-        check("capability=deep", false);
-        check("deprecated=false", true);
-        check("deprecated=true", false);
-        check("api=issuer", true);
-        check("api=Issuer.cert-manager.io", true);
-        check("api=Issuer.v1.cert-manager.io", true);
-        check("api=cert-manager.io/v1/Issuer", true);
-        check("api=cert-manager.io", true);
-        check("api=Issuer.v2.cert-manager.io", false);
-    }
-
-    #[test]
-    fn what_is_unknown_or_malformed_is_refused() {
-        for query in [
-            "x=1",
-            "limit=0",
-            "limit=201",
-            "cursor=x",
-            "q=%zz",
-            "deprecated=yes",
-        ] {
-            assert!(parse(Some(query)).is_err(), "{query}");
-        }
-        let words = |count: usize| parse(Some(&format!("q={}", vec!["a"; count].join("+")))).err();
-        assert_eq!(words(MAX_WORDS), None);
-        assert_eq!(words(MAX_WORDS + 1), Some(BadQuery::Words(MAX_WORDS)));
-    }
-
-    #[test]
-    fn names_go_before_other_finds() {
-        let rank = |query: &str| parse(Some(query)).unwrap().rank(&facts());
-        let ranks = ["q=cert-manager", "q=cert", "q=manager", "q=tls"].map(rank);
-        assert_eq!(ranks, [0, 1, 2, 3]);
-    }
 
     /// A store that serves these catalogs, each with one package of its name.
     fn served(root: &std::path::Path, catalogs: [&str; 2]) -> Vec<(i32, Arc<Snapshot>)> {
@@ -466,7 +203,7 @@ mod tests {
         let catalogs = served(root.path(), ["bad", "good"]);
         // Nothing can be written beside its content any more, so its packages cannot be noted down.
         std::fs::remove_dir_all(root.path().join("bad")).unwrap();
-        let wanted = parse(None).unwrap();
+        let wanted = SearchQuery::parse(None, ANSWER).unwrap();
         let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["good".to_owned()]));
     }
@@ -475,7 +212,7 @@ mod tests {
     fn a_search_ends_in_time() {
         let root = tempfile::tempdir().unwrap();
         let catalogs = served(root.path(), ["a", "b"]);
-        let wanted = parse(None).unwrap();
+        let wanted = SearchQuery::parse(None, ANSWER).unwrap();
         assert_eq!(names(look(&wanted, &catalogs, false, Instant::now())), None);
         let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["a".to_owned(), "b".to_owned()]));

@@ -38,7 +38,7 @@ pub(super) fn requirements(release: &Release) -> Markup {
         @if !release.required.is_empty() {
             section id="requirements" {
                 h2 { "Requires " span class="number" { (release.required.len()) } }
-                (table("Requirements", &["What", ""], &release.required, |required| html! {
+                (table("Requirements", &["What", "Requirement"], &release.required, |required| html! {
                     td { (required.what) } td class="mono" { (required.text) }
                 }))
             }
@@ -102,7 +102,7 @@ pub(super) fn table<T>(title: &str, heads: &[&str], rows: &[T], row: impl Fn(&T)
         html! {
             div class="scroll" tabindex="0" role="region" aria-label=(title) {
                 table {
-                    thead { tr { @for head in heads { @if head.is_empty() { td {} } @else { th scope="col" { (head) } } } } }
+                    thead { tr { @for head in heads { th scope="col" { (head) } } } }
                     tbody { @for one in rows { tr { (row(one)) } } }
                 }
             }
@@ -154,19 +154,19 @@ pub(super) fn facts(of: &Package) -> Markup {
     html! {
         aside class="facts" aria-label="Facts" {
             dl {
-                (fact("Version", html! { (release.title()) }, release.version.is_some()))
-                (fact("Published", html! { (created) }, !created.is_empty()))
-                (fact("Capability level", html! { (capability(metadata.annotation("capabilities"))) }, !metadata.annotation("capabilities").is_empty()))
-                (fact("Install modes", html! { ul class="plain" { @for mode in &modes { li { (facets::shown("installMode", mode)) } } } }, !modes.is_empty()))
-                (fact("Kubernetes", html! { (metadata.text("/minKubeVersion")) " or newer" }, !metadata.text("/minKubeVersion").is_empty()))
-                (fact("OpenShift", html! { "up to " (release.max_openshift) }, !release.max_openshift.is_empty()))
-                (fact("Maturity", html! { (metadata.text("/maturity")) }, !metadata.text("/maturity").is_empty()))
-                (fact("Publisher", html! { (metadata.text("/provider/name")) }, !metadata.text("/provider/name").is_empty()))
-                (fact("Maintainers", html! { ul class="plain" { @for one in &maintainers { li { (maintainer(one)) } } } }, !maintainers.is_empty()))
-                (fact("Source", html! { (outside(repository, short(repository))) }, !repository.is_empty()))
-                (fact("Links", html! { ul class="plain" { @for link in &links { li { (outside(text(link, "url"), text(link, "name"))) } } } }, !links.is_empty()))
-                (fact("Catalog", html! { a href={ "/?catalog=" (of.catalog) } { (of.catalog) } }, true))
-                (fact("Keywords", html! {
+                (fact("Version", &html! { (release.title()) }, release.version.is_some()))
+                (fact("Published", &html! { (created) }, !created.is_empty()))
+                (fact("Capability level", &html! { (capability(metadata.annotation("capabilities"))) }, !metadata.annotation("capabilities").is_empty()))
+                (fact("Install modes", &html! { ul class="plain" { @for mode in &modes { li { (facets::shown("installMode", mode)) } } } }, !modes.is_empty()))
+                (fact("Kubernetes", &html! { (metadata.text("/minKubeVersion")) " or newer" }, !metadata.text("/minKubeVersion").is_empty()))
+                (fact("OpenShift", &html! { "up to " (release.max_openshift) }, !release.max_openshift.is_empty()))
+                (fact("Maturity", &html! { (metadata.text("/maturity")) }, !metadata.text("/maturity").is_empty()))
+                (fact("Publisher", &html! { (metadata.text("/provider/name")) }, !metadata.text("/provider/name").is_empty()))
+                (fact("Maintainers", &html! { ul class="plain" { @for one in &maintainers { li { (maintainer(one)) } } } }, !maintainers.is_empty()))
+                (fact("Source", &html! { (outside(repository, short(repository))) }, !repository.is_empty()))
+                (fact("Links", &html! { ul class="plain" { @for link in &links { li { (outside(text(link, "url"), text(link, "name"))) } } } }, !links.is_empty()))
+                (fact("Catalog", &html! { a href={ "/?catalog=" (of.catalog) } { (of.catalog) } }, true))
+                (fact("Keywords", &html! {
                     ul class="words" { @for word in &keywords { li { a href={ "/?keyword=" (olm_api::serving::percent_encode(word)) } { (word) } } } }
                 }, !keywords.is_empty()))
             }
@@ -175,7 +175,7 @@ pub(super) fn facts(of: &Package) -> Markup {
     }
 }
 
-fn fact(name: &str, value: Markup, is_known: bool) -> Markup {
+fn fact(name: &str, value: &Markup, is_known: bool) -> Markup {
     html! { @if is_known { div { dt { (name) } dd { (value) } } } }
 }
 

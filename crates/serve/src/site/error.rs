@@ -12,7 +12,7 @@ pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Mar
         div class="page empty" {
             p class="code" { (status.as_u16()) }
             h1 { (title) }
-            p { (why) }
+            p { (quoted(why)) }
             p {
                 @if package.is_some() { "Search for it in all catalogs with the field above, or see " } @else { "See " }
                 a href="/" { "all packages" } "."
@@ -25,4 +25,13 @@ pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Mar
         ..Frame::default()
     };
     page(&frame, &content)
+}
+
+/// A text whose names stand between backticks.
+fn quoted(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
 }

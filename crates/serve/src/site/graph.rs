@@ -19,8 +19,9 @@ const LANE: usize = 22;
 const MARGIN: usize = 18;
 /// The width of a letter of the labels, whose letters are all as wide.
 const LETTER: usize = 8;
-/// Letters of a label that are shown.
+/// Letters of a label that are shown, and of what is wrong with a channel.
 const LETTERS: usize = 28;
+const FAULT: usize = 240;
 /// How many colours lanes have.
 const SHADES: usize = 6;
 
@@ -52,7 +53,7 @@ pub(super) fn section(of: &Package) -> Markup {
         section id="updates" {
             h2 { "Update graph" }
             @for (channel, fault) in faults.iter().take(5) {
-                div class="notice warn" { p { "Channel " strong { (channel) } " is not sound: " (fault) } }
+                div class="notice warn" { p { "Channel " strong { (channel) } " is not sound: " (cut(fault, FAULT)) } }
             }
             div class="zoom" {
                 input type="radio" name="zoom" id="zoom-fit";
@@ -132,11 +133,11 @@ fn middle(row: usize) -> usize {
     MARGIN + row * ROW
 }
 
-fn cut(text: &str) -> String {
-    if text.chars().count() <= LETTERS {
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
         return text.to_owned();
     }
-    text.chars().take(LETTERS - 1).chain(['…']).collect()
+    text.chars().take(most - 1).chain(['…']).collect()
 }
 
 /// What is written beside a row.
@@ -161,7 +162,7 @@ fn labels<'of>(names: &[&str], lanes: &[Lane<'of>]) -> Vec<Label<'of>> {
             } else {
                 &bundle.version
             };
-            label.version = cut(shown);
+            label.version = cut(shown, LETTERS);
             for (is, state) in [
                 (bundle.deprecated.is_some(), "deprecated"),
                 (bundle.is_dead_end, "dead end"),
@@ -221,8 +222,8 @@ fn beside(of: &Package, name: &str, label: &Label<'_>, left: usize, y: usize) ->
         .heads
         .iter()
         .map(|(channel, shade)| {
-            let text = cut(&channel.name);
-            let (at, wide) = (x, text.chars().count() * LETTER + 14);
+            let text = cut(&channel.name, LETTERS);
+            let (at, wide) = (x, text.chars().count() * (LETTER - 1) + 18);
             x += wide + 6;
             (at, wide, text, *channel, *shade)
         })

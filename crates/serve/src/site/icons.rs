@@ -98,7 +98,7 @@ pub(super) fn of_package(address: Option<&str>, name: &str, class: &str) -> Mark
         @match address {
             Some(address) => span class={ "icon " (class) } { img src=(address) alt="" loading="lazy" decoding="async"; },
             None => span class={ "icon letter shade-" (shade) " " (class) } aria-hidden="true" {
-                (letter.map(|letter| letter.to_uppercase().to_string()).unwrap_or_else(|| "?".to_owned()))
+                (letter.map_or_else(|| "?".to_owned(), |letter| letter.to_uppercase().to_string()))
             },
         }
     }

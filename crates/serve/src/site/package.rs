@@ -10,7 +10,6 @@ use olm_fbc::{
     SCHEMA_PACKAGE,
 };
 use olm_version::VersionRelease;
-use serde::Deserialize;
 
 use super::release::Release;
 use crate::store::{Filter, Snapshot};
@@ -61,19 +60,6 @@ impl Row {
     pub(super) fn day(&self) -> &str {
         self.created.get(..10).unwrap_or(&self.created)
     }
-}
-
-/// The part of a description that the table of versions shows.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Created {
-    annotations: CreatedAnnotations,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct CreatedAnnotations {
-    created_at: serde_json::Value,
 }
 
 /// The icon of a package that the catalog has and browsers may show: its media type and bytes.
@@ -231,14 +217,16 @@ fn definition(snapshot: &Snapshot, name: &str) -> io::Result<Option<olm_fbc::Pac
         .find_map(|line| olm_fbc::Package::from_json(line).ok()))
 }
 
-/// When a bundle was made, where it has a description. Those that carry their manifests instead would take too long.
+/// When a bundle was made, where it has a description. It is looked for as text: to read every description would take longer
+/// than all the rest of the page.
 fn created(bundle: &Bundle) -> String {
+    const KEY: &str = "\"createdAt\":";
     let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
-    let read = found
-        .next()
-        .and_then(|p| serde_json::from_str::<Created>(&p.value).ok());
-    let created = read.unwrap_or_default().annotations.created_at;
-    created.as_str().unwrap_or_default().chars().take(64).collect()
+    let value = found.next().and_then(|property| property.value.split_once(KEY));
+    let mut values =
+        serde_json::Deserializer::from_str(value.map_or("", |(_, rest)| rest)).into_iter::<String>();
+    let created = values.next().and_then(Result::ok).unwrap_or_default();
+    created.chars().take(64).collect()
 }
 
 /// A bundle without what makes it large.
@@ -285,9 +273,9 @@ impl<'of> Marks<'of> {
 
     /// The names of the channels that hold a bundle, as many as have room in a row.
     pub(super) fn channels(&self, bundle: &str) -> String {
-        let names = self.channels.get(bundle).map(Vec::as_slice).unwrap_or_default();
-        let named: Vec<&str> = names.iter().take(NAMED).copied().collect();
-        match names.len() - named.len() {
+        let all = self.channels.get(bundle).map(Vec::as_slice).unwrap_or_default();
+        let (named, others) = all.split_at(all.len().min(NAMED));
+        match others.len() {
             0 => named.join(", "),
             others => format!("{} and {others} more", named.join(", ")),
         }

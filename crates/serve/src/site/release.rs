@@ -150,7 +150,7 @@ fn required(bundle: &Bundle, metadata: &CsvMetadata) -> Vec<Requirement> {
             found.push(requirement);
         }
     };
-    for property in bundle.properties.iter() {
+    for property in &bundle.properties {
         match property.kind.as_str() {
             TYPE_GVK_REQUIRED => {
                 if let Ok(api) = property.gvk() {

@@ -104,9 +104,13 @@ async fn people_get_a_page_that_says_why_there_is_no_other_and_programs_a_proble
         (
             "/packages/cat/n%3Cb%3E",
             404,
-            "<p>catalog `cat` has no package `n&lt;b&gt;`</p>",
+            "<p>catalog <code>cat</code> has no package <code>n&lt;b&gt;</code></p>",
         ),
-        ("/packages/none/db", 404, "<p>no catalog is served as `none`</p>"),
+        (
+            "/packages/none/db",
+            404,
+            "<p>no catalog is served as <code>none</code></p>",
+        ),
         ("/nowhere", 404, "<p>This page does not exist.</p>"),
         ("/packages/CAT/db", 400, "<h1>Bad Request</h1>"),
         ("/?x=1", 400, "<h1>Bad Request</h1>"),
