@@ -29,10 +29,12 @@ if [ ! -f "$home/complete" ]; then
 fi
 export MODULES=$home
 
+catalogs=(showcase manifests)
+[ "$what" = screenshots ] || catalogs+=(hostile)
 work=$(mktemp -d)
 node catalogs.mjs "$work/catalogs"
 touch "$work/addresses" "$work/errors"
-(cd "$work/catalogs" && exec "$olm" catalog serve --addr 127.0.0.1:0 showcase manifests hostile >"$work/addresses" 2>"$work/errors") &
+(cd "$work/catalogs" && exec "$olm" catalog serve --addr 127.0.0.1:0 "${catalogs[@]}" >"$work/addresses" 2>"$work/errors") &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 trap 'exit 143' TERM INT

@@ -64,15 +64,19 @@ function showcase() {
   const name = "harbour-db";
   const versions = [];
   for (let minor = 0; minor <= 12; minor += 1) for (const patch of [0, 1]) versions.push(`1.${minor}.${patch}`);
+  const published = (version) => {
+    const [, minor, patch] = version.split(".").map(Number);
+    return new Date(Date.UTC(2025, minor, patch ? 21 : 7, 9, 30)).toISOString();
+  };
   const about = (version) => ({
     title: "Harbour DB", summary: "Highly available database clusters with backups and rolling upgrades.", description,
-    keywords: ["database", "sql", "backup"], createdAt: `2025-${String(1 + Number(version.split(".")[1]) % 12).padStart(2, "0")}-14T09:30:00Z`,
+    keywords: ["database", "sql", "backup"], createdAt: published(version),
     apis: ["Cluster", "Backup", "User"].map((kind) => ({ group: "db.harbour.example", kind, version: "v1", title: `${kind} of databases`, about: `A ${kind.toLowerCase()} that the operator keeps as it is described.` })),
     required: [property("olm.gvk.required", { group: "cert-manager.io", kind: "Issuer", version: "v1" }), property("olm.package.required", { packageName: "lantern", versionRange: ">=1.0.0" }), property("olm.maxOpenShiftVersion", "4.22")],
   });
   const entries = (from, to) => versions.slice(from, to).map((version, at, all) => ({ name: `${name}.v${version}`, ...(at > 0 && { replaces: `${name}.v${all[at - 1]}` }) }));
   const stable = entries(0, 24);
-  stable[23] = { ...stable[23], skips: [`${name}.v1.9.0`, `${name}.v1.10.0`], skipRange: ">=1.5.0 <1.11.1" };
+  stable[23] = { name: stable[23].name, replaces: `${name}.v1.9.1`, skips: ["1.10.0", "1.10.1", "1.11.0"].map((version) => `${name}.v${version}`), skipRange: ">=1.5.0 <1.11.1" };
   const blobs = [
     { schema: "olm.package", name, defaultChannel: "stable", icon: icon(svg("#0b7285", `<ellipse cx="20" cy="12" rx="10" ry="4" fill="#fff"/><path d="M10 15v12c0 6 20 6 20 0V15c0 5-20 5-20 0z" fill="#c5f6fa"/>`)) },
     { schema: "olm.channel", package: name, name: "stable", entries: stable },
