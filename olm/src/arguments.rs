@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Install(install::Arguments),
     /// Write down what the choice of bundles on a cluster depends on, for `olm fleet plan`
     Inventory(inventory::Arguments),
+    /// Copy a catalog, its bundles and their images to another registry or a directory
+    Mirror(catalog::mirror::Arguments),
     /// Stop all changes to a ClusterExtension
     Pause(pause::PauseArguments),
     /// Keep a ClusterExtension at one version
@@ -129,6 +131,7 @@ impl Command {
             Self::History(arguments) => history::run(&arguments),
             Self::Install(arguments) => install::run(&arguments),
             Self::Inventory(arguments) => inventory::run(&arguments),
+            Self::Mirror(arguments) => catalog::mirror::run(&arguments),
             Self::Pause(arguments) => pause::pause(&arguments),
             Self::Pin(arguments) => pin::pin(&arguments),
             Self::Plan(arguments) => plan::run(&arguments),

@@ -73,6 +73,11 @@ impl RegistryArguments {
             .with_context(|| format!("{} holds no credentials", path.display()))
     }
 
+    /// Whether registries need not show a certificate.
+    pub(crate) const fn is_insecure(&self) -> bool {
+        self.insecure || self.plain_http
+    }
+
     /// With what rights, and how, the registry of a reference is spoken to.
     pub(crate) fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
         let registry = || vec![reference.registry().to_owned()];

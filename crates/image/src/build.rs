@@ -59,6 +59,8 @@ pub enum BuildError {
 pub(crate) enum Source {
     Memory(Bytes),
     File(Arc<tempfile::NamedTempFile>),
+    /// A file that is not ours.
+    Path(std::path::PathBuf),
 }
 
 impl Source {
@@ -66,6 +68,7 @@ impl Source {
         Ok(match self {
             Self::Memory(bytes) => Box::new(io::Cursor::new(bytes.clone())),
             Self::File(file) => Box::new(file.reopen()?),
+            Self::Path(path) => Box::new(std::fs::File::open(path)?),
         })
     }
 }

@@ -188,7 +188,7 @@ impl LocalImage {
     }
 }
 
-fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
+pub(crate) fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
     // Both parts of a digest were checked when it was parsed: neither has a separator.
     root.join("blobs").join(digest.algorithm()).join(digest.hex())
 }
@@ -200,7 +200,7 @@ fn open(path: &Path) -> Result<File, LayoutError> {
     })
 }
 
-fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
     let mut bytes = Vec::new();
     open(path)?
         .take(limit + 1)
@@ -218,7 +218,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
     Ok(bytes)
 }
 
-fn read_blob(root: &Path, digest: &Digest, limit: u64) -> Result<Vec<u8>, LayoutError> {
+pub(crate) fn read_blob(root: &Path, digest: &Digest, limit: u64) -> Result<Vec<u8>, LayoutError> {
     let path = blob_path(root, digest);
     let bytes = read(&path, limit)?;
     let mut hasher = Hasher::like(digest);

@@ -15,13 +15,12 @@ use std::rc::Rc;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_constraint::Gvk;
 
-use self::facts::{Facts, Interner, Known};
+use self::facts::{About, Facts, Interner, Known};
 pub use self::record::{
     API_VERSION, CatalogRecord, ClusterRecord, ExtensionRecord, InstalledRecord, KIND, PropertyRecord,
     RecordError,
 };
 pub use self::report::{Change, ClusterPlan, ExtensionPlan, Step};
-use crate::cluster::inventory::Questions;
 use crate::cluster::updates::updates;
 use crate::package::{Candidate, Package, ReleaseField};
 use crate::request::{Installed, Request, UpgradeConstraintPolicy};
@@ -44,7 +43,8 @@ pub struct KnownCatalog {
 pub struct Planner<'a> {
     /// The catalogs; the first is the one that changes.
     catalogs: &'a [KnownCatalog],
-    questions: HashMap<&'a str, Questions>,
+    about: HashMap<&'a str, About>,
+    nothing: About,
     interner: Interner,
     made: HashMap<Key, Rc<Outcome>>,
     asked: usize,
@@ -132,10 +132,10 @@ impl<'a> Planner<'a> {
         for (name, package) in catalogs.iter().flat_map(|catalog| &catalog.packages) {
             by_package.entry(name).or_default().push(package);
         }
-        let questions = by_package.into_iter();
-        let questions = questions.map(|(name, all)| (name, Questions::of_packages(all.into_iter())));
+        let about = by_package.into_iter();
         Self {
-            questions: questions.collect(),
+            about: about.map(|(name, all)| (name, About::new(&all))).collect(),
+            nothing: About::default(),
             catalogs,
             interner: Interner::default(),
             made: HashMap::new(),
@@ -310,12 +310,8 @@ impl<'a> Planner<'a> {
     fn outcome(&mut self, state: &State<'_>, member: &Member<'_>) -> Rc<Outcome> {
         self.asked += 1;
         let filter = &member.record.catalog;
-        let nothing = Questions::default();
-        let questions = self
-            .questions
-            .get(filter.package_name.as_str())
-            .unwrap_or(&nothing);
-        let facts = Facts::of(state, member, questions);
+        let about = self.about.get(filter.package_name.as_str());
+        let facts = Facts::of(state, member, about.unwrap_or(&self.nothing));
         let request = member.request();
         let catalogs = member.admitted.iter().filter_map(|index| {
             let on_cluster = state.catalogs.get(*index)?.as_ref()?;

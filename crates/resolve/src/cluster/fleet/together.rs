@@ -110,7 +110,8 @@ impl Planner<'_> {
             .chain(others)
             .filter_map(|one| state.members.get(*one))
         {
-            if let Some(asked) = self.questions.get(member.record.catalog.package_name.as_str()) {
+            if let Some(about) = self.about.get(member.record.catalog.package_name.as_str()) {
+                let asked = &about.questions;
                 let apis: Vec<Gvk> = asked.apis.iter().cloned().collect();
                 questions.apis.extend(apis);
                 questions.requires |= asked.requires;
@@ -119,7 +120,7 @@ impl Planner<'_> {
             }
         }
         state.members.get(index).map_or_else(Inventory::default, |own| {
-            super::Facts::of(state, own, &questions).inventory(state, own)
+            super::Facts::whole(state, own, &questions).inventory(state, own)
         })
     }
 }
