@@ -159,7 +159,7 @@ pub(crate) async fn push_blob(
     let mut location = location(session, &start, &response)?;
     let whole = match source {
         Source::Memory(bytes) => Some(bytes.clone()),
-        Source::File(_) | Source::Path(_) => None,
+        Source::File(_) | Source::Layout { .. } => None,
     };
     let body = if let Some(bytes) = whole {
         bytes
