@@ -322,7 +322,10 @@ impl Images {
                 continue;
             }
             let source = match origin {
-                Origin::Layout(layout) => Source::Layout { path: blob_path(layout.root(), &blob.digest), _unpacked: None },
+                Origin::Layout(layout) => Source::Layout {
+                    path: blob_path(layout.root(), &blob.digest),
+                    _unpacked: None,
+                },
                 Origin::Registry(_) => {
                     let file = self
                         .download(origin, reference, blob, &std::env::temp_dir())

@@ -84,7 +84,12 @@ fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Resul
         let entered = http.get(&pages.entrance).send().await?;
         ensure!(entered.status() == StatusCode::SEE_OTHER);
         let cookie = entered.headers().get("set-cookie").context("no cookie")?;
-        let cookie = cookie.to_str()?.split(';').next().context("no cookie")?.to_owned();
+        let cookie = cookie
+            .to_str()?
+            .split(';')
+            .next()
+            .context("no cookie")?
+            .to_owned();
         let page = async |path: &str, status: StatusCode| -> Result<String> {
             let request = http.get(format!("{origin}{path}")).header("cookie", &cookie);
             let answer = request.send().await?;
@@ -98,18 +103,37 @@ fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Resul
             Ok(())
         };
         let overview = page("/", StatusCode::OK).await?;
-        has(&overview, &["browsed", "Change waits", "1.0.1", "held back by Approval"])?;
+        has(
+            &overview,
+            &["browsed", "Change waits", "1.0.1", "held back by Approval"],
+        )?;
         let filtered = page("/?state=waiting&q=brow", StatusCode::OK).await?;
         has(&filtered, &["/extensions/browsed", "Change waits"])?;
-        ensure!(!page("/?q=nothing-of-the-kind", StatusCode::OK).await?.contains("/extensions/browsed"));
+        ensure!(
+            !page("/?q=nothing-of-the-kind", StatusCode::OK)
+                .await?
+                .contains("/extensions/browsed")
+        );
 
         let digest = &pending.spec.digest;
         let approve = format!("olm approve {name} --digest {digest}");
         let details = page("/extensions/browsed", StatusCode::OK).await?;
-        has(&details, &[&approve, "1.0.0 to 1.0.1", "Bundles of the catalogs", "chosen", "Conditions"])?;
+        has(
+            &details,
+            &[
+                &approve,
+                "1.0.0 to 1.0.1",
+                "Bundles of the catalogs",
+                "chosen",
+                "Conditions",
+            ],
+        )?;
         let plan = page("/extensions/browsed/plan", StatusCode::OK).await?;
         has(&plan, &[&approve, "browsed: 1.0.0 -&gt; 1.0.1", digest])?;
-        has(&page("/catalogs", StatusCode::OK).await?, &["browsed-catalog", "Ready"])?;
+        has(
+            &page("/catalogs", StatusCode::OK).await?,
+            &["browsed-catalog", "Ready"],
+        )?;
         page("/extensions/nobody", StatusCode::NOT_FOUND).await?;
         journey(&pages, name).await
     })
