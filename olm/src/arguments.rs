@@ -1,8 +1,12 @@
 //! The verbs.
 
+mod complete;
+mod examples;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -24,7 +28,7 @@ use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
     arg_required_else_help = true,
     after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong, 3 when something \
                   would change and --exit-code asks for it, 4 when --wait ends because a person must change something, 5 when \
-                  its time is over."
+                  its time is over.\n\nErrors and hints are coloured on terminals only, and never where NO_COLOR is set."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -32,19 +36,26 @@ pub(crate) struct Arguments {
 }
 
 /// Reads the command line; a wrong one and a call for help end the process. Called as `kubectl-olm`, as kubectl calls
-/// its plugins, the program speaks of itself as `kubectl olm`.
-pub(crate) fn parse() -> Arguments {
+/// its plugins, the program speaks of itself as `kubectl olm`; called as `kubectl_complete-olm`, it
+/// prints completions, and there is nothing else to do.
+pub(crate) fn parse() -> Option<Arguments> {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called
         .as_deref()
         .and_then(Path::file_stem)
         .and_then(OsStr::to_str);
-    let mut command = Arguments::command();
+    if name.is_some_and(|name| name.starts_with("kubectl_complete-")) {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        // There is nobody to report an error to.
+        let _ = print(&complete::for_kubectl(command(), &words));
+        return None;
+    }
+    let mut command = command();
     if name.is_some_and(|name| name.starts_with("kubectl-")) {
         command = command.bin_name("kubectl olm");
     }
     let matches = command.get_matches();
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Some(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,6 +94,11 @@ pub(crate) enum Command {
     Install(install::Arguments),
     /// Write down what the choice of bundles on a cluster depends on, for `olm fleet plan`
     Inventory(inventory::Arguments),
+    /// Write a manual page for each command
+    Man {
+        /// Directory for the pages, which is made where it is missing
+        directory: PathBuf,
+    },
     /// Copy a catalog, its bundles and their images to another registry or a directory
     Mirror(catalog::mirror::Arguments),
     /// Stop all changes to a ClusterExtension
@@ -138,6 +154,7 @@ impl Command {
             Self::History(arguments) => history::run(&arguments),
             Self::Install(arguments) => install::run(&arguments),
             Self::Inventory(arguments) => inventory::run(&arguments),
+            Self::Man { directory } => man(&directory),
             Self::Mirror(arguments) => catalog::mirror::run(&arguments),
             Self::Pause(arguments) => pause::pause(&arguments),
             Self::Pin(arguments) => pin::pin(&arguments),
@@ -165,10 +182,22 @@ impl Command {
     }
 }
 
+/// The command line with everything that its help says.
+fn command() -> clap::Command {
+    examples::with_examples(Arguments::command())
+}
+
 fn completion(shell: Shell) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "olm", &mut script);
+    clap_complete::generate(shell, &mut command(), "olm", &mut script);
     print(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Success)
+}
+
+fn man(directory: &Path) -> Outcome {
+    let failed = || format!("cannot write to {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(failed)?;
+    clap_mangen::generate_to(command(), directory).with_context(failed)?;
     Ok(Status::Success)
 }
 
