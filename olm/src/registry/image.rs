@@ -17,7 +17,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Pushes the image unchanged and prints its reference by digest.\n\nExample:\n  olm image push catalogd.tar \
+    after_help = "Pushes the image unchanged and prints its reference by digest.\n\nExamples:\n  olm image push catalogd.tar \
                   registry.example/olmv1/catalogd:v0.1.0"
 )]
 pub(crate) struct PushArguments {
