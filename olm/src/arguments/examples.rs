@@ -82,10 +82,8 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
         &["completion"],
         &["olm completion bash > ~/.local/share/bash-completion/completions/olm"],
     ),
-    (&["events"], &["olm events greeter"]),
     (&["history"], &["olm history greeter"]),
     (&["man"], &["olm man ~/.local/share/man/man1"]),
-    (&["pause"], &["olm pause greeter"]),
     (
         &["plan"],
         &[
@@ -108,7 +106,6 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
             "olm rbac --bundle ./bundle | kubectl apply -f -",
         ],
     ),
-    (&["resume"], &["olm resume greeter --wait"]),
     (&["rollback"], &["olm rollback greeter --dry-run"]),
     (
         &["updates"],

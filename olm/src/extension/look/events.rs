@@ -22,7 +22,7 @@ const NAMESPACE: &str = "default";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Shows the events about a ClusterExtension and its revisions, the oldest first, also after it was deleted. The API \
-                  server keeps events for an hour unless it is set up otherwise.\n\nExample:\n  olm events greeter"
+                  server keeps events for an hour unless it is set up otherwise.\n\nExamples:\n  olm events greeter"
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension to look at
