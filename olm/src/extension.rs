@@ -11,5 +11,4 @@ pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod rollback;
 pub(crate) mod served;
-pub(crate) mod support;
 pub(crate) mod uninstall;

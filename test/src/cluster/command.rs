@@ -191,8 +191,7 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
                 Binaries::ensure(mode)?;
                 Binaries::ensure_token_registry()?;
                 Binaries::ensure_health()?;
-                Binaries::ensure_prometheus()?;
-                Binaries::ensure_helm()
+                Binaries::ensure_prometheus()
             })
             .await??;
             Ok(ExitCode::SUCCESS)

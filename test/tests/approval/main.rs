@@ -2,7 +2,6 @@
 
 mod decisions;
 mod race;
-mod ui;
 mod windows;
 
 use anyhow::{Context as _, Result, ensure};

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "the catalogs of these tests are well-formed"
@@ -12,7 +11,6 @@ mod choice;
 mod common;
 mod dependencies;
 mod explanations;
-mod fleet;
 mod joint_update;
 mod large;
 mod update_paths;

@@ -7,7 +7,6 @@
 )]
 #![expect(unreachable_pub, reason = "the tests share their support")]
 
-mod browse;
 mod content;
 mod hostile;
 mod questions;

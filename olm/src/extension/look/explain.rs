@@ -45,93 +45,75 @@ pub(crate) struct Arguments {
 /// Everything that is known of an extension.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Explanation {
-    pub(crate) extension: String,
-    pub(crate) package: String,
-    pub(crate) namespace: String,
+struct Explanation {
+    extension: String,
+    package: String,
+    namespace: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) version: Option<String>,
-    pub(crate) channels: Vec<String>,
+    version: Option<String>,
+    channels: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) installed: Option<String>,
-    pub(crate) is_ready: bool,
+    installed: Option<String>,
+    is_ready: bool,
     /// The reason of `Ready`.
-    pub(crate) reason: String,
+    reason: String,
     /// The message of `Ready`.
-    pub(crate) message: String,
+    message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) updates: Option<UpdatesStatus>,
-    pub(crate) choice: Choosing,
-    pub(crate) candidates: Vec<Row>,
-    pub(crate) revisions: Vec<Entry>,
+    updates: Option<UpdatesStatus>,
+    choice: Choosing,
+    candidates: Vec<Row>,
+    revisions: Vec<Entry>,
     /// A sentence for each workload whose Pods are not all available.
-    pub(crate) pods: Vec<String>,
+    pods: Vec<String>,
     /// What could not be found out.
-    pub(crate) notes: Vec<String>,
+    notes: Vec<String>,
     /// What to do.
-    pub(crate) steps: Vec<String>,
+    steps: Vec<String>,
 }
 
 /// Which bundle the catalogs give now.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Choosing {
+struct Choosing {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bundle: Option<String>,
+    bundle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) version: Option<String>,
+    version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) catalog: Option<String>,
+    catalog: Option<String>,
     /// Which rule chose it.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) rule: String,
+    rule: String,
     /// Why no bundle fits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) refusal: Option<String>,
+    refusal: Option<String>,
 }
 
 /// A bundle of the catalogs.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
-    pub(crate) bundle: String,
-    pub(crate) version: String,
-    pub(crate) catalog: String,
-    pub(crate) is_chosen: bool,
+struct Row {
+    bundle: String,
+    version: String,
+    catalog: String,
+    is_chosen: bool,
     /// What excludes it; nothing for the chosen one and those that it precedes.
-    pub(crate) excluded_by: Vec<String>,
+    excluded_by: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
-    let explanation = explain(&cluster, &extension, &arguments.registry, &arguments.cluster)?;
-    arguments
-        .output
-        .print(&explanation, || text::text(&explanation))?;
-    Ok(if explanation.is_ready {
-        Status::Success
-    } else {
-        Status::Failure
-    })
-}
-
-/// Finds out everything about an extension. What cannot be found out is a note.
-pub(crate) fn explain(
-    cluster: &Cluster,
-    extension: &ClusterExtension,
-    registry: &RegistryArguments,
-    access: &ClusterArguments,
-) -> anyhow::Result<Explanation> {
-    let sets = cluster.runtime.block_on(revisions(&cluster.client, extension))?;
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
     let origin = Origin {
         catalogs: &[],
-        registry,
-        access,
+        registry: &arguments.registry,
+        access: &arguments.cluster,
     };
-    let mut explanation = of_status(extension);
+    let mut explanation = of_status(&extension);
     explanation.revisions = history(&sets);
-    match Choice::gather(cluster, origin, extension, newest_active(&sets)) {
+    match Choice::gather(&cluster, origin, &extension, newest_active(&sets)) {
         Ok(choice) => choosing(&mut explanation, &choice)?,
         Err(error) => explanation
             .notes
@@ -140,7 +122,7 @@ pub(crate) fn explain(
     if !explanation.is_ready {
         let workloads = cluster
             .runtime
-            .block_on(pods::causes(&cluster.client, extension, &sets));
+            .block_on(pods::causes(&cluster.client, &extension, &sets));
         match workloads {
             Ok(causes) => explanation.pods = causes,
             Err(error) => explanation
@@ -148,8 +130,15 @@ pub(crate) fn explain(
                 .push(format!("cannot look at the Pods: {error:#}")),
         }
     }
-    explanation.steps = steps(extension, &explanation);
-    Ok(explanation)
+    explanation.steps = steps(&extension, &explanation);
+    arguments
+        .output
+        .print(&explanation, || text::text(&explanation))?;
+    Ok(if explanation.is_ready {
+        Status::Success
+    } else {
+        Status::Failure
+    })
 }
 
 fn of_status(extension: &ClusterExtension) -> Explanation {

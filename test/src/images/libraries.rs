@@ -6,10 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 /// The libraries a program of our own is linked with, its loader among them, as the loader itself finds them.
-///
-/// # Errors
-/// When `ldd` cannot be run, or a library is missing.
-pub fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd")
         .arg(program)
         .output()
