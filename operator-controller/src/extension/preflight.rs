@@ -44,7 +44,7 @@ use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
 /// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` is what earlier runs
-/// migrated for the new revision; `proposal` is what it changes, where policies select the extension.
+/// migrated for the new revision; `proposal` is the planned change, where policies select the extension.
 ///
 /// # Errors
 /// The plan must not be executed, or that is not known.

@@ -1,4 +1,4 @@
-//! An admission webhook that refuses what it is asked about: a real HTTPS server on the loopback address.
+//! An admission webhook that refuses every object: a real HTTPS server on the loopback address.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl RefusingWebhook {
         })
     }
 
-    /// Its configuration: it is asked about new objects of a core resource in a namespace.
+    /// Its configuration: the API server asks it about new objects of a core resource in a namespace.
     pub fn configuration(&self, name: &str, namespace: &str, resource: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

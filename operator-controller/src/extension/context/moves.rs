@@ -32,7 +32,7 @@ pub struct Moves {
 pub struct Ready {
     /// The bundle.
     pub bundle: String,
-    /// What it changes, where policies selected the extension.
+    /// The planned change, where policies selected the extension.
     pub plan: Option<Arc<ChangePlan>>,
 }
 
