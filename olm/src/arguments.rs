@@ -8,8 +8,9 @@ use clap_complete::Shell;
 
 use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get};
-use crate::extension::{approve, history, install, plan, rollback, uninstall};
+use crate::extension::{approve, history, install, plan, rollback, support, uninstall};
 use crate::output::{Outcome, Status, print};
+use crate::registry::image;
 use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search};
 
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
+    /// Images as they are: push
+    #[command(subcommand, arg_required_else_help = true)]
+    Image(image::Command),
     /// Approve a change of a ClusterExtension that waits for an approval
     Approve(approve::Arguments),
     /// Print a script that completes commands in a shell
@@ -99,6 +103,8 @@ pub(crate) enum Command {
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
     Show(search::ShowArguments),
+    /// Collect what support needs in one archive, without credentials
+    SupportBundle(support::Arguments),
     /// Remove a ClusterExtension, after showing what goes, stays and holds it up
     Uninstall(uninstall::Arguments),
     /// Let a pinned ClusterExtension follow newer versions again
@@ -117,6 +123,7 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Crd(command) => command.run(),
+            Self::Image(command) => command.run(),
             Self::Approve(arguments) => approve::approve(&arguments),
             Self::Reject(arguments) => approve::reject(&arguments),
             Self::Completion { shell } => completion(shell),
@@ -136,6 +143,7 @@ impl Command {
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
+            Self::SupportBundle(arguments) => support::run(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
             Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),

@@ -1,5 +1,7 @@
 //! What every verb that talks to a registry has in common.
 
+pub(crate) mod image;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -154,7 +154,7 @@ async fn push_blob(session: &Session<'_>, blob: &Blob, source: &Source, what: &s
     let mut location = location(session, &start, &response)?;
     let whole = match source {
         Source::Memory(bytes) => Some(bytes.clone()),
-        Source::File(_) => None,
+        Source::File(_) | Source::Layout { .. } => None,
     };
     let body = if let Some(bytes) = whole {
         bytes
