@@ -175,11 +175,10 @@ fn files(folder: &Path) -> Result<BTreeSet<String>> {
             .to_string_lossy()
             .to_uppercase();
         let is_licence = NAMES.iter().any(|begin| name.starts_with(begin));
-        if is_licence && path.is_file() && path.metadata()?.len() <= MAX_BYTES {
-            // Sources about licences are none.
-            if !name.ends_with(".RS") {
-                found.insert(String::from_utf8_lossy(&std::fs::read(&path)?).into_owned());
-            }
+        // Sources about licences are none.
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if is_licence && !is_source && path.is_file() && path.metadata()?.len() <= MAX_BYTES {
+            found.insert(String::from_utf8_lossy(&std::fs::read(&path)?).into_owned());
         }
     }
     Ok(found)
