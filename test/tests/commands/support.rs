@@ -159,7 +159,6 @@ fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
             ("namespace/pods.yaml", "value: debug"),
             ("namespace/secrets.yaml", "- password"),
             ("namespace/configmaps.yaml", "- ini"),
-            ("namespace/leases.yaml", "holderIdentity"),
             ("namespace/services.yaml", "catalogd-service"),
             ("logs/manager-1.manager.log", "last line"),
             (
