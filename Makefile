@@ -8,11 +8,20 @@ OLM_TEST := $(CARGO) run $(RELEASE) --quiet -p olm-test --bin olm-test --
 SHARED ?= ../shared
 KUBECTL ?= kubectl
 OVERLAY ?= manifests/base
+# Where the files of a release will be found, for the manifest of krew.
+URL ?= https://releases.olm.example
+# The targets of `make dist` and what is built for each. Static: musl is the smallest for the command line; the managers are
+# tuned to the GNU C Library. CROSS adds what Cargo must know of a target.
+DIST_TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-gnu
+PROGRAMS_FOR_x86_64-unknown-linux-musl := -p olm
+PROGRAMS_FOR_aarch64-unknown-linux-gnu := -p olm -p catalogd -p operator-controller
+CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static'
 # Where the images are: the registry and the path above their names. There is no default.
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs fuzz help race run test test-long test-rest conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +62,14 @@ schemathesis: ## the HTTP server against its own description; installs Schemathe
 	$(PROGRAMS)
 	test/schemathesis.sh $${CARGO_TARGET_DIR:-target}/release/olm
 
+browser: ## the pages in a real browser: journeys, accessibility, hostile catalogs; needs node, npm and Debian's chromium
+	$(PROGRAMS)
+	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm
+
+screenshots: ## pictures of the pages in both themes and widths, in dist/screenshots
+	$(PROGRAMS)
+	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm screenshots dist/screenshots
+
 e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e
 
@@ -86,6 +103,21 @@ docs: ## the documentation as a site in dist/book; needs mdbook (cargo install m
 images: ## both managers as OCI archives in dist/, without a container engine
 	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
+
+dist: ## the files of a release in dist/: olm for each system, images, manifests, chart, checksums
+	$(PROGRAMS)
+	rustup target add $(DIST_TARGETS)
+	$(foreach target,$(DIST_TARGETS),$(CROSS) $(CARGO) build $(RELEASE) --target-dir target/dist --target $(target) $(PROGRAMS_FOR_$(target)) &&) true
+	$(OLM_TEST) dist release --kubectl $(KUBECTL) --url $(URL)
+
+dist-test: ## tests of dist/; prints the time from an empty cluster to an installed operator
+	OLM_DIST=dist $(CARGO) test $(RELEASE) -p olm-test --test dist -- --nocapture
+
+chart: ## the Helm chart alone, in dist/
+	$(OLM_TEST) dist chart --kubectl $(KUBECTL)
+
+licences: ## the licences of what the programs contain, in dist/
+	$(OLM_TEST) dist licences
 
 prefix:
 	@test -n "$(PREFIX)" || { echo "make: name the registry with the images, and the path above their names: make $(MAKECMDGOALS) PREFIX=registry.example/olmv1" >&2; exit 2; }

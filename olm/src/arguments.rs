@@ -1,17 +1,22 @@
 //! The verbs.
 
+mod complete;
+mod examples;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get};
-use crate::extension::{approve, history, install, plan, rollback, uninstall};
+use crate::extension::{approve, history, install, plan, rollback, support, uninstall};
 use crate::output::{Outcome, Status, print};
-use crate::resolve::updates;
-use crate::{bundle, catalog, crd, rbac, resolve, search};
+use crate::registry::image;
+use crate::resolve::{fleet, inventory, updates};
+use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
 /// Install and look after operators; work with their catalogs and bundles.
 #[derive(Debug, Parser)]
@@ -23,7 +28,7 @@ use crate::{bundle, catalog, crd, rbac, resolve, search};
     arg_required_else_help = true,
     after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong, 3 when something \
                   would change and --exit-code asks for it, 4 when --wait ends because a person must change something, 5 when \
-                  its time is over."
+                  its time is over.\n\nErrors and hints are coloured on terminals only, and never where NO_COLOR is set."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -31,19 +36,26 @@ pub(crate) struct Arguments {
 }
 
 /// Reads the command line; a wrong one and a call for help end the process. Called as `kubectl-olm`, as kubectl calls
-/// its plugins, the program speaks of itself as `kubectl olm`.
-pub(crate) fn parse() -> Arguments {
+/// its plugins, the program speaks of itself as `kubectl olm`; called as `kubectl_complete-olm`, it
+/// prints completions, and there is nothing else to do.
+pub(crate) fn parse() -> Option<Arguments> {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called
         .as_deref()
         .and_then(Path::file_stem)
         .and_then(OsStr::to_str);
-    let mut command = Arguments::command();
+    if name.is_some_and(|name| name.starts_with("kubectl_complete-")) {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        // There is nobody to report an error to.
+        let _ = print(&complete::for_kubectl(command(), &words));
+        return None;
+    }
+    let mut command = command();
     if name.is_some_and(|name| name.starts_with("kubectl-")) {
         command = command.bin_name("kubectl olm");
     }
     let matches = command.get_matches();
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Some(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,6 +69,9 @@ pub(crate) enum Command {
     /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
+    /// Images as they are: push
+    #[command(subcommand, arg_required_else_help = true)]
+    Image(image::Command),
     /// Approve a change of a ClusterExtension that waits for an approval
     Approve(approve::Arguments),
     /// Print a script that completes commands in a shell
@@ -68,12 +83,24 @@ pub(crate) enum Command {
     Events(events::Arguments),
     /// Show what a ClusterExtension waits for, which bundles it could get, and what to do
     Explain(explain::Arguments),
+    /// Many clusters: what a new content of a catalog would change
+    #[command(subcommand, arg_required_else_help = true)]
+    Fleet(fleet::Command),
     /// Show the ClusterExtensions of a cluster
     Get(get::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
     /// Install a package, with a namespace, an account and the rights that it needs
     Install(install::Arguments),
+    /// Write down what the choice of bundles on a cluster depends on, for `olm fleet plan`
+    Inventory(inventory::Arguments),
+    /// Write a manual page for each command
+    Man {
+        /// Directory for the pages, which is made where it is missing
+        directory: PathBuf,
+    },
+    /// Copy a catalog, its bundles and their images to another registry or a directory
+    Mirror(catalog::mirror::Arguments),
     /// Stop all changes to a ClusterExtension
     Pause(pause::PauseArguments),
     /// Keep a ClusterExtension at one version
@@ -94,8 +121,12 @@ pub(crate) enum Command {
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
     Show(search::ShowArguments),
+    /// Collect what support needs in one archive, without credentials
+    SupportBundle(support::Arguments),
     /// Remove a ClusterExtension, after showing what goes, stays and holds it up
     Uninstall(uninstall::Arguments),
+    /// Serve read-only pages about the extensions of a cluster, on this machine alone
+    Ui(ui::Arguments),
     /// Let a pinned ClusterExtension follow newer versions again
     Unpin(pin::UnpinArguments),
     /// Show which updates the extensions of a cluster would get, and why not the newest
@@ -112,14 +143,19 @@ impl Command {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
             Self::Crd(command) => command.run(),
+            Self::Image(command) => command.run(),
             Self::Approve(arguments) => approve::approve(&arguments),
             Self::Reject(arguments) => approve::reject(&arguments),
             Self::Completion { shell } => completion(shell),
             Self::Events(arguments) => events::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
+            Self::Fleet(command) => command.run(),
             Self::Get(arguments) => get::run(&arguments),
             Self::History(arguments) => history::run(&arguments),
             Self::Install(arguments) => install::run(&arguments),
+            Self::Inventory(arguments) => inventory::run(&arguments),
+            Self::Man { directory } => man(&directory),
+            Self::Mirror(arguments) => catalog::mirror::run(&arguments),
             Self::Pause(arguments) => pause::pause(&arguments),
             Self::Pin(arguments) => pin::pin(&arguments),
             Self::Plan(arguments) => plan::run(&arguments),
@@ -129,7 +165,9 @@ impl Command {
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
+            Self::SupportBundle(arguments) => support::run(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
+            Self::Ui(arguments) => ui::run(&arguments),
             Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Upgrade(arguments) => upgrade::run(&arguments),
@@ -144,10 +182,22 @@ impl Command {
     }
 }
 
+/// The command line with everything that its help says.
+fn command() -> clap::Command {
+    examples::with_examples(Arguments::command())
+}
+
 fn completion(shell: Shell) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "olm", &mut script);
+    clap_complete::generate(shell, &mut command(), "olm", &mut script);
     print(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Success)
+}
+
+fn man(directory: &Path) -> Outcome {
+    let failed = || format!("cannot write to {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(failed)?;
+    clap_mangen::generate_to(command(), directory).with_context(failed)?;
     Ok(Status::Success)
 }
 

@@ -6,6 +6,7 @@ mod dockerfile;
 mod graph;
 mod init;
 mod list;
+pub(crate) mod mirror;
 mod push;
 mod render;
 mod serve;

@@ -11,4 +11,5 @@ pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod rollback;
 pub(crate) mod served;
+pub(crate) mod support;
 pub(crate) mod uninstall;

@@ -14,11 +14,14 @@ mod resolve;
 mod search;
 mod source;
 mod table;
+mod ui;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     olm_platform::crypto::install();
-    let outcome = arguments::parse().command.run();
-    output::exit_code(outcome)
+    match arguments::parse() {
+        Some(arguments) => output::exit_code(arguments.command.run()),
+        None => ExitCode::SUCCESS,
+    }
 }

@@ -1,5 +1,7 @@
 //! What every verb that talks to a registry has in common.
 
+pub(crate) mod image;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +73,11 @@ impl RegistryArguments {
         };
         Credentials::parse_dockerconfigjson(&input::read(&path, MAX_CREDENTIALS)?)
             .with_context(|| format!("{} holds no credentials", path.display()))
+    }
+
+    /// Whether registries need not show a certificate.
+    pub(crate) const fn is_insecure(&self) -> bool {
+        self.insecure || self.plain_http
     }
 
     /// With what rights, and how, the registry of a reference is spoken to.

@@ -1,9 +1,11 @@
 //! `olm resolve`.
 
 pub(crate) mod cluster;
+pub(crate) mod fleet;
+pub(crate) mod inventory;
 pub(crate) mod updates;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::{
     Availability, BlockedBundle, Candidate, Catalog, Content, DeclaredRequirement, Edge, Installed, Package,
-    ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, deprecation,
+    PackageBuilder, ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, deprecation,
 };
 use serde_json::{Value, json};
 
@@ -322,20 +324,32 @@ pub(crate) fn package(
     source: &str,
     package: &str,
 ) -> anyhow::Result<(Option<Package>, BTreeSet<String>)> {
-    let (mut blobs, mut names) = (Vec::new(), BTreeSet::new());
+    let (mut packages, names) = packages(files, source, |name| name == package)?;
+    Ok((packages.remove(package), names))
+}
+
+/// The same of all packages that are wanted.
+fn packages(
+    files: &CatalogFiles,
+    source: &str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<(HashMap<String, Package>, BTreeSet<String>)> {
+    let (mut builders, mut names) = (HashMap::<String, PackageBuilder>::new(), BTreeSet::new());
     files.read(source, |file, meta| {
         let meta = match meta {
             Ok(meta) => meta,
             Err(error) => return ControlFlow::Break(unreadable(source, file, &error)),
         };
-        if meta.package == package && !meta.schema.is_empty() {
-            match Blob::from_json(&meta.schema, meta.json()) {
-                Ok(blob) => blobs.push(blob),
-                Err(error) => {
-                    let place = format!("{file}:{}", meta.position);
-                    let error = anyhow::Error::new(error).context(place);
-                    return ControlFlow::Break(error.context(faults_shown(source)));
-                }
+        if is_wanted(&meta.package) && !meta.schema.is_empty() {
+            let blob = Blob::from_json(&meta.schema, meta.json());
+            let added = blob.map_err(anyhow::Error::new).and_then(|blob| {
+                let builder = builders.entry(meta.package.clone());
+                let builder = builder.or_insert_with(|| PackageBuilder::new(ReleaseField::Counts));
+                Ok(builder.add(blob)?)
+            });
+            if let Err(error) = added {
+                let error = error.context(format!("{file}:{}", meta.position));
+                return ControlFlow::Break(error.context(faults_shown(source)));
             }
         }
         if meta.schema == SCHEMA_PACKAGE {
@@ -343,11 +357,9 @@ pub(crate) fn package(
         }
         ControlFlow::Continue(())
     })?;
-    let package = Some(blobs)
-        .filter(|blobs| !blobs.is_empty())
-        .map(|blobs| Package::new(blobs, ReleaseField::Counts))
-        .transpose()?;
-    Ok((package, names))
+    let finished = builders.into_iter();
+    let packages = finished.filter_map(|(name, builder)| Some((name, builder.finish()?)));
+    Ok((packages.collect(), names))
 }
 
 /// The name and the version of the installed bundle.
@@ -371,12 +383,7 @@ fn version(candidate: &Candidate) -> Option<String> {
 }
 
 fn edge(edge: Option<Edge>) -> Option<&'static str> {
-    Some(match edge? {
-        Edge::Current => "current",
-        Edge::Replaces => "replaces",
-        Edge::Skips => "skips",
-        Edge::SkipRange => "skipRange",
-    })
+    edge.map(Edge::name)
 }
 
 fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String {

@@ -14,6 +14,7 @@ use crate::world::{Options, World};
 pub mod catalog;
 mod dependencies;
 mod extensions;
+mod fleet;
 pub mod process;
 mod requests;
 mod serving;
@@ -50,6 +51,7 @@ pub async fn run(plan: &Plan) -> Result<()> {
     let begin = Instant::now();
     let mut figures = Figures::new(&process::machine()?);
     dependencies::measure(&mut figures)?;
+    fleet::measure(&mut figures)?;
     let mut world = World::start(Options::default()).await?;
     let processes = [
         ("catalogd", &world.catalogd),
@@ -89,6 +91,16 @@ pub async fn run(plan: &Plan) -> Result<()> {
     process::confine(pid, std::thread::available_parallelism()?.get())?;
     extensions::measure(&world, plan, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
+    print(&figures)
+}
+
+/// Measures `olm fleet plan` alone, and prints the figures.
+///
+/// # Errors
+/// When the command is not built or fails.
+pub fn fleet() -> Result<()> {
+    let mut figures = Figures::new(&process::machine()?);
+    fleet::measure(&mut figures)?;
     print(&figures)
 }
 

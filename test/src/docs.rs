@@ -33,7 +33,7 @@ pub struct Block {
 /// When a file cannot be read.
 pub fn pages() -> Result<Vec<Page>> {
     let root = repository();
-    let mut found: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    let mut found: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
         .map(|name| root.join(name))
         .into();
     let mut folders = vec![root.join("docs")];

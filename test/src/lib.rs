@@ -3,12 +3,12 @@
 pub mod bench;
 pub mod cluster;
 pub mod conformance;
+pub mod dist;
 pub mod docs;
 pub mod e2e;
 pub mod extensions;
 pub mod fuzz;
 pub mod gitops;
-pub mod images;
 pub mod realdata;
 pub mod registry;
 pub mod run;
@@ -16,4 +16,5 @@ pub mod samples;
 pub mod world;
 
 pub use cluster::objects;
+pub use dist::images;
 pub use world::shared;

@@ -68,6 +68,14 @@ impl World {
     pub async fn start(options: Options) -> Result<Self> {
         let manifests = Some(options.manifests).filter(|folder| !folder.is_empty());
         let lab = Lab::with_manifests(manifests.unwrap_or("manifests/base")).await?;
+        Self::over(lab, options).await
+    }
+
+    /// Starts both managers on a cluster that has the shipped CRDs and roles.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn over(lab: Lab, options: Options) -> Result<Self> {
         let content = free_address()?;
         let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
         let mut arguments = vec![format!("--catalogd-address={content}")];

@@ -16,6 +16,7 @@ static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 const ADMINISTRATION: &[&str] = &[
     "how-to/install.md",
     "how-to/gitops.md",
+    "how-to/fleet.md",
     "how-to/monitor.md",
     "how-to/add-a-catalog.md",
     "troubleshooting.md",

@@ -6,12 +6,16 @@ use olm_fbc::Bundle;
 use olm_fbc::Package;
 use olm_fbc::catalog::Catalog;
 use olm_fbc::graph;
+use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA};
 use olm_fbc::{Channel, ChannelEntry};
 use olm_fbc::{SCHEMA_BUNDLE, SCHEMA_CHANNEL};
 use olm_version::{Version, blang};
 use serde::Serialize;
 
 use crate::write;
+
+/// The field of a bundle whose metadata moved from the property `olm.bundle.object` to `olm.csv.metadata` or back.
+pub const METADATA_FORM: &str = "form of the metadata";
 
 /// How something is not as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -108,7 +112,7 @@ pub struct BundleDiff {
     /// How the bundle as a whole changes.
     pub change: Change,
     /// Fields whose content changed although a published bundle never does: `image`, `properties`,
-    /// `relatedImages`.
+    /// `relatedImages`; beside them [`METADATA_FORM`], which changes nothing for users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<&'static str>,
 }
@@ -124,6 +128,31 @@ pub struct DeprecationDiff {
     pub message: Replaced,
 }
 
+impl BundleDiff {
+    /// Whether users lose it, or would get something else.
+    pub fn is_breaking(&self) -> bool {
+        match self.change {
+            Change::Added => false,
+            Change::Removed => true,
+            Change::Changed => self.fields.iter().any(|field| *field != METADATA_FORM),
+        }
+    }
+}
+
+impl PackageDiff {
+    /// Whether a bundle is new or gone as a whole, so that its entries in channels need not be named.
+    pub fn has_whole(&self, bundle: &str) -> bool {
+        let mut bundles = self.bundles.iter();
+        bundles.any(|one| one.name == bundle && one.change != Change::Changed)
+    }
+
+    /// Whether an update is lost since one of its bundles is gone.
+    pub fn is_implied(&self, update: &Update) -> bool {
+        let mut gone = self.bundles.iter().filter(|one| one.change == Change::Removed);
+        gone.any(|bundle| bundle.name == update.from || bundle.name == update.to)
+    }
+}
+
 impl Diff {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
@@ -131,7 +160,7 @@ impl Diff {
     }
 
     /// What of it takes something away from users or changes what they have: packages, channels, bundles or updates
-    /// that are gone, and bundles whose content changed. One line each.
+    /// that are gone, and bundles whose content changed. One line each: what is gone with something else is not repeated.
     pub fn breaking(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for package in &self.packages {
@@ -146,14 +175,16 @@ impl Diff {
                     lines.push(format!("package {of}: channel {name} is gone"));
                     continue;
                 }
-                lines.extend(channel.edges_lost.iter().map(|update| {
+                let lost = channel.edges_lost.iter();
+                let lost = lost.filter(|update| !package.is_implied(update));
+                lines.extend(lost.map(|update| {
                     format!(
                         "package {of}, channel {name}: {} no longer updates to {}",
                         update.from, update.to
                     )
                 }));
             }
-            for bundle in &package.bundles {
+            for bundle in package.bundles.iter().filter(|bundle| bundle.is_breaking()) {
                 let name = &bundle.name;
                 match bundle.change {
                     Change::Added => {}
@@ -384,10 +415,18 @@ fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<Bund
                 .map(|related| (related.name.clone(), related.image.clone()))
                 .collect()
         };
+        let is_moved = match (carried(old), carried(new)) {
+            (Some(old), Some(new)) => old != new,
+            _ => false,
+        };
         for (differs, field) in [
             (old.image != new.image, "image"),
-            (properties(old) != properties(new), "properties"),
+            (
+                properties(old, is_moved) != properties(new, is_moved),
+                "properties",
+            ),
             (images(old) != images(new), "relatedImages"),
+            (is_moved, METADATA_FORM),
         ] {
             if differs {
                 fields.push(field);
@@ -404,9 +443,22 @@ fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<Bund
     })
 }
 
-/// The properties as texts that do not depend on their order or spelling.
-fn properties(bundle: &Bundle) -> Vec<String> {
-    let mut properties: Vec<String> = bundle.properties.iter().map(write::property).collect();
+/// In which of both properties a bundle carries its metadata, where it is one of them alone.
+fn carried(bundle: &Bundle) -> Option<&'static str> {
+    let has = |kind: &str| bundle.properties.iter().any(|property| property.kind == kind);
+    match (has(TYPE_BUNDLE_OBJECT), has(TYPE_CSV_METADATA)) {
+        (true, false) => Some(TYPE_BUNDLE_OBJECT),
+        (false, true) => Some(TYPE_CSV_METADATA),
+        _ => None,
+    }
+}
+
+/// The properties as texts that do not depend on their order or spelling; without the metadata where it has another form.
+fn properties(bundle: &Bundle, is_moved: bool) -> Vec<String> {
+    let counts = |kind: &str| !is_moved || ![TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA].contains(&kind);
+    let properties = bundle.properties.iter();
+    let properties = properties.filter(|property| counts(&property.kind));
+    let mut properties: Vec<String> = properties.map(write::property).collect();
     properties.sort();
     properties
 }
@@ -476,6 +528,36 @@ mod tests {
             r#"[{"name":"x","change":"changed","bundles":[{"name":"x.v2","change":"changed","fields":["image"]}]}]"#,
             &["package x: the content of bundle x.v2 changed (image)"],
         );
+    }
+
+    #[test]
+    fn metadata_in_another_form_breaks_nothing() {
+        let property = |kind: &str, value: &str| {
+            let last = r#""version":"2.0.0"}}]"#;
+            let more = format!(r#""version":"2.0.0"}}}},{{"type":"{kind}","value":{value}}}]"#);
+            catalog(&BASE.replace(last, &more))
+        };
+        let objects = property("olm.bundle.object", r#"{"data":"e30="}"#);
+        let metadata = property("olm.csv.metadata", r#"{"displayName":"X"}"#);
+        for (old, new) in [(&objects, &metadata), (&metadata, &objects)] {
+            let diff = diff(old, new);
+            assert_eq!(diff.packages[0].bundles[0].fields, [super::METADATA_FORM]);
+            assert_eq!(diff.breaking(), [""; 0]);
+        }
+        let other = property("olm.csv.metadata", r#"{"displayName":"Y"}"#);
+        assert_eq!(diff(&metadata, &other).breaking().len(), 1);
+    }
+
+    #[test]
+    fn what_goes_with_a_bundle_is_not_reported_again() {
+        let (start, _) = BASE.split_once(r#",{"name":"x.v2""#).unwrap_or_default();
+        let (bundles, _) = BASE
+            .split_once("\n        {\"schema\":\"olm.bundle\",\"package\":\"x\",\"name\":\"x.v2\"")
+            .unwrap_or_default();
+        let (_, first) = bundles.split_once("]}\n").unwrap_or_default();
+        let shorter = format!("{start}]}}\n{first}");
+        let diff = diff(&catalog(BASE), &catalog(&shorter));
+        assert_eq!(diff.breaking(), ["package x: bundle x.v2 is gone"]);
     }
 
     #[test]

@@ -264,6 +264,12 @@ impl Requirement {
         })
     }
 
+    /// Whether a rule looks at the properties of bundles, so that any bundle may matter.
+    pub fn has_rule(&self) -> bool {
+        self.rules()
+            .any(|rule| matches!(rule.term, Term::Simple(Wanted::Cel { .. })))
+    }
+
     /// Whether more bundles can make it hold no longer.
     pub fn excludes(&self) -> bool {
         self.rules().any(|rule| matches!(rule.term, Term::Not(_)))

@@ -59,6 +59,11 @@ pub enum BuildError {
 pub(crate) enum Source {
     Memory(Bytes),
     File(Arc<tempfile::NamedTempFile>),
+    /// A file of a layout, and what keeps it.
+    Layout {
+        path: PathBuf,
+        _unpacked: Option<Arc<tempfile::TempDir>>,
+    },
 }
 
 impl Source {
@@ -66,6 +71,7 @@ impl Source {
         Ok(match self {
             Self::Memory(bytes) => Box::new(io::Cursor::new(bytes.clone())),
             Self::File(file) => Box::new(file.reopen()?),
+            Self::Layout { path, .. } => Box::new(std::fs::File::open(path)?),
         })
     }
 }
@@ -75,7 +81,7 @@ impl Source {
 pub struct BuiltImage {
     pub(crate) manifest: Bytes,
     pub(crate) blobs: Vec<(Blob, Source)>,
-    platform: Platform,
+    pub(crate) platform: Platform,
 }
 
 impl BuiltImage {

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use oci_distribution::manifest::OciManifest;
+use bytes::Bytes;
+use oci_distribution::manifest::{OCI_IMAGE_MEDIA_TYPE, OciManifest};
 use tempfile::TempDir;
 
+use crate::build::{BuiltImage, Source};
 use crate::digest::{Digest, Hasher};
 use crate::layer::tree::{Storage, Tree};
 use crate::layer::{LayerError, Selection, Unpacker};
@@ -71,11 +74,14 @@ pub enum LayoutError {
 pub struct LocalImage {
     root: PathBuf,
     /// Holds what was taken out of an archive.
-    _unpacked: Option<TempDir>,
+    unpacked: Option<Arc<TempDir>>,
     digest: Digest,
+    manifest: Bytes,
+    config: Blob,
     layers: Vec<Blob>,
     labels: BTreeMap<String, String>,
     artifact_type: Option<String>,
+    platform: Platform,
 }
 
 impl LocalImage {
@@ -88,7 +94,7 @@ impl LocalImage {
             (path.to_owned(), None)
         } else {
             let directory = extract(path, limits)?;
-            (directory.path().to_owned(), Some(directory))
+            (directory.path().to_owned(), Some(Arc::new(directory)))
         };
         let unusable = |message: String| LayoutError::Manifest {
             path: path.to_owned(),
@@ -124,8 +130,8 @@ impl LocalImage {
             return Err(unusable(format!("it has more than {} layers", limits.layers)));
         }
         let layers = layers(&manifest).map_err(unusable)?;
-        let config = blob(&manifest.config).map_err(unusable)?;
-        let config = read_blob(&root, &config.digest, limits.config_bytes)?;
+        let config_blob = blob(&manifest.config).map_err(unusable)?;
+        let config = read_blob(&root, &config_blob.digest, limits.config_bytes)?;
         let artifact_type = artifact_type(&manifest);
         let config: ConfigFile = match serde_json::from_slice(&config) {
             // What is no container image has a configuration of another form, or none.
@@ -134,9 +140,15 @@ impl LocalImage {
         };
         Ok(Self {
             root,
-            _unpacked: unpacked,
+            unpacked,
             digest,
+            manifest: text.into(),
+            config: config_blob,
             layers,
+            platform: Platform {
+                os: config.os.clone(),
+                architecture: config.architecture.clone(),
+            },
             labels: config.into_labels(),
             artifact_type,
         })
@@ -150,6 +162,38 @@ impl LocalImage {
     /// The labels of the configuration.
     pub const fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
+    }
+
+    /// The image as it can be pushed, with the same digest.
+    ///
+    /// # Errors
+    /// When a blob is not there or damaged, or the manifest is not one of OCI.
+    pub fn to_built(&self) -> Result<BuiltImage, LayoutError> {
+        let unusable = |message: &str| LayoutError::Manifest {
+            path: self.root.clone(),
+            message: message.to_owned(),
+        };
+        match parse_manifest(&self.manifest) {
+            Ok(OciManifest::Image(manifest))
+                if manifest.media_type.as_deref().unwrap_or(OCI_IMAGE_MEDIA_TYPE) == OCI_IMAGE_MEDIA_TYPE => {
+            }
+            _ => return Err(unusable("its manifest is not one of OCI")),
+        }
+        let mut blobs = Vec::new();
+        for blob in std::iter::once(&self.config).chain(&self.layers) {
+            let path = blob_path(&self.root, &blob.digest);
+            verify(&path, &open(&path)?, &blob.digest)?;
+            let source = Source::Layout {
+                path,
+                _unpacked: self.unpacked.clone(),
+            };
+            blobs.push((blob.clone(), source));
+        }
+        Ok(BuiltImage {
+            manifest: self.manifest.clone(),
+            blobs,
+            platform: self.platform.clone(),
+        })
     }
 
     /// What the manifest says it is, where it is no container image.
@@ -188,7 +232,7 @@ impl LocalImage {
     }
 }
 
-fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
+pub(crate) fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
     // Both parts of a digest were checked when it was parsed: neither has a separator.
     root.join("blobs").join(digest.algorithm()).join(digest.hex())
 }
@@ -200,7 +244,7 @@ fn open(path: &Path) -> Result<File, LayoutError> {
     })
 }
 
-fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
     let mut bytes = Vec::new();
     open(path)?
         .take(limit + 1)
@@ -218,7 +262,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LayoutError> {
     Ok(bytes)
 }
 
-fn read_blob(root: &Path, digest: &Digest, limit: u64) -> Result<Vec<u8>, LayoutError> {
+pub(crate) fn read_blob(root: &Path, digest: &Digest, limit: u64) -> Result<Vec<u8>, LayoutError> {
     let path = blob_path(root, digest);
     let bytes = read(&path, limit)?;
     let mut hasher = Hasher::like(digest);
@@ -336,6 +380,23 @@ mod tests {
             .unpack(&Selection::Everything, &Storage::Memory, &limits)
             .expect("the image is unpacked");
         assert!(matches!(tree.resolve("/configs/a.yaml"), Resolved::File(_)));
+    }
+
+    #[test]
+    fn an_archive_can_be_pushed_as_it_is() {
+        let directory = tempfile::tempdir().expect("there is a directory");
+        let written = archive(directory.path());
+        let limits = Limits::catalog();
+        let image = LocalImage::open(&written, &Platform::host(), &limits).expect("the image is read");
+        let built = image.to_built().expect("it can be pushed");
+        assert_eq!(built.digest(), *image.digest());
+        drop(image);
+        let again = directory.path().join("again.tar");
+        built
+            .write_archive(&again, Some("reg.example/a:1"))
+            .expect("its blobs are still there");
+        let read = |path: &std::path::Path| std::fs::read(path).expect("the archive is there");
+        assert_eq!(read(&again), read(&written));
     }
 
     #[test]

@@ -492,6 +492,27 @@ impl Images {
         }
     }
 
+    /// Conversations with all places that may have a reference.
+    pub(crate) async fn sessions(
+        &self,
+        reference: &Reference,
+        access: &Access,
+    ) -> Result<Vec<Session<'_>>, RegistryError> {
+        let mut sessions = Vec::new();
+        let mut broken = RegistryError::GivenUp;
+        for (endpoint, patience) in places(access, reference).unwrap_or_default() {
+            match self.session(endpoint, access, patience).await {
+                Ok(session) => sessions.push(session),
+                Err(error) => broken = error,
+            }
+        }
+        if sessions.is_empty() {
+            Err(broken)
+        } else {
+            Ok(sessions)
+        }
+    }
+
     /// Opens a conversation with one place.
     async fn session(
         &self,
@@ -514,7 +535,7 @@ impl Images {
     }
 
     /// Asks each place in turn; the last one's error is the answer when all fail.
-    async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         reference: &Reference,
         access: &Access,

@@ -116,14 +116,14 @@ impl Images {
             Some(_) => digest_text.as_str(),
             None => reference.tag().unwrap_or("latest"),
         };
-        push_manifest(&session, name, &image.manifest)
+        push_manifest(&session, name, OCI_IMAGE_MEDIA_TYPE, &image.manifest)
             .await
             .map_err(|source| failed("the manifest", source))?;
         Ok(reference.pin(digest))
     }
 }
 
-enum BlobError {
+pub(crate) enum BlobError {
     Send(RegistryError),
     Read(std::io::Error),
 }
@@ -134,7 +134,7 @@ impl From<RegistryError> for BlobError {
     }
 }
 
-async fn has_blob(session: &Session<'_>, blob: &Blob) -> Result<bool, RegistryError> {
+pub(crate) async fn has_blob(session: &Session<'_>, blob: &Blob) -> Result<bool, RegistryError> {
     let url = session.url(&format!("blobs/{}", blob.digest))?;
     match session
         .send(Method::HEAD, &url, HeaderMap::new(), None, "blob")
@@ -146,7 +146,12 @@ async fn has_blob(session: &Session<'_>, blob: &Blob) -> Result<bool, RegistryEr
     }
 }
 
-async fn push_blob(session: &Session<'_>, blob: &Blob, source: &Source, what: &str) -> Result<(), BlobError> {
+pub(crate) async fn push_blob(
+    session: &Session<'_>,
+    blob: &Blob,
+    source: &Source,
+    what: &str,
+) -> Result<(), BlobError> {
     let start = session.url("blobs/uploads/")?;
     let response = session
         .send(Method::POST, &start, empty(), Some(Bytes::new()), what)
@@ -154,7 +159,7 @@ async fn push_blob(session: &Session<'_>, blob: &Blob, source: &Source, what: &s
     let mut location = location(session, &start, &response)?;
     let whole = match source {
         Source::Memory(bytes) => Some(bytes.clone()),
-        Source::File(_) => None,
+        Source::File(_) | Source::Layout { .. } => None,
     };
     let body = if let Some(bytes) = whole {
         bytes
@@ -205,10 +210,16 @@ fn pieces(source: Source) -> impl futures::Stream<Item = std::io::Result<Bytes>>
     })
 }
 
-async fn push_manifest(session: &Session<'_>, name: &str, manifest: &Bytes) -> Result<(), RegistryError> {
+pub(crate) async fn push_manifest(
+    session: &Session<'_>,
+    name: &str,
+    media_type: &str,
+    manifest: &Bytes,
+) -> Result<(), RegistryError> {
     let url = session.url(&format!("manifests/{name}"))?;
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE));
+    let media_type = HeaderValue::from_str(media_type).map_err(|error| session.protocol(&error))?;
+    headers.insert(CONTENT_TYPE, media_type);
     session
         .send(Method::PUT, &url, headers, Some(manifest.clone()), "repository")
         .await?;

@@ -1,8 +1,9 @@
 //! Label selectors over catalogs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use olm_api::LabelSelector;
+use olm_api::names::label;
 use olm_version::quoted;
 use serde::Deserialize;
 
@@ -185,6 +186,37 @@ fn check(key: &str, values: &[&String]) -> Result<(), SelectorError> {
 }
 
 impl Selector {
+    /// The catalogs of these names.
+    pub fn of_catalogs<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        Self {
+            match_expressions: vec![SelectorRequirement {
+                key: label::METADATA_NAME.to_owned(),
+                operator: "In".to_owned(),
+                values: names.into_iter().map(str::to_owned).collect(),
+            }],
+            ..Self::default()
+        }
+    }
+
+    /// The catalogs from which an extension may get its bundle: those that it selects, else the catalog that the installed
+    /// bundle came from and the defaults; `None` for all. `home` is none where nothing is installed, and says nothing
+    /// where an earlier version did not record the catalog.
+    pub fn admitted(
+        given: Option<&LabelSelector>,
+        home: Option<Option<&str>>,
+        defaults: &[String],
+    ) -> Option<Self> {
+        let given = given.map(Self::from);
+        if let Some(given) = given.filter(|given| *given != Self::default()) {
+            return Some(given);
+        }
+        let mut names: BTreeSet<&str> = defaults.iter().map(String::as_str).collect();
+        if let Some(home) = home {
+            names.insert(home?);
+        }
+        (!names.is_empty()).then(|| Self::of_catalogs(names))
+    }
+
     /// Whether the selector follows the rules of label selectors.
     ///
     /// # Errors

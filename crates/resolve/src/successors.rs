@@ -22,6 +22,18 @@ pub enum Edge {
     SkipRange,
 }
 
+impl Edge {
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Replaces => "replaces",
+            Self::Skips => "skips",
+            Self::SkipRange => "skipRange",
+        }
+    }
+}
+
 /// The bundle that is installed, its version read.
 #[derive(Clone, Debug)]
 pub(crate) struct Current<'a> {

@@ -213,7 +213,12 @@ impl App {
             Route::Catalogs => Ok(self.catalogs(&request.headers)),
             Route::Search => self.search(request).await,
             Route::Home => self.home(request).await,
-            Route::Package { catalog, package } => self.package(request, catalog, package).await,
+            Route::Package {
+                catalog,
+                package,
+                page,
+            } => self.package(request, catalog, package, page).await,
+            Route::Favicon => Ok(document::fixed(&document::FAVICON, &request.headers)),
             Route::Style => Ok(document::fixed(&document::STYLE, &request.headers)),
             Route::OpenApi => Ok(document::fixed(&document::OPENAPI, &request.headers)),
             Route::FbcSchema => Ok(document::fixed(&document::FBC_SCHEMA, &request.headers)),

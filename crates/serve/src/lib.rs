@@ -14,10 +14,12 @@ mod answer;
 mod body;
 mod catalog_name;
 mod compression;
+pub mod design;
 #[doc(hidden)]
 pub mod fuzz;
 mod graphql;
 mod graphql_schema;
+mod icon;
 mod ingest;
 mod package_summary;
 mod search_page;

@@ -1,8 +1,11 @@
 //! The answer to a search, as JSON and for the pages.
 
+mod facets;
+
 use serde::Serialize;
 
 use crate::package_summary::PackageSummary;
+pub(crate) use facets::{Facet, FacetValue, Facets};
 
 /// A package that was found.
 #[derive(Debug, Serialize)]
@@ -23,7 +26,16 @@ pub(crate) struct SearchPage {
     /// What leads to the next page, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+    /// How many are on the pages before.
+    #[serde(skip)]
+    pub(crate) start: usize,
+    /// How many a page holds.
+    #[serde(skip)]
+    pub(crate) limit: usize,
     /// Where nothing was found, catalogs and packages in them whose names are like what was looked for.
     #[serde(skip)]
     pub(crate) near: Vec<(String, String)>,
+    /// How many packages there would be with another value of one filter.
+    #[serde(skip)]
+    pub(crate) facets: Facets,
 }

@@ -1,42 +1,91 @@
-//! HTML pages, rendered here without scripts and external assets.
+//! HTML pages, rendered here without external assets. They work without scripts; one small script of our own searches while
+//! one types and copies commands.
 //!
 //! Catalog content is hostile until escaped: the templates escape every value, descriptions lose their HTML and all links
-//! but those to the web, and the content security policy forbids scripts.
+//! but those to the web, icons are answered as pictures in a sandbox, and the content security policy allows no script but
+//! ours, by its digest.
 
+mod asked;
+mod details;
 mod error;
+mod facets;
+mod feed;
+mod graph;
 mod home;
+mod icons;
+mod install;
 mod layout;
 mod markdown;
 mod package;
+mod package_page;
+mod release;
+mod version_page;
 
+use std::sync::LazyLock;
+
+pub use icons::symbol;
+pub use install::block;
+pub use layout::{Document, badge, document, search};
+
+pub(crate) use asked::Asked;
 pub(crate) use error::error;
+pub(crate) use feed::feed;
 pub(crate) use home::home;
-pub(crate) use package::{Package, package};
+pub(crate) use package::{Package, icon};
+pub(crate) use package_page::{package, versions};
+pub(crate) use version_page::version;
 
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sha2::{Digest as _, Sha256};
 
 /// The media type of a page.
-pub(crate) const HTML: &str = "text/html; charset=utf-8";
+pub const HTML: &str = "text/html; charset=utf-8";
+/// The media type of a feed.
+pub(crate) const ATOM: &str = "application/atom+xml; charset=utf-8";
 /// The path below which the pages of packages lie.
 pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 /// The style sheet of the pages.
-pub(crate) const STYLE: &str = include_str!("site/style.css");
+pub const STYLE: &str = include_str!("site/style.css");
+/// The icon of the site.
+pub const FAVICON: &str = include_str!("site/icon.svg");
+/// The script of the pages.
+const SCRIPT: &str = include_str!("site/script.js");
+
+/// The policy of pages: one script, by its digest, and nothing from elsewhere.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let digest = olm_fbc::base64_text::encode(&Sha256::digest(SCRIPT));
+    format!(
+        "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'sha256-{digest}'; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+});
+/// The policy of icons: a browser that opens one by its address runs nothing in it.
+const ICON_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
 
 /// A description as HTML.
 pub(crate) fn description(text: &str) -> String {
     markdown::render(text).0
 }
 
-/// Sets the headers by which browsers run no script, load nothing from elsewhere, and show the page in no frame.
-pub(crate) fn protect(headers: &mut HeaderMap) {
+/// Sets the headers by which browsers run no script but ours, load nothing from elsewhere, and show the page in no frame.
+pub fn protect(headers: &mut HeaderMap) {
+    restrict(headers, &POLICY);
+}
+
+/// Sets the headers by which browsers show an icon and do nothing else with it.
+pub(crate) fn protect_icon(headers: &mut HeaderMap) {
+    restrict(headers, ICON_POLICY);
     headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; \
-             frame-ancestors 'none'",
-        ),
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
     );
+}
+
+fn restrict(headers: &mut HeaderMap, policy: &str) {
+    if let Ok(policy) = HeaderValue::from_str(policy) {
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
@@ -49,4 +98,10 @@ fn package_path(catalog: &str, package: &str) -> String {
         catalog,
         olm_api::serving::percent_encode(package)
     )
+}
+
+/// The path of a version's page.
+fn version_path(catalog: &str, package: &str, bundle: &str) -> String {
+    let package = package_path(catalog, package);
+    format!("{package}/versions/{}", olm_api::serving::percent_encode(bundle))
 }

@@ -1,12 +1,67 @@
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 
 use super::Arguments;
 
 #[test]
 fn the_command_line_is_consistent() {
-    Arguments::command().debug_assert();
+    super::command().debug_assert();
+}
+
+/// The commands without subcommands, by their words.
+fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+    for inner in command.get_subcommands().filter(|one| one.get_name() != "help") {
+        let words = format!("{words} {}", inner.get_name());
+        if inner.has_subcommands() {
+            leaves(inner, &words, found);
+        } else {
+            found.push((words, inner.clone()));
+        }
+    }
+}
+
+#[test]
+fn every_help_has_an_example_that_is_understood() {
+    let mut found = Vec::new();
+    leaves(&super::command(), "olm", &mut found);
+    for (words, command) in found {
+        let text = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let examples = text.split_once("Examples:\n").map(|(_, examples)| examples);
+        let lines = examples.unwrap_or_default().lines();
+        let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+        assert!(
+            lines.iter().any(|line| line.starts_with(&words)),
+            "{words}: {text}"
+        );
+        for line in lines {
+            let block = format!("```sh\n{line}\n```\n");
+            for example in commands(&block)
+                .iter()
+                .filter(|one| one.first().is_some_and(|name| name == "olm"))
+            {
+                let parsed = Arguments::try_parse_from(example);
+                assert!(parsed.is_ok(), "{line}\n{}", parsed.unwrap_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    super::man(&directory.path().join("man1")).unwrap();
+    let mut found = Vec::new();
+    leaves(&super::command(), "olm", &mut found);
+    for (words, _) in found {
+        let page = directory.path().join("man1").join(words.replace(' ', "-") + ".1");
+        let text =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(text.contains(".SH SYNOPSIS"), "{text}");
+    }
 }
 
 /// Every Markdown file below a folder.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
-use olm_author::diff::{Change, Diff, PackageDiff, Replaced, diff};
+use olm_author::diff::{Change, ChannelDiff, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
 use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
@@ -11,6 +11,12 @@ use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Each change is listed once: + is new, - is gone, ~ is different. What takes something away from users, or changes a \
+                  published bundle, is marked [breaking]. A bundle whose metadata moves from olm.bundle.object to \
+                  olm.csv.metadata is not.\n\nExamples:\n  olm catalog diff registry.example/catalogs/mine:v1 ./catalog\n  olm \
+                  catalog diff old.yaml new.yaml --fail-on breaking"
+)]
 pub(crate) struct Arguments {
     /// Catalog that is in use: a file, directory, image, or the address of a running catalogd
     #[arg(value_name = "OLD")]
@@ -48,22 +54,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let old = load_catalog(&arguments.old, &arguments.registry, unshaped)?;
     let new = load_catalog(&arguments.new, &arguments.registry, unshaped)?;
     let diff = diff(&old, &new);
-    let breaking = diff.breaking();
+    let losses = diff.breaking();
     match arguments.output {
-        ReportFormat::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
+        ReportFormat::Json => print_json(&json!({ "packages": diff.packages, "breaking": losses }))?,
         ReportFormat::Text => {
             print_text(&text(&diff))?;
             if diff.is_empty() {
                 note("no differences");
             }
-            for line in &breaking {
-                note(&format!("breaking: {line}"));
+            match losses.len() {
+                0 => {}
+                1 => note("1 change is breaking"),
+                number => note(&format!("{number} changes are breaking")),
             }
         }
     }
     let fails = match arguments.fail_on {
         FailOn::Nothing => false,
-        FailOn::Breaking => !breaking.is_empty(),
+        FailOn::Breaking => !losses.is_empty(),
         FailOn::Any => !diff.is_empty(),
     };
     Ok(if fails { Status::Failure } else { Status::Success })
@@ -94,8 +102,32 @@ fn text(diff: &Diff) -> String {
     text
 }
 
+/// The end of a line about a change that takes something away from users.
+const BREAKING: &str = "  [breaking]";
+
+fn breaking(is_breaking: bool) -> &'static str {
+    if is_breaking { BREAKING } else { "" }
+}
+
+/// `2 channels`, `1 bundle`.
+fn number(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Every change once: what comes or goes with a package, channel or bundle is not repeated.
 fn package_text(package: &PackageDiff, text: &mut String) {
-    let _ = writeln!(text, "{} package {}", mark(package.change), package.name);
+    let (sign, name) = (mark(package.change), &package.name);
+    if package.change != Change::Changed {
+        let _ = writeln!(
+            text,
+            "{sign} package {name}: {}, {}{}",
+            number(package.channels.len(), "channel"),
+            number(package.bundles.len(), "bundle"),
+            breaking(package.change == Change::Removed)
+        );
+        return;
+    }
+    let _ = writeln!(text, "{sign} package {name}");
     if let Some(channel) = &package.default_channel {
         let _ = writeln!(text, "  ~ default channel {}", replaced(channel));
     }
@@ -103,20 +135,7 @@ fn package_text(package: &PackageDiff, text: &mut String) {
         let _ = writeln!(text, "  ~ {field}");
     }
     for channel in &package.channels {
-        let _ = writeln!(text, "  {} channel {}", mark(channel.change), channel.name);
-        if let Some(head) = &channel.head {
-            let _ = writeln!(text, "    ~ head {}", replaced(head));
-        }
-        for (sign, entries) in [('+', &channel.entries_added), ('-', &channel.entries_removed)] {
-            for entry in entries {
-                let _ = writeln!(text, "    {sign} entry {entry}");
-            }
-        }
-        for (sign, updates) in [('+', &channel.edges_won), ('-', &channel.edges_lost)] {
-            for update in updates {
-                let _ = writeln!(text, "    {sign} update {} -> {}", update.from, update.to);
-            }
-        }
+        channel_text(package, channel, text);
     }
     for bundle in &package.bundles {
         let fields = if bundle.fields.is_empty() {
@@ -124,7 +143,8 @@ fn package_text(package: &PackageDiff, text: &mut String) {
         } else {
             format!(": {}", bundle.fields.join(", "))
         };
-        let _ = writeln!(text, "  {} bundle {}{fields}", mark(bundle.change), bundle.name);
+        let (sign, end) = (mark(bundle.change), breaking(bundle.is_breaking()));
+        let _ = writeln!(text, "  {sign} bundle {}{fields}{end}", bundle.name);
     }
     for deprecation in &package.deprecations {
         let name = if deprecation.name.is_empty() {
@@ -138,5 +158,35 @@ fn package_text(package: &PackageDiff, text: &mut String) {
             deprecation.schema.trim_start_matches("olm."),
             replaced(&deprecation.message)
         );
+    }
+}
+
+fn channel_text(package: &PackageDiff, channel: &ChannelDiff, text: &mut String) {
+    let (sign, name) = (mark(channel.change), &channel.name);
+    if channel.change != Change::Changed {
+        let entries = channel.entries_added.len() + channel.entries_removed.len();
+        let end = breaking(channel.change == Change::Removed);
+        let _ = writeln!(
+            text,
+            "  {sign} channel {name}: {}{end}",
+            number(entries, "bundle")
+        );
+        return;
+    }
+    let _ = writeln!(text, "  {sign} channel {name}");
+    if let Some(head) = &channel.head {
+        let _ = writeln!(text, "    ~ head {}", replaced(head));
+    }
+    for (sign, entries) in [('+', &channel.entries_added), ('-', &channel.entries_removed)] {
+        for entry in entries.iter().filter(|entry| !package.has_whole(entry)) {
+            let _ = writeln!(text, "    {sign} entry {entry}");
+        }
+    }
+    for update in &channel.edges_won {
+        let _ = writeln!(text, "    + update {} -> {}", update.from, update.to);
+    }
+    let lost = channel.edges_lost.iter();
+    for update in lost.filter(|update| !package.is_implied(update)) {
+        let _ = writeln!(text, "    - update {} -> {}{BREAKING}", update.from, update.to);
     }
 }

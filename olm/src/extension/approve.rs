@@ -7,10 +7,10 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use olm_api::PendingChange;
 use olm_api::conditions::find;
 use olm_api::names::{CHANGE_POLICY, CLUSTER_EXTENSION, PENDING_CHANGE, label};
 use olm_api::pending_change::{APPLIED, Decision, Verdict};
+use olm_api::{ClusterExtension, PendingChange};
 use serde_json::json;
 
 use super::access::ClusterArguments;
@@ -62,22 +62,7 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
     let extension = cluster.extension(&arguments.extension)?;
     let name = extension.name();
     let changes: Api<PendingChange> = Api::all(cluster.client.clone());
-    let all = match label::selector(label::OWNER_NAME, name) {
-        Some(selector) => {
-            let listed = cluster
-                .runtime
-                .block_on(changes.list(&ListParams::default().labels(&selector)));
-            listed.context("cannot list the PendingChanges")?.items
-        }
-        None => Vec::new(),
-    };
-    let waits = |change: &PendingChange| {
-        change.metadata.deletion_timestamp.is_none()
-            && !change.is_void()
-            && !change.is_applied()
-            && Some(&change.spec.extension_uid) == extension.metadata.uid.as_ref()
-    };
-    let mut waiting: Vec<PendingChange> = all.into_iter().filter(waits).collect();
+    let mut waiting = waiting(&cluster, &extension)?;
     waiting.retain(|change| {
         let digest = arguments.digest.as_ref();
         digest.is_none_or(|digest| *digest == change.spec.digest)
@@ -134,6 +119,25 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
     let suffix = if arguments.dry_run { " (dry run)" } else { "" };
     print_text(&format!("{done} by {}{suffix}\n", decision.approver))?;
     Ok(Status::Success)
+}
+
+/// The changes of an extension that wait for a decision or for their time.
+pub(crate) fn waiting(cluster: &Cluster, extension: &ClusterExtension) -> anyhow::Result<Vec<PendingChange>> {
+    let changes: Api<PendingChange> = Api::all(cluster.client.clone());
+    let Some(selector) = label::selector(label::OWNER_NAME, extension.name()) else {
+        return Ok(Vec::new());
+    };
+    let listed = cluster
+        .runtime
+        .block_on(changes.list(&ListParams::default().labels(&selector)));
+    let waits = |change: &PendingChange| {
+        change.metadata.deletion_timestamp.is_none()
+            && !change.is_void()
+            && !change.is_applied()
+            && Some(&change.spec.extension_uid) == extension.metadata.uid.as_ref()
+    };
+    let all = listed.context("cannot list the PendingChanges")?.items;
+    Ok(all.into_iter().filter(waits).collect())
 }
 
 fn nothing(arguments: &Arguments, name: &str) -> anyhow::Error {

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::output::{print, print_json, print_text};
 
 /// What stands for nothing in a table.
-const NONE: &str = "-";
+pub(crate) const NONE: &str = "-";
 
 /// The form of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,7 @@ pub(crate) fn first_line(message: &str) -> String {
 }
 
 /// How long ago something was, as kubectl writes it.
-fn age(time: Option<&Time>, now: Timestamp) -> String {
+pub(crate) fn age(time: Option<&Time>, now: Timestamp) -> String {
     let Some(time) = time else {
         return NONE.to_owned();
     };

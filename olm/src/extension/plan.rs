@@ -72,7 +72,50 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let extension = wanted(arguments, &cluster)?;
+    let plan = match made(arguments, &cluster)? {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            note(&format!("refused: {refusal}"));
+            return Ok(Status::Failure);
+        }
+    };
+    arguments.output.print(&plan, || text::text(&plan))?;
+    Ok(if arguments.exit_code && !plan.is_empty() {
+        Status::Changes
+    } else {
+        Status::Success
+    })
+}
+
+/// The plan of the next revision of an extension of the cluster, as text; the inner error says why no bundle fits.
+pub(crate) fn of_extension(
+    cluster: &Cluster,
+    name: &str,
+    registry: &RegistryArguments,
+    access: &ClusterArguments,
+) -> anyhow::Result<Result<(ChangePlan, String), String>> {
+    let arguments = Arguments {
+        name: Some(name.to_owned()),
+        file: None,
+        version: None,
+        channels: Vec::new(),
+        catalogs: Vec::new(),
+        output: Format::default(),
+        exit_code: false,
+        system_namespace: names::SYSTEM_NAMESPACE.to_owned(),
+        registry: registry.clone(),
+        cluster: access.clone(),
+    };
+    let made = made(&arguments, cluster)?;
+    Ok(made.map(|plan| {
+        let text = text::text(&plan);
+        (plan, text)
+    }))
+}
+
+/// Makes the plan; the inner error says why no bundle fits.
+fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<ChangePlan, String>> {
+    let extension = wanted(arguments, cluster)?;
     let name = extension.name();
     if extension.is_deleting() {
         bail!("ClusterExtension {name:?} is being deleted");
@@ -96,12 +139,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         registry: &arguments.registry,
         access: &arguments.cluster,
     };
-    let mut chosen = match Choice::gather(&cluster, origin, &extension, newest)?.resolve() {
+    let mut chosen = match Choice::gather(cluster, origin, &extension, newest)?.resolve() {
         Ok(chosen) => chosen,
-        Err(refusal) => {
-            note(&format!("refused: {refusal}"));
-            return Ok(Status::Failure);
-        }
+        Err(refusal) => return Ok(Err(refusal.to_string())),
     };
     let provider = cluster.provider(newest)?;
     let latest = sets.iter().max_by_key(|set| set.spec.revision);
@@ -114,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         None => Vec::new(),
     };
-    let needs = facts::needs(&cluster, &before, &after, provider)?;
+    let needs = facts::needs(cluster, &before, &after, provider)?;
     let (old, new): (Vec<&Value>, Vec<&Value>) = (before.iter().collect(), after.iter().collect());
     let installed = newest.map(BundleIdentity::of);
     let mut plan = ChangePlan::new(&Change {
@@ -131,13 +171,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         after: &new,
         needs: Some((&needs.before, &needs.after)),
     });
-    facts::observe(&cluster, &extension, &account, &after, provider, &mut plan)?;
-    arguments.output.print(&plan, || text::text(&plan))?;
-    Ok(if arguments.exit_code && !plan.is_empty() {
-        Status::Changes
-    } else {
-        Status::Success
-    })
+    facts::observe(cluster, &extension, &account, &after, provider, &mut plan)?;
+    Ok(Ok(plan))
 }
 
 /// The extension as it is asked for: that of the cluster, or the spec of the file with what the cluster has of it.

@@ -1,6 +1,6 @@
 //! What a cluster has of what the bundles of a package require, and the extension that installs the package.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Node;
@@ -8,10 +8,11 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Error};
 use olm_api::cluster_extension::{CatalogFilter, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::names::{annotation, label};
+use olm_api::names::annotation;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_resolve::cluster::fleet::{self, CatalogRecord, ClusterRecord, ExtensionRecord};
 use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbour, requires};
-use olm_resolve::{Package, Selector, SelectorRequirement};
+use olm_resolve::{Package, Selector};
 use olm_version::blang::parse_tolerant;
 
 use crate::extension::access::{ClusterArguments, unlisted};
@@ -81,26 +82,10 @@ impl Cluster {
         extension: Option<&ClusterExtension>,
         defaults: &[String],
     ) -> Option<Selector> {
-        let given = extension
-            .and_then(filter)
-            .and_then(|filter| filter.selector.as_ref());
-        let given = given.map(Selector::from);
-        if let Some(given) = given.filter(|given| *given != Selector::default()) {
-            return Some(given);
-        }
-        let mut names: BTreeSet<&str> = defaults.iter().map(String::as_str).collect();
-        if let Some(set) = extension.and_then(|extension| self.present(extension)) {
-            // Of what an earlier version installed the catalog is not recorded.
-            names.insert(set.annotation(annotation::CATALOG)?);
-        }
-        (!names.is_empty()).then(|| Selector {
-            match_expressions: vec![SelectorRequirement {
-                key: label::METADATA_NAME.to_owned(),
-                operator: "In".to_owned(),
-                values: names.into_iter().map(str::to_owned).collect(),
-            }],
-            ..Selector::default()
-        })
+        let given = extension.and_then(filter);
+        let present = extension.and_then(|extension| self.present(extension));
+        let home = present.map(|set| set.annotation(annotation::CATALOG));
+        Selector::admitted(given.and_then(|filter| filter.selector.as_ref()), home, defaults)
     }
 
     /// What there is as far as the bundles of packages ask about it.
@@ -144,6 +129,58 @@ impl Cluster {
             .iter()
             .filter(wanted)
             .max_by_key(|set| set.spec.revision)
+    }
+
+    /// All that the choice of bundles on the cluster depends on.
+    pub(super) async fn record(&self, name: String, defaults: &[String]) -> anyhow::Result<ClusterRecord> {
+        let info = self.client.apiserver_version().await;
+        let info = info.context("cannot find out the version of the cluster")?;
+        let mut catalogs: Vec<CatalogRecord> = self.catalogs().await?.iter().map(CatalogRecord::of).collect();
+        catalogs.sort_by(|left, right| left.name.cmp(&right.name));
+        let mut extensions = Vec::new();
+        for extension in self.extensions.iter().filter(|one| !one.is_deleting()) {
+            let record = ExtensionRecord::of(extension, self.present(extension));
+            let record = record.with_context(|| format!("ClusterExtension {:?}", extension.name()))?;
+            extensions.extend(record);
+        }
+        extensions.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(ClusterRecord {
+            api_version: fleet::API_VERSION.to_owned(),
+            kind: fleet::KIND.to_owned(),
+            cluster: name,
+            kubernetes: info.git_version,
+            architectures: self.architectures().await,
+            default_catalogs: defaults.to_vec(),
+            catalogs,
+            extensions,
+            apis: self.apis().await?,
+        })
+    }
+
+    /// The kinds that the cluster serves, by group and version. One that does not answer is left out with a warning.
+    async fn apis(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+        let failed = "cannot find out which kinds the cluster serves";
+        let core = self.client.list_core_api_versions().await.context(failed)?;
+        let groups = self.client.list_api_groups().await.context(failed)?.groups;
+        let versions = groups.into_iter().flat_map(|group| group.versions);
+        let versions = versions.map(|version| version.group_version);
+        let mut found = BTreeMap::new();
+        for version in core.versions.into_iter().chain(versions) {
+            let listed = if version.contains('/') {
+                self.client.list_api_group_resources(&version).await
+            } else {
+                self.client.list_core_api_resources(&version).await
+            };
+            match listed {
+                Ok(listed) => {
+                    let kinds = listed.resources.into_iter();
+                    let kinds = kinds.filter(|one| !one.name.contains('/')).map(|one| one.kind);
+                    found.insert(version, kinds.collect());
+                }
+                Err(error) => note(&format!("warning: {version} is left out: {error}")),
+            }
+        }
+        Ok(found)
     }
 
     async fn ask(&self, questions: Questions, inventory: &mut Inventory) -> anyhow::Result<()> {

@@ -88,10 +88,9 @@ fn a_diff_names_gains_and_losses() {
         .replace("foo:2.0.0", "foo:2.0.0-fixed")
         + r#"{"schema":"olm.deprecations","package":"foo","entries":[{"reference":{"schema":"olm.package"},"message":"gone"}]}"#;
     let files = Files::new(&[("old.json", CATALOG), ("new.json", &new)]);
-    let text = "~ package foo\n  ~ channel stable\n    ~ head \"foo.v1.1.0\" -> none\n    - update foo.v1.0.0 -> foo.v1.1.0\n  \
-                ~ bundle foo.v2.0.0: image\n  ~ deprecation of package none -> \"gone\"\n";
-    let breaking = "breaking: package foo, channel stable: foo.v1.0.0 no longer updates to foo.v1.1.0\n\
-                    breaking: package foo: the content of bundle foo.v2.0.0 changed (image)\n";
+    let text = "~ package foo\n  ~ channel stable\n    ~ head \"foo.v1.1.0\" -> none\n    - update foo.v1.0.0 -> foo.v1.1.0  [breaking]\n  \
+                ~ bundle foo.v2.0.0: image  [breaking]\n  ~ deprecation of package none -> \"gone\"\n";
+    let breaking = "2 changes are breaking\n";
     check(
         &files,
         &["catalog", "diff", "old.json", "new.json"],

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use olm_test::bench::{Catalogs, Plan};
 use olm_test::cluster::command::{ClusterCommand, run};
+use olm_test::dist::{self, DistCommand};
 use olm_test::images::{self, ImagesCommand};
 
 /// A real control plane, node and registry for tests, and the product on them.
@@ -27,6 +28,9 @@ enum Verb {
     /// The managers' images, without a container engine.
     #[command(subcommand)]
     Images(ImagesCommand),
+    /// The files of a release: archives with `olm`, images, manifests, chart, checksums.
+    #[command(subcommand)]
+    Dist(DistCommand),
     /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
     Run,
     /// The managers as Pods on a real node, from the shipped manifests. Needs root.
@@ -52,6 +56,8 @@ enum Verb {
         /// Only these catalogs.
         catalogs: Vec<String>,
     },
+    /// The part of `bench` about `olm fleet plan`.
+    BenchFleet,
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Verb::Cluster(command) => wait_for(run(command)),
         Verb::Images(command) => wait_for(images::run(command)),
+        Verb::Dist(command) => dist::run(command).map(|()| ExitCode::SUCCESS),
         Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
         // It moves threads into the node's network before they become a runtime.
         Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
@@ -100,6 +107,7 @@ fn main() -> ExitCode {
                 .await
                 .map(|()| ExitCode::SUCCESS)
         }),
+        Verb::BenchFleet => olm_test::bench::fleet().map(|()| ExitCode::SUCCESS),
         Verb::Bench {
             catalog,
             megabytes,

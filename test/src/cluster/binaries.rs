@@ -73,6 +73,12 @@ const PROMETHEUS_SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Helm, which renders the chart.
+const HELM_SOURCES: &[(&str, &str)] = &[
+    ("helm/go.mod", include_str!("../../cluster/helm/go.mod")),
+    ("helm/go.sum", include_str!("../../cluster/helm/go.sum")),
+];
+
 /// KWOK's rules for nodes and pods, in its module.
 const STAGES: &[&str] = &[
     "node/fast/node-initialize",
@@ -106,6 +112,7 @@ enum Needed {
     Registry,
     Health,
     Prometheus,
+    Helm,
     Simulated,
     Node,
 }
@@ -154,6 +161,15 @@ const PROMETHEUS: Module = Module {
             Needed::Prometheus,
         ),
     ],
+};
+
+/// The module of Helm.
+const HELM: Module = Module {
+    folder: "helm",
+    version_of: "helm.sh/helm/v4",
+    stamp: |version| format!("-X helm.sh/helm/v4/internal/version.version={version}"),
+    tags: "",
+    programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", Needed::Helm)],
 };
 
 const MODULES: &[Module] = &[
@@ -272,6 +288,15 @@ impl Binaries {
     pub fn ensure_prometheus() -> Result<Self> {
         let binaries = Self::separate(PROMETHEUS_SOURCES, &[PROMETHEUS])?;
         binaries.ensure_where(|needed| needed == Needed::Prometheus)
+    }
+
+    /// Makes sure that `helm` is there.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_helm() -> Result<Self> {
+        let binaries = Self::separate(HELM_SOURCES, &[HELM])?;
+        binaries.ensure_where(|needed| needed == Needed::Helm)
     }
 
     /// Programs that have a folder of the cache to themselves.

@@ -191,7 +191,8 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
                 Binaries::ensure(mode)?;
                 Binaries::ensure_token_registry()?;
                 Binaries::ensure_health()?;
-                Binaries::ensure_prometheus()
+                Binaries::ensure_prometheus()?;
+                Binaries::ensure_helm()
             })
             .await??;
             Ok(ExitCode::SUCCESS)

@@ -55,11 +55,19 @@ impl Lab {
     /// # Errors
     /// When a part is missing or does not start.
     pub async fn with_manifests(folder: &str) -> Result<Self> {
-        // Whichever test is first installs it.
-        olm_platform::crypto::install();
-        let lab = Self::alone().await?;
+        let lab = Self::empty().await?;
         apply_manifests(&lab.cluster, folder)?;
         Ok(lab)
+    }
+
+    /// Starts a cluster that has nothing of ours.
+    ///
+    /// # Errors
+    /// When a part is missing or does not start.
+    pub async fn empty() -> Result<Self> {
+        // Whichever test is first installs it.
+        olm_platform::crypto::install();
+        Self::alone().await
     }
 
     /// Starts a cluster that has our CRDs and the namespace of the managers.
@@ -67,9 +75,7 @@ impl Lab {
     /// # Errors
     /// When a part is missing or does not start.
     pub async fn with_definitions() -> Result<Self> {
-        // Whichever test is first installs it.
-        olm_platform::crypto::install();
-        let lab = Self::alone().await?;
+        let lab = Self::empty().await?;
         let crds = repository().join("manifests/crds").display().to_string();
         lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
         lab.kubectl(&["create", "namespace", names::SYSTEM_NAMESPACE])?;

@@ -2,6 +2,7 @@
 
 mod decisions;
 mod race;
+mod ui;
 mod windows;
 
 use anyhow::{Context as _, Result, ensure};

@@ -12,14 +12,18 @@ impl Bundle {
     /// The value of the property `olm.csv.metadata`, made of the `ClusterServiceVersion` among the manifests that the
     /// bundle carries; `None` when it carries none.
     pub fn csv_metadata(&self) -> Option<String> {
+        Some(metadata(&self.csv()?).to_string())
+    }
+
+    /// The `ClusterServiceVersion` among the manifests that the bundle carries; `None` when it carries none.
+    pub fn csv(&self) -> Option<Value> {
         let objects = self.objects().ok()?;
-        let csv = objects
+        objects
             .iter()
             // Definitions are large, and most bundles carry several.
             .filter(|object| memmem::find(object, CSV.as_bytes()).is_some())
             .filter_map(|object| olm_yaml::to_json(object).ok())
-            .find(|value| value.get("kind").and_then(Value::as_str) == Some(CSV))?;
-        Some(metadata(&csv).to_string())
+            .find(|value| value.get("kind").and_then(Value::as_str) == Some(CSV))
     }
 }
 

@@ -43,6 +43,11 @@ pub(crate) enum Wanted<'wanted> {
         tag: &'wanted str,
         limit: u64,
     },
+    /// An index of the manifests that refer to one.
+    Referrers {
+        digest: &'wanted Digest,
+        limit: u64,
+    },
     Blob {
         blob: &'wanted Blob,
         limit: u64,
@@ -67,6 +72,15 @@ impl Wanted<'_> {
                 let what = format!("manifest {tag}");
                 let url = session.url(&format!("manifests/{tag}"))?;
                 let accept = Session::accept(&MANIFEST_TYPES);
+                let response = session.send(Method::GET, &url, accept, None, &what).await?;
+                let bytes = session.read(response, limit, &what).await?;
+                let digest = Digest::of(&bytes);
+                Ok((bytes, digest))
+            }
+            Self::Referrers { digest, limit } => {
+                let what = format!("list of referrers of {digest}");
+                let url = session.url(&format!("referrers/{digest}"))?;
+                let accept = Session::accept(&[OCI_IMAGE_INDEX_MEDIA_TYPE]);
                 let response = session.send(Method::GET, &url, accept, None, &what).await?;
                 let bytes = session.read(response, limit, &what).await?;
                 let digest = Digest::of(&bytes);

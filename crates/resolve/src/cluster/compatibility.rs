@@ -4,7 +4,10 @@ use std::collections::HashSet;
 
 use olm_constraint::cel::Budget;
 use olm_constraint::{Gvk, Present, Requirement, Subject};
+use olm_fbc::Property;
+use olm_fbc::property::TYPE_PACKAGE;
 use semver::Version;
+use serde_json::json;
 
 use crate::blocker::Blocker;
 use crate::cluster::platform::ClusterPlatform;
@@ -17,6 +20,23 @@ pub struct Neighbour {
     pub subject: Subject,
     /// What it requires.
     pub requirements: Vec<Requirement>,
+}
+
+impl Neighbour {
+    /// An extension with a bundle of this package and recorded version, which has these properties.
+    pub fn new(extension: &str, package: &str, version: &str, mut properties: Vec<Property>) -> Self {
+        if !properties.iter().any(|property| property.kind == TYPE_PACKAGE) {
+            let value = json!({"packageName": package, "version": version});
+            properties.push(Property::new(TYPE_PACKAGE, value.to_string()));
+        }
+        Self {
+            requirements: properties
+                .iter()
+                .filter_map(|property| Requirement::of_property(property)?.ok())
+                .collect(),
+            subject: Subject::new(extension, package, recorded_version(version), properties),
+        }
+    }
 }
 
 /// Whether a bundle can be there, from worse to better.

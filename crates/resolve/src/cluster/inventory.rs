@@ -7,15 +7,15 @@ use std::collections::HashSet;
 
 use olm_api::names::{annotation, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_constraint::{Gvk, Requirement, Subject};
+use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Property;
-use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE, TYPE_PACKAGE_REQUIRED};
+use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
 use semver::Version;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour, recorded_version};
+use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
 use crate::cluster::platform::{ClusterPlatform, Platform};
 use crate::package::Package;
 
@@ -183,19 +183,7 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, Value)> {
 pub fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
     let package = set.annotation(annotation::PACKAGE_NAME).unwrap_or_default();
     let version = set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default();
-    let mut properties: Vec<Property> = recorded(set)
-        .into_iter()
-        .map(|property| Property::new(property.kind, property.value.get()))
-        .collect();
-    if !properties.iter().any(|property| property.kind == TYPE_PACKAGE) {
-        let value = serde_json::json!({"packageName": package, "version": version});
-        properties.push(Property::new(TYPE_PACKAGE, value.to_string()));
-    }
-    Neighbour {
-        requirements: properties
-            .iter()
-            .filter_map(|property| Requirement::of_property(property)?.ok())
-            .collect(),
-        subject: Subject::new(extension, package, recorded_version(version), properties),
-    }
+    let properties = recorded(set).into_iter();
+    let properties = properties.map(|property| Property::new(property.kind, property.value.get()));
+    Neighbour::new(extension, package, version, properties.collect())
 }

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "the catalogs of these tests are well-formed"
@@ -11,6 +12,7 @@ mod choice;
 mod common;
 mod dependencies;
 mod explanations;
+mod fleet;
 mod joint_update;
 mod large;
 mod update_paths;

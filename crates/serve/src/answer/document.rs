@@ -37,6 +37,12 @@ pub(super) static STYLE: Fixed = Fixed {
     text: crate::site::STYLE,
 };
 
+/// The icon of the site.
+pub(super) static FAVICON: Fixed = Fixed {
+    media: "image/svg+xml",
+    text: crate::site::FAVICON,
+};
+
 /// Answers with a document that never changes.
 pub(super) fn fixed(document: &Fixed, headers: &HeaderMap) -> Response<Body> {
     of(document.media, document.text.to_owned().into_bytes(), headers)

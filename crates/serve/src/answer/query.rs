@@ -87,6 +87,8 @@ pub(crate) enum BadQuery {
     Limit(usize),
     #[error("`{0}` may be given once and not without a value")]
     Once(String),
+    #[error("`{0}` has to be `true` or `false`")]
+    Boolean(&'static str),
     #[error("`q` may hold {0} words")]
     Words(usize),
     #[error("`cursor` is not one that a page ended with")]

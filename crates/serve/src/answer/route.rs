@@ -21,10 +21,16 @@ pub(crate) enum Route {
     Search,
     /// The first page for people.
     Home,
-    /// The page of a package; the name of the catalog may be invalid.
-    Package { catalog: String, package: String },
+    /// A page of a package; the name of the catalog may be invalid.
+    Package {
+        catalog: String,
+        package: String,
+        page: PackagePage,
+    },
     /// The style sheet of the pages.
     Style,
+    /// The icon of the pages.
+    Favicon,
     /// The OpenAPI description.
     OpenApi,
     /// The JSON Schema of file-based catalogs.
@@ -33,6 +39,21 @@ pub(crate) enum Route {
     Unclean(String),
     /// No resource.
     Unknown,
+}
+
+/// What is asked for of a package.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PackagePage {
+    /// Its page.
+    About,
+    /// The page with all its versions.
+    Versions,
+    /// The page of the version with that bundle.
+    Version(String),
+    /// The feed of its versions.
+    Feed,
+    /// Its icon.
+    Icon,
 }
 
 impl Route {
@@ -53,7 +74,7 @@ impl Route {
             } => "graphql",
             Self::Catalogs => "catalogs",
             Self::Search => "search",
-            Self::Home | Self::Package { .. } | Self::Style => "site",
+            Self::Home | Self::Package { .. } | Self::Style | Self::Favicon => "site",
             Self::OpenApi | Self::FbcSchema => "description",
             Self::Unclean(_) | Self::Unknown => "other",
         }
@@ -107,17 +128,11 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
         FBC_SCHEMA_PATH => return Route::FbcSchema,
         "/" => return Route::Home,
         "/style.css" => return Route::Style,
+        "/icon.svg" => return Route::Favicon,
         _ => {}
     }
-    if let Some((catalog, package)) = path
-        .strip_prefix(PACKAGE_PAGES)
-        .and_then(|rest| rest.split_once('/'))
-    {
-        let text = |text| percent_decode(text, Plus::IsPlus).filter(|text| !text.is_empty());
-        return match (text(catalog), text(package)) {
-            (Some(catalog), Some(package)) => Route::Package { catalog, package },
-            _ => Route::Unknown,
-        };
+    if let Some(rest) = path.strip_prefix(PACKAGE_PAGES) {
+        return package(rest).unwrap_or(Route::Unknown);
     }
     let Some((catalog, endpoint)) = parse_path(path) else {
         return Route::Unknown;
@@ -131,6 +146,27 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
         Some(catalog) if on => Route::Catalog { catalog, endpoint },
         _ => Route::Unknown,
     }
+}
+
+/// A page of a package by what follows in the path; its segments may hold escaped slashes.
+fn package(rest: &str) -> Option<Route> {
+    let mut segments = rest.split('/');
+    let text = |segment: &str| percent_decode(segment, Plus::IsPlus).filter(|text| !text.is_empty());
+    let catalog = text(segments.next()?)?;
+    let package = text(segments.next()?)?;
+    let page = match (segments.next(), segments.next(), segments.next()) {
+        (None, ..) => PackagePage::About,
+        (Some("versions"), None, _) => PackagePage::Versions,
+        (Some("versions"), Some(bundle), None) => PackagePage::Version(text(bundle)?),
+        (Some("feed.xml"), None, _) => PackagePage::Feed,
+        (Some("icon"), None, _) => PackagePage::Icon,
+        _ => return None,
+    };
+    Some(Route::Package {
+        catalog,
+        package,
+        page,
+    })
 }
 
 /// The path with those segments unescaped whose characters need no escapes.
@@ -211,16 +247,34 @@ mod tests {
         check("/catalogs", Route::Catalogs);
         check("/api/v1/search", Route::Search);
         check("/", Route::Home);
-        check(
-            "/packages/cat/a%2fb",
-            Route::Package {
-                catalog: "cat".to_owned(),
-                package: "a/b".to_owned(),
-            },
-        );
+        for (path, page) in [
+            ("/packages/cat/a%2fb", PackagePage::About),
+            ("/packages/cat/a%2fb/versions", PackagePage::Versions),
+            (
+                "/packages/cat/a%2fb/versions/a%2fb",
+                PackagePage::Version("a/b".to_owned()),
+            ),
+            ("/packages/cat/a%2fb/feed.xml", PackagePage::Feed),
+            ("/packages/cat/a%2fb/icon", PackagePage::Icon),
+        ] {
+            let (catalog, package) = ("cat".to_owned(), "a/b".to_owned());
+            check(
+                path,
+                Route::Package {
+                    catalog,
+                    package,
+                    page,
+                },
+            );
+        }
         for path in [
             "/packages/cat",
             "/packages/cat/",
+            "/packages/cat/a/b",
+            "/packages/cat/a/",
+            "/packages/cat/a/versions/",
+            "/packages/cat/a/versions/b/c",
+            "/packages/cat/a/icon/b",
             "/all",
             "/catalogs/",
             "/catalogs/cat/api/v1/metas/",

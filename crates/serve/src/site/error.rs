@@ -3,18 +3,35 @@
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::layout::page;
+use super::layout::{Frame, page};
 
 /// The error page; `package` is the requested one, if the path names one, for the search field.
 pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Markup {
     let title = status.canonical_reason().unwrap_or("Error");
     let content = html! {
-        h1 { (title) }
-        p { (why) }
-        p {
-            @if package.is_some() { "Search for it in all catalogs with the field above, or see " } @else { "See " }
-            a href="/" { "all packages" } "."
+        div class="page empty" {
+            p class="code" { (status.as_u16()) }
+            h1 { (title) }
+            p { (quoted(why)) }
+            p {
+                @if package.is_some() { "Search for it in all catalogs with the field above, or see " } @else { "See " }
+                a href="/" { "all packages" } "."
+            }
         }
     };
-    page(title, package.unwrap_or_default(), &content)
+    let frame = Frame {
+        title,
+        words: package.unwrap_or_default(),
+        ..Frame::default()
+    };
+    page(&frame, &content)
+}
+
+/// A text whose names stand between backticks.
+fn quoted(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
 }

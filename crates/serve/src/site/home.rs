@@ -2,67 +2,146 @@
 
 use maud::{Markup, html};
 
-use super::layout::page;
-use super::package_path;
-use crate::search_page::{SearchPage, SearchResult};
+use super::asked::Asked;
+use super::layout::{Frame, badge, page};
+use super::{facets, icons, package_path};
+use crate::search_page::{Facet, SearchPage, SearchResult};
 
 /// The page with what was found, and how to go on.
-pub(crate) fn home(words: &str, query: &str, found: &SearchPage, catalogs: usize) -> Markup {
+pub(crate) fn home(asked: &Asked, found: &SearchPage, catalogs: usize) -> Markup {
+    let words = asked.get("q");
     let content = html! {
-        h1 { "Packages" }
-        p {
-            (found.total) @if found.total == 1 { " package" } @else { " packages" }
-            " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" } "."
-        }
-        @if found.items.is_empty() { (nothing(words, found, catalogs)) }
-        ul class="packages" {
-            @for found in &found.items { li { (entry(found)) } }
-        }
-        @if let Some(next) = &found.next {
-            p { a rel="next" href={ "/?" (query) "&cursor=" (next) } { "More" } }
+        div class="page home" {
+            (facets::aside(asked, &found.facets))
+            div id="results" {
+                div class="headline" {
+                    h1 { @if words.is_empty() { "Packages" } @else { "Results for “" (words) "”" } }
+                    p class="count" role="status" {
+                        strong { (found.total) } @if found.total == 1 { " package" } @else { " packages" }
+                        " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" }
+                    }
+                    a class="button small open-filters" href="#filters" { (icons::symbol("filter")) "Filters" }
+                }
+                (chips(asked))
+                @if found.items.is_empty() { (nothing(words, found, catalogs)) }
+                @else {
+                    ul class="cards" { @for found in &found.items { li { (card(found, catalogs > 1)) } } }
+                }
+                (paging(asked, found))
+            }
         }
     };
-    page("Packages", words, &content)
+    let frame = Frame {
+        title: "Packages",
+        words,
+        kept: asked.without("q").collect(),
+        feed: None,
+    };
+    page(&frame, &content)
+}
+
+/// The filters that are set, each with a link that takes it away.
+fn chips(asked: &Asked) -> Markup {
+    let parameters = Facet::ALL.map(Facet::parameter).into_iter();
+    let set: Vec<(&str, &str)> = parameters
+        .chain(["keyword", "name"])
+        .map(|key| (key, asked.get(key)))
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    html! {
+        @if !set.is_empty() {
+            ul class="chips" aria-label="Filters that are set" {
+                @for (key, value) in &set {
+                    li {
+                        a href=(asked.with(facets::known(key), None)) {
+                            span { (facets::title(key)) ": " strong { (facets::shown(key, value)) } }
+                            (icons::symbol("close")) span class="hidden" { "Remove" }
+                        }
+                    }
+                }
+                @if set.len() > 1 { li { a class="plain" href="/" { "Clear all" } } }
+            }
+        }
+    }
 }
 
 /// Why there is nothing, and where to go from there.
 fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
     html! {
-        @if catalogs == 0 {
-            p { "No catalog is served yet: this page fills as soon as the first one is unpacked." }
-        } @else {
-            p {
-                @if words.is_empty() { "No package is like that." }
-                @else { "No package has all of these words in its name, summary, provider or keywords: " (words) "." }
+        div class="empty" {
+            (icons::symbol("package"))
+            @if catalogs == 0 {
+                p { "No catalog is served yet: this page fills as soon as the first one is unpacked." }
+            } @else if words.is_empty() {
+                p { "No package is like that." }
+            } @else {
+                p { "No package has all of these words in its name, summary, provider or keywords: " (words) "." }
             }
             @if !found.near.is_empty() {
                 p { "Did you mean" }
-                ul {
+                ul class="near" {
                     @for (catalog, package) in &found.near {
-                        li { a href=(package_path(catalog, package)) { (package) } ", in catalog " (catalog) }
+                        li { a href=(package_path(catalog, package)) { (package) } span { " in " (catalog) } }
                     }
                 }
             }
-            p { a href="/" { "All packages" } }
+            @if catalogs > 0 { p { a class="button" href="/" { "All packages" } } }
         }
     }
 }
 
-fn entry(found: &SearchResult) -> Markup {
+/// A package; its catalog is named where there are several.
+fn card(found: &SearchResult, several: bool) -> Markup {
     let facts = &found.facts;
+    let path = package_path(&found.catalog, &facts.name);
+    let title = if facts.display_name.is_empty() {
+        &facts.name
+    } else {
+        &facts.display_name
+    };
+    let icon = facts.icon.then(|| format!("{path}/icon"));
     html! {
-        h2 {
-            a href=(package_path(&found.catalog, &facts.name)) {
-                @if facts.display_name.is_empty() { (facts.name) } @else { (facts.display_name) }
+        article class="card" {
+            div class="card-head" {
+                (icons::of_package(icon.as_deref(), title, "medium"))
+                div {
+                    h2 { a href=(path) { (title) } }
+                    p class="by" { code { (facts.name) } @if !facts.provider.is_empty() { " · " (facts.provider) } }
+                }
+            }
+            @if !facts.summary.is_empty() { p class="summary" { (facts.summary) } }
+            p class="card-foot" {
+                @if !facts.latest_version.is_empty() { (badge("version", &facts.latest_version)) }
+                @if !facts.deprecated.is_empty() { (badge("warn", "deprecated")) }
+                @if let Some(category) = facts.categories.first() { span class="quiet" { (category) } }
+                @if several { span class="quiet catalog" { (icons::symbol("layers")) span { (found.catalog) } } }
             }
         }
-        p class="about" {
-            code { (facts.name) } " " (facts.latest_version)
-            @if !facts.provider.is_empty() { " by " (facts.provider) }
-            ", in catalog " (found.catalog)
-            @if !facts.categories.is_empty() { ". " (facts.categories.join(", ")) }
+    }
+}
+
+/// Links to the pages before and after.
+fn paging(asked: &Asked, found: &SearchPage) -> Markup {
+    let page = found.start.checked_div(found.limit).unwrap_or(0) + 1;
+    let pages = found.total.div_ceil(found.limit.max(1));
+    let before = found.start.saturating_sub(found.limit);
+    let back = (found.start > 0).then(|| {
+        let cursor = (before > 0).then(|| before.to_string());
+        asked.with("cursor", cursor.as_deref())
+    });
+    html! {
+        @if back.is_some() || found.next.is_some() {
+            nav class="paging" aria-label="Pages" {
+                @match &back {
+                    Some(back) => a class="button" rel="prev" href=(back) { "Previous" },
+                    None => span class="button off" { "Previous" },
+                }
+                span { "Page " (page) " of " (pages) }
+                @match &found.next {
+                    Some(next) => a class="button" rel="next" href=(asked.with("cursor", Some(next))) { "Next" },
+                    None => span class="button off" { "Next" },
+                }
+            }
         }
-        @if !facts.deprecated.is_empty() { p class="deprecated" { "Deprecated: " (facts.deprecated) } }
-        @if !facts.summary.is_empty() { p { (facts.summary) } }
     }
 }

@@ -1,52 +1,75 @@
 //! Untrusted descriptions as HTML that is safe to show.
 
 use maud::PreEscaped;
-use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// The longest description that is shown, in bytes.
 const LONGEST: usize = 64 << 10;
+/// The level of the page's heading above a description.
+const ABOVE: usize = 2;
 
 /// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links that do not lead to the web or
 /// to a mailbox as what they say.
 pub(super) fn render(text: &str) -> PreEscaped<String> {
     let end = text.floor_char_boundary(LONGEST.min(text.len()));
     let text = text.get(..end).unwrap_or_default();
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
+    // The page has headings of its own above: those of the text begin with the third level and leave none out.
+    let highest = Parser::new_ext(text, options)
+        .filter_map(|event| match event {
+            Event::Start(Tag::Heading { level, .. }) => Some(level as usize),
+            _ => None,
+        })
+        .min()
+        .unwrap_or(1);
+    let mut heading = ABOVE;
     // Whether each open link is kept.
     let mut links = Vec::new();
-    let events =
-        Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH).filter_map(|event| {
-            match event {
-                Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
-                Event::Start(Tag::Link {
-                    link_type,
-                    dest_url,
-                    title,
-                    id,
-                }) => {
-                    let keep = is_harmless(&dest_url);
-                    links.push(keep);
-                    keep.then_some(Event::Start(Tag::Link {
-                        link_type,
-                        dest_url,
-                        title,
-                        id,
-                    }))
-                }
-                Event::End(TagEnd::Link) => links.pop().unwrap_or(false).then_some(Event::End(TagEnd::Link)),
-                Event::Start(Tag::Image { .. } | Tag::HtmlBlock)
-                | Event::End(TagEnd::Image | TagEnd::HtmlBlock) => None,
-                Event::Start(Tag::CodeBlock(_)) => Some(Event::Start(Tag::CodeBlock(
-                    pulldown_cmark::CodeBlockKind::Fenced(CowStr::Borrowed("")),
-                ))),
-                other => Some(other),
-            }
-        });
+    let events = Parser::new_ext(text, options).filter_map(|event| match event {
+        Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
+        Event::Start(Tag::Link {
+            link_type,
+            dest_url,
+            title,
+            id,
+        }) => {
+            let keep = is_harmless(&dest_url);
+            links.push(keep);
+            keep.then_some(Event::Start(Tag::Link {
+                link_type,
+                dest_url,
+                title,
+                id,
+            }))
+        }
+        Event::End(TagEnd::Link) => links.pop().unwrap_or(false).then_some(Event::End(TagEnd::Link)),
+        Event::Start(Tag::Image { .. } | Tag::HtmlBlock) | Event::End(TagEnd::Image | TagEnd::HtmlBlock) => {
+            None
+        }
+        Event::Start(Tag::Heading { level, .. }) => {
+            heading = (level as usize + 1 + ABOVE - highest).min(heading + 1);
+            Some(Event::Start(Tag::Heading {
+                level: HeadingLevel::try_from(heading).unwrap_or(HeadingLevel::H6),
+                id: None,
+                classes: Vec::new(),
+                attrs: Vec::new(),
+            }))
+        }
+        Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Heading(
+            HeadingLevel::try_from(heading).unwrap_or(HeadingLevel::H6),
+        ))),
+        Event::Start(Tag::CodeBlock(_)) => Some(Event::Start(Tag::CodeBlock(
+            pulldown_cmark::CodeBlockKind::Fenced(CowStr::Borrowed("")),
+        ))),
+        other => Some(other),
+    });
     let mut page = String::with_capacity(text.len() * 2);
     html::push_html(&mut page, events);
     PreEscaped(page)
 }
 
-fn is_harmless(address: &str) -> bool {
+/// Whether an address leads to the web or to a mailbox.
+pub(super) fn is_harmless(address: &str) -> bool {
     let lower = address.trim_start().to_ascii_lowercase();
     ["https://", "http://", "mailto:"]
         .iter()
@@ -62,8 +85,9 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(render(text).0.trim_end(), expected, "{text}");
         check(
             "# A\n\n**b** `c`",
-            "<h1>A</h1>\n<p><strong>b</strong> <code>c</code></p>",
+            "<h3>A</h3>\n<p><strong>b</strong> <code>c</code></p>",
         );
+        check("## A\n\n#### B\n\n## C", "<h3>A</h3>\n<h4>B</h4>\n<h3>C</h3>");
         check("[a](https://x.io)", "<p><a href=\"https://x.io\">a</a></p>");
         check(
             "<script>alert(1)</script>",

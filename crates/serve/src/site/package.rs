@@ -1,142 +1,151 @@
-//! The page of a package.
+//! What the pages of a package show, out of the stored content.
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 
-use maud::{Markup, PreEscaped, html};
-use olm_fbc::graph::{PackageGraph, svg};
-use olm_fbc::property::TYPE_PACKAGE;
+use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_PACKAGE};
 use olm_fbc::{
     Bundle, Catalog, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
     SCHEMA_PACKAGE,
 };
-use serde_json::Value;
+use olm_version::VersionRelease;
 
-use super::layout::page;
-use super::markdown;
-use crate::package_summary::CsvMetadata;
+use super::release::Release;
 use crate::store::{Filter, Snapshot};
 
 /// Bundles that are shown, and bytes that are read for it.
 const BUNDLES: usize = 1_000;
 const BYTES: u64 = 32 << 20;
-/// Bundles and updates that the picture of the update graph shows.
-const DRAWN: usize = 10_000;
-/// The largest icon that is shown, in letters of its base64 form.
-const ICON: usize = 256 << 10;
-/// The most letters in a cell that lists names.
-const CELL: usize = 1_000;
+/// Channels that a row names.
+const NAMED: usize = 4;
 
-/// Everything that its page shows of a package.
+/// What the pages of a package show.
 #[derive(Debug, Default)]
 pub(crate) struct Package {
-    catalog: String,
-    definition: olm_fbc::Package,
-    /// What its update graph follows from. The bundles have no properties but package and version.
-    parts: Catalog,
-    bundles: Vec<Row>,
-    omitted: bool,
-    metadata: CsvMetadata,
-    permissions: Vec<Rule>,
+    pub(super) catalog: String,
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) has_icon: bool,
+    /// What its update graph follows from: the default channel first. The bundles have no properties but package and
+    /// version.
+    pub(super) parts: Catalog,
+    /// The newest first.
+    pub(super) bundles: Vec<Row>,
+    pub(super) omitted: bool,
+    /// The newest bundle, or the one that is looked at.
+    pub(super) release: Release,
+    /// When the catalog first had this content.
+    pub(super) modified: jiff::Timestamp,
 }
 
-/// A bundle in the table of versions.
-#[derive(Debug)]
-struct Row {
-    name: String,
-    version: Option<olm_version::VersionRelease>,
-    image: String,
+/// A bundle among the versions.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) version: Option<VersionRelease>,
+    /// When its publisher made it, in the publisher's words.
+    pub(super) created: String,
 }
 
-/// What a bundle's program may do in the whole cluster.
-#[derive(Debug)]
-struct Rule {
-    groups: String,
-    resources: String,
-    verbs: String,
+impl Row {
+    /// Its version, or its name where it has none.
+    pub(super) fn title(&self) -> String {
+        self.version
+            .as_ref()
+            .map_or_else(|| self.name.clone(), ToString::to_string)
+    }
+
+    /// The day when it was made.
+    pub(super) fn day(&self) -> &str {
+        self.created.get(..10).unwrap_or(&self.created)
+    }
+}
+
+/// The icon of a package that the catalog has and browsers may show: its media type and bytes.
+pub(crate) fn icon(snapshot: &Snapshot, name: &str) -> io::Result<Option<(&'static str, Vec<u8>)>> {
+    let definition = definition(snapshot, name)?;
+    Ok(definition.and_then(|package| crate::icon::content(&package.icon?)))
 }
 
 impl Package {
-    /// Reads a package out of a catalog; nothing when it has none of that name.
-    pub(crate) fn read(snapshot: &Snapshot, name: &str) -> io::Result<Option<Self>> {
-        let first = |schema: &str, package: Option<&str>, name: Option<&str>| -> io::Result<Vec<String>> {
-            let filter = Filter {
-                schema: Some(schema.to_owned()),
-                package: package.map(ToOwned::to_owned),
-                name: name.map(ToOwned::to_owned),
-            };
-            let (ranges, _) = snapshot.page(&filter, 0, BUNDLES);
-            let mut left = BYTES;
-            let mut lines = Vec::new();
-            for range in ranges {
-                left = left.saturating_sub(range.end - range.start);
-                if left == 0 {
-                    break;
-                }
-                let text = String::from_utf8(snapshot.read(range)?).unwrap_or_default();
-                lines.extend(text.lines().map(ToOwned::to_owned));
-            }
-            Ok(lines)
-        };
-        let Some(definition) = first(SCHEMA_PACKAGE, None, Some(name))?
-            .iter()
-            .find_map(|line| olm_fbc::Package::from_json(line).ok())
-        else {
+    /// Reads a package out of a catalog, with its newest bundle or the one of that name; nothing when there is none.
+    pub(crate) fn read(snapshot: &Snapshot, name: &str, bundle: Option<&str>) -> io::Result<Option<Self>> {
+        let Some(definition) = definition(snapshot, name)? else {
             return Ok(None);
         };
         let mut read = Self {
             catalog: snapshot.record().catalog.clone(),
-            definition,
+            has_icon: definition.icon.as_ref().is_some_and(crate::icon::is_shown),
+            modified: snapshot.record().modified,
+            description: definition.description,
+            name: definition.name,
             ..Self::default()
         };
         read.parts.packages.push(olm_fbc::Package {
-            name: read.definition.name.clone(),
-            default_channel: read.definition.default_channel.clone(),
+            name: read.name.clone(),
+            default_channel: definition.default_channel,
             ..olm_fbc::Package::default()
         });
-        let channels = first(SCHEMA_CHANNEL, Some(name), None)?;
+        let channels = lines(snapshot, SCHEMA_CHANNEL, Some(name), None)?;
         read.parts.channels = channels
             .iter()
             .filter_map(|line| Channel::from_json(line).ok())
             .collect();
-        let deprecations = first(SCHEMA_DEPRECATIONS, Some(name), None)?;
+        let default = read.default_channel().to_owned();
+        read.parts
+            .channels
+            .sort_by(|a, b| (a.name != default, &a.name).cmp(&(b.name != default, &b.name)));
+        let deprecations = lines(snapshot, SCHEMA_DEPRECATIONS, Some(name), None)?;
         read.parts.deprecations = deprecations
             .iter()
             .filter_map(|line| Deprecations::from_json(line).ok())
             .collect();
-        read.read_bundles(snapshot, name)?;
+        let newest = read.read_bundles(snapshot)?;
+        let shown = match bundle {
+            None => newest.map(|range| snapshot.read(range)).transpose()?,
+            Some(bundle) => {
+                let found = lines(snapshot, SCHEMA_BUNDLE, Some(name), Some(bundle))?;
+                match found.into_iter().next() {
+                    Some(line) => Some(line.into_bytes()),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let shown = shown.as_deref().and_then(|line| std::str::from_utf8(line).ok());
+        if let Some(bundle) = shown.and_then(|line| Bundle::from_json(line).ok()) {
+            read.release = Release::of(&bundle);
+        }
         Ok(Some(read))
     }
 
-    /// Reads the bundles one by one; of the newest, what it says of itself is kept.
-    fn read_bundles(&mut self, snapshot: &Snapshot, name: &str) -> io::Result<()> {
+    /// Reads the bundles one by one, and returns where the newest lies.
+    fn read_bundles(&mut self, snapshot: &Snapshot) -> io::Result<Option<Range<u64>>> {
         let mut left = BYTES;
-        let mut newest: Option<olm_version::VersionRelease> = None;
+        let mut newest: Option<(VersionRelease, Range<u64>)> = None;
         let bundles = snapshot.index().iter();
-        for blob in bundles.filter(|blob| blob.schema == SCHEMA_BUNDLE && blob.package == name) {
+        for blob in bundles.filter(|blob| blob.schema == SCHEMA_BUNDLE && blob.package == self.name) {
             left = left.saturating_sub(blob.range.end - blob.range.start);
             if left == 0 || self.bundles.len() == BUNDLES {
                 self.omitted = true;
                 break;
             }
-            let text = String::from_utf8(snapshot.read(blob.range)?).unwrap_or_default();
+            let text = String::from_utf8(snapshot.read(blob.range.clone())?).unwrap_or_default();
             let Ok(bundle) = Bundle::from_json(&text) else {
                 continue;
             };
             let version = bundle.version_release().ok();
-            if version.as_ref().is_some_and(|version| {
-                newest
+            if let Some(version) = &version
+                && newest
                     .as_ref()
-                    .is_none_or(|newest| version.compare(newest).is_gt())
-            }) {
-                newest.clone_from(&version);
-                self.metadata = CsvMetadata::of(&bundle).unwrap_or_default();
-                self.permissions = permissions(&bundle);
+                    .is_none_or(|(newest, _)| version.compare(newest).is_gt())
+            {
+                newest = Some((version.clone(), blob.range));
             }
             self.bundles.push(Row {
                 name: bundle.name.clone(),
                 version,
-                image: bundle.image.clone(),
+                created: created(&bundle),
             });
             self.parts.bundles.push(light(bundle));
         }
@@ -144,11 +153,23 @@ impl Package {
             (Some(a), Some(b)) => b.compare(a),
             (a, b) => b.is_some().cmp(&a.is_some()),
         });
-        Ok(())
+        Ok(newest.map(|(_, range)| range))
+    }
+
+    /// The channel that is meant when none is named.
+    pub(super) fn default_channel(&self) -> &str {
+        let mut definitions = self.parts.packages.iter();
+        definitions.next().map_or("", |package| &package.default_channel)
+    }
+
+    /// Its name for people.
+    pub(super) fn title(&self) -> &str {
+        let shown = self.release.metadata.text("/displayName");
+        if shown.is_empty() { &self.name } else { shown }
     }
 
     /// Why this is deprecated: the package without a name, one of its channels or bundles with one.
-    fn deprecated(&self, schema: &str, name: Option<&str>) -> Option<&str> {
+    pub(super) fn deprecated(&self, schema: &str, name: Option<&str>) -> Option<&str> {
         let entries = self.parts.deprecations.iter().flat_map(|d| d.entries.iter());
         let mut of = entries.filter(|entry| {
             let named = Some(entry.reference.name.as_str()).filter(|name| !name.is_empty());
@@ -157,45 +178,55 @@ impl Package {
         of.next().map(|entry| entry.message.as_str())
     }
 
-    /// The icon as an address that holds it, if it is a picture.
-    fn icon(&self) -> Option<String> {
-        let icon = self.definition.icon.as_ref()?;
-        let known = ["image/png", "image/jpeg", "image/gif", "image/svg+xml"];
-        let media = known.into_iter().find(|known| *known == icon.media_type)?;
-        let data = icon.base64_data.as_deref().unwrap_or_default();
-        let data: String = data.split_whitespace().collect();
-        let plain = data.len() <= ICON
-            && data
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='));
-        plain.then(|| format!("data:{media};base64,{data}"))
+    /// The bundle of that name among the versions.
+    pub(super) fn row(&self, bundle: &str) -> Option<&Row> {
+        self.bundles.iter().find(|row| row.name == bundle)
     }
+}
 
-    /// An object that installs the package, ready to apply.
-    fn extension(&self) -> String {
-        // JSON strings are YAML strings whatever they hold.
-        let quoted = |text: &str| Value::from(text).to_string();
-        let name = quoted(&self.definition.name);
-        let suggested = self
-            .metadata
-            .annotation("operatorframework.io/suggested-namespace");
-        let namespace = if suggested.is_empty() {
-            name.clone()
-        } else {
-            quoted(suggested)
-        };
-        let account = quoted(&format!("{}-installer", self.definition.name));
-        format!(
-            "apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n  namespace: {namespace}\n  serviceAccount:\n    \
-             name: {account}\n  source:\n    sourceType: Catalog\n    catalog:\n      packageName: {name}\n      channels: \
-             [{channel}]\n      selector:\n        matchLabels:\n          {label}: {catalog}\n",
-            api = olm_api::names::API_VERSION,
-            kind = olm_api::names::CLUSTER_EXTENSION,
-            channel = quoted(&self.definition.default_channel),
-            label = olm_api::names::label::METADATA_NAME,
-            catalog = quoted(&self.catalog),
-        )
+/// The lines of the blobs that a filter selects, as far as they are read.
+fn lines(
+    snapshot: &Snapshot,
+    schema: &str,
+    package: Option<&str>,
+    name: Option<&str>,
+) -> io::Result<Vec<String>> {
+    let filter = Filter {
+        schema: Some(schema.to_owned()),
+        package: package.map(ToOwned::to_owned),
+        name: name.map(ToOwned::to_owned),
+    };
+    let (ranges, _) = snapshot.page(&filter, 0, BUNDLES);
+    let mut left = BYTES;
+    let mut lines = Vec::new();
+    for range in ranges {
+        left = left.saturating_sub(range.end - range.start);
+        if left == 0 {
+            break;
+        }
+        let text = String::from_utf8(snapshot.read(range)?).unwrap_or_default();
+        lines.extend(text.lines().map(ToOwned::to_owned));
     }
+    Ok(lines)
+}
+
+fn definition(snapshot: &Snapshot, name: &str) -> io::Result<Option<olm_fbc::Package>> {
+    let found = lines(snapshot, SCHEMA_PACKAGE, None, Some(name))?;
+    Ok(found
+        .iter()
+        .find_map(|line| olm_fbc::Package::from_json(line).ok()))
+}
+
+/// When a bundle was made, where it has a description. It is looked for as text: to read every description would take longer
+/// than all the rest of the page.
+fn created(bundle: &Bundle) -> String {
+    const KEY: &str = "\"createdAt\":";
+    let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
+    let value = found.next().and_then(|property| property.value.split_once(KEY));
+    let mut values =
+        serde_json::Deserializer::from_str(value.map_or("", |(_, rest)| rest)).into_iter::<String>();
+    let created = values.next().and_then(Result::ok).unwrap_or_default();
+    created.chars().take(64).collect()
 }
 
 /// A bundle without what makes it large.
@@ -212,134 +243,15 @@ fn light(bundle: Bundle) -> Bundle {
     }
 }
 
-/// The picture of the update graph.
-fn graph(of: &Package) -> Markup {
-    let Some(graph) = PackageGraph::within(&of.parts, &of.definition.name, DRAWN) else {
-        return html! {};
-    };
-    html! {
-        section {
-            h2 { "Updates" }
-            @if !graph.channels.is_empty() {
-                // The picture escapes what it shows.
-                div class="graph" { (PreEscaped(svg(&graph))) }
-            }
-            @if graph.omitted > 0 {
-                p { (graph.omitted) " channels are too large to be drawn here; " code { "olm catalog graph" } " draws them." }
-            }
-        }
-    }
-}
-
-/// The rules that the newest bundle's `ClusterServiceVersion` asks for, where the catalog holds it.
-fn permissions(bundle: &Bundle) -> Vec<Rule> {
-    let objects = bundle.objects().unwrap_or_default();
-    let objects = objects
-        .iter()
-        .filter_map(|json| serde_json::from_slice::<Value>(json).ok());
-    let csv = objects
-        .into_iter()
-        .find(|object| object.get("kind").and_then(Value::as_str) == Some("ClusterServiceVersion"));
-    let list = |rule: &Value, key: &str| {
-        let items = rule.get(key).and_then(Value::as_array).into_iter().flatten();
-        let items: Vec<&str> = items
-            .filter_map(Value::as_str)
-            .map(|item| if item.is_empty() { "core" } else { item })
-            .collect();
-        items.join(", ")
-    };
-    let accounts = csv
-        .as_ref()
-        .and_then(|csv| csv.pointer("/spec/install/spec/clusterPermissions"));
-    let accounts = accounts.and_then(Value::as_array).into_iter().flatten();
-    accounts
-        .filter_map(|account| account.get("rules").and_then(Value::as_array))
-        .flatten()
-        .take(BUNDLES)
-        .map(|rule| Rule {
-            groups: list(rule, "apiGroups"),
-            resources: match list(rule, "resources") {
-                none if none.is_empty() => list(rule, "nonResourceURLs"),
-                resources => resources,
-            },
-            verbs: list(rule, "verbs"),
-        })
-        .collect()
-}
-
-/// The page.
-pub(crate) fn package(of: &Package) -> Markup {
-    let name = &of.definition.name;
-    let metadata = &of.metadata;
-    let title = Some(&metadata.display_name)
-        .filter(|n| !n.is_empty())
-        .unwrap_or(name);
-    let description = Some(&metadata.description)
-        .filter(|text| !text.is_empty())
-        .unwrap_or(&of.definition.description);
-    let marks = Marks::of(of);
-    let content = html! {
-        @if let Some(icon) = of.icon() { img class="icon" src=(icon) alt=""; }
-        h1 { (title) }
-        p class="about" {
-            code { (name) } " in catalog " (of.catalog)
-            @if !metadata.provider.name.is_empty() { ", by " (metadata.provider.name) }
-        }
-        @if let Some(why) = of.deprecated(SCHEMA_PACKAGE, None) { p class="deprecated" { "Deprecated: " (why) } }
-        section { (markdown::render(description)) }
-        section {
-            h2 { "Install" }
-            p { "The service account needs the permissions of the installer; the ClusterExtension's conditions list the missing ones." }
-            pre { code { (of.extension()) } }
-        }
-        section {
-            h2 { "Channels" }
-            ul {
-                @for channel in &of.parts.channels {
-                    li {
-                        (channel.name)
-                        @if channel.name == of.definition.default_channel { " (default)" }
-                        @if let Ok(head) = olm_fbc::graph::head(&channel.entries) { ": " code { (head.name) } }
-                        @if let Some(why) = of.deprecated(SCHEMA_CHANNEL, Some(&channel.name)) {
-                            p class="deprecated" { "Deprecated: " (why) }
-                        }
-                    }
-                }
-            }
-        }
-        (graph(of))
-        section {
-            h2 { "Versions" }
-            table {
-                thead { tr { th scope="col" { "Version" } th scope="col" { "Bundle" } th scope="col" { "Channels" } th scope="col" { "Image" } } }
-                tbody { @for row in &of.bundles { (version(&marks, row)) } }
-            }
-            @if of.omitted { p { "There are more versions than this page shows." } }
-        }
-        @if !of.permissions.is_empty() {
-            section {
-                h2 { "Permissions of the newest version in the whole cluster" }
-                table {
-                    thead { tr { th scope="col" { "API groups" } th scope="col" { "Resources" } th scope="col" { "Verbs" } } }
-                    tbody {
-                        @for rule in &of.permissions { tr { td { (rule.groups) } td { (rule.resources) } td { (rule.verbs) } } }
-                    }
-                }
-            }
-        }
-    };
-    page(title, "", &content)
-}
-
 /// The channels that hold each bundle, and why bundles are deprecated: a table has many rows, and a channel many entries.
 #[derive(Default)]
-struct Marks<'of> {
+pub(super) struct Marks<'of> {
     channels: HashMap<&'of str, Vec<&'of str>>,
-    deprecated: HashMap<&'of str, &'of str>,
+    pub(super) deprecated: HashMap<&'of str, &'of str>,
 }
 
 impl<'of> Marks<'of> {
-    fn of(of: &'of Package) -> Self {
+    pub(super) fn of(of: &'of Package) -> Self {
         let mut marks = Self::default();
         for channel in &of.parts.channels {
             for entry in &channel.entries {
@@ -360,33 +272,12 @@ impl<'of> Marks<'of> {
     }
 
     /// The names of the channels that hold a bundle, as many as have room in a row.
-    fn channels(&self, bundle: &str) -> String {
-        let mut text = String::new();
-        for name in self.channels.get(bundle).into_iter().flatten() {
-            if text.len() + name.len() > CELL {
-                return text + "…";
-            }
-            if !text.is_empty() {
-                text.push_str(", ");
-            }
-            text.push_str(name);
-        }
-        text
-    }
-}
-
-fn version(marks: &Marks<'_>, row: &Row) -> Markup {
-    html! {
-        tr {
-            td class="version" { @if let Some(version) = &row.version { (version.version) } }
-            td class="name" {
-                (row.name)
-                @if let Some(why) = marks.deprecated.get(row.name.as_str()) {
-                    p class="deprecated" { "Deprecated: " (why) }
-                }
-            }
-            td { (marks.channels(&row.name)) }
-            td class="image" { code { (row.image) } }
+    pub(super) fn channels(&self, bundle: &str) -> String {
+        let all = self.channels.get(bundle).map(Vec::as_slice).unwrap_or_default();
+        let (named, others) = all.split_at(all.len().min(NAMED));
+        match others.len() {
+            0 => named.join(", "),
+            others => format!("{} and {others} more", named.join(", ")),
         }
     }
 }
@@ -415,8 +306,10 @@ mod tests {
                 channels: vec![
                     channel("a", &["p.v1", "p.v1", "p.v2"]),
                     channel("b", &["p.v2"]),
-                    channel(&"c".repeat(CELL), &["p.v2", "p.v3"]),
+                    channel("c", &["p.v2", "p.v3"]),
                     channel("d", &["p.v2"]),
+                    channel("e", &["p.v2"]),
+                    channel("f", &["p.v2"]),
                 ],
                 ..Catalog::default()
             },
@@ -425,8 +318,8 @@ mod tests {
         let marks = Marks::of(&package);
         let check = |bundle: &str, expected: &str| assert_eq!(marks.channels(bundle), expected, "{bundle}");
         check("p.v1", "a");
-        check("p.v2", "a, b…");
-        check("p.v3", &"c".repeat(CELL));
+        check("p.v2", "a, b, c, d and 2 more");
+        check("p.v3", "c");
         check("p.v4", "");
     }
 }

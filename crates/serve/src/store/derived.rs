@@ -32,9 +32,13 @@ struct DerivedFiles {
     digests: Arc<Digests>,
 }
 
+/// The version of what is derived; files of another version are made again.
+const FORMAT: u32 = 2;
+
 /// SHA-256 of both files, kept beside them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Digests {
+    format: u32,
     shapes: String,
     packages: String,
 }
@@ -58,14 +62,20 @@ impl Derived {
             if !go_on() {
                 return Ok(());
             }
-            let line = content.read(blob.range).context("read", ALL)?;
+            let line = content.read(blob.range.clone()).context("read", ALL)?;
             let Ok(text) = std::str::from_utf8(&line) else {
                 continue;
             };
-            packages.add(blob.schema, text);
+            packages.add(blob.schema, text, blob.range.clone());
             if let Ok(values) = serde_json::from_str::<Map<String, Value>>(text) {
                 shapes.add(blob.schema, &values);
             }
+        }
+        packages
+            .describe(|range| content.read(range), go_on)
+            .context("read", ALL)?;
+        if !go_on() {
+            return Ok(());
         }
         let directory = &content.directory;
         replace(directory, SHAPES, |out| {
@@ -86,7 +96,11 @@ impl Derived {
             return Ok(());
         };
         // The digests come last: they mark the derived data as complete.
-        let digests = Digests { shapes, packages };
+        let digests = Digests {
+            format: FORMAT,
+            shapes,
+            packages,
+        };
         replace(directory, DIGESTS, |out| {
             serde_json::to_writer(out, &digests).map_err(Into::into)
         })?;
@@ -164,10 +178,13 @@ impl Derived {
 fn open(content: &StoredContent) -> Option<DerivedFiles> {
     let open = |name: &str| File::open(content.directory.join(name)).ok().map(Arc::new);
     let digests = std::fs::read(content.directory.join(DIGESTS)).ok()?;
-    Some(DerivedFiles {
-        shapes: open(SHAPES)?,
-        packages: open(PACKAGES)?,
-        digests: Arc::new(serde_json::from_slice(&digests).ok()?),
+    let digests: Digests = serde_json::from_slice(&digests).ok()?;
+    let shapes = open(SHAPES)?;
+    let packages = open(PACKAGES)?;
+    (digests.format == FORMAT).then(|| DerivedFiles {
+        shapes,
+        packages,
+        digests: Arc::new(digests),
     })
 }
 

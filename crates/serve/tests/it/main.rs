@@ -7,6 +7,7 @@
 )]
 #![expect(unreachable_pub, reason = "the tests share their support")]
 
+mod browse;
 mod content;
 mod hostile;
 mod questions;

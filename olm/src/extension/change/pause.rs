@@ -13,7 +13,7 @@ use crate::output::{Outcome, Status};
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("Sets the annotation {} of the ClusterExtension. A paused extension gets no new revision, and \
-                         its drift stays; the operator itself keeps running.\n\nExample:\n  olm pause greeter", user::PAUSED))]
+                         its drift stays; the operator itself keeps running.\n\nExamples:\n  olm pause greeter", user::PAUSED))]
 pub(crate) struct PauseArguments {
     /// ClusterExtension to pause
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -26,7 +26,7 @@ pub(crate) struct PauseArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("Removes the annotation {} of the ClusterExtension. OLM then repairs drift: it overwrites changes \
-                         to fields that the bundle sets.\n\nExample:\n  olm resume greeter --wait", user::PAUSED))]
+                         to fields that the bundle sets.\n\nExamples:\n  olm resume greeter --wait", user::PAUSED))]
 pub(crate) struct ResumeArguments {
     /// ClusterExtension to resume
     #[arg(value_parser = NonEmptyStringValueParser::new())]

@@ -22,7 +22,7 @@ const NAMESPACE: &str = "default";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Shows the events about a ClusterExtension and its revisions, the oldest first, also after it was deleted. The API \
-                  server keeps events for an hour unless it is set up otherwise.\n\nExample:\n  olm events greeter"
+                  server keeps events for an hour unless it is set up otherwise.\n\nExamples:\n  olm events greeter"
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension to look at
@@ -39,22 +39,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let name = &arguments.extension;
     let is_there = cluster.find(name)?.is_some();
-    let mut found = about(&cluster, names::CLUSTER_EXTENSION, name)?;
-    let sets: Api<ClusterObjectSet> = Api::all(cluster.client.clone());
-    if let Some(selector) = label::selector(label::OWNER_NAME, name) {
-        let labelled = ListParams::default().labels(&selector);
-        let listed = cluster.runtime.block_on(sets.list(&labelled));
-        let listed = listed.context("cannot list the revisions")?;
-        for set in listed {
-            found.extend(about(&cluster, names::CLUSTER_OBJECT_SET, set.name())?);
-        }
-    }
+    let found = events(&cluster, name)?;
     if found.is_empty() && !is_there {
         let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
         let error = anyhow!("there are no events about a ClusterExtension {name:?}");
         return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
     }
-    found.sort_by_key(last_seen);
     if found.is_empty() && arguments.output == ListForm::Table {
         note(&format!("there are no events about {name}"));
         return Ok(Status::Success);
@@ -68,6 +58,22 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
+/// The events about an extension and its revisions, the oldest first.
+pub(crate) fn events(cluster: &Cluster, name: &str) -> anyhow::Result<Vec<Event>> {
+    let mut found = about(cluster, names::CLUSTER_EXTENSION, name)?;
+    let sets: Api<ClusterObjectSet> = Api::all(cluster.client.clone());
+    if let Some(selector) = label::selector(label::OWNER_NAME, name) {
+        let labelled = ListParams::default().labels(&selector);
+        let listed = cluster.runtime.block_on(sets.list(&labelled));
+        let listed = listed.context("cannot list the revisions")?;
+        for set in listed {
+            found.extend(about(cluster, names::CLUSTER_OBJECT_SET, set.name())?);
+        }
+    }
+    found.sort_by_key(last_seen);
+    Ok(found)
+}
+
 fn about(cluster: &Cluster, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
@@ -78,7 +84,7 @@ fn about(cluster: &Cluster, kind: &str, name: &str) -> anyhow::Result<Vec<Event>
 }
 
 /// When an event happened last: clients write it in different fields.
-fn last_seen(event: &Event) -> Option<Timestamp> {
+pub(crate) fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event
         .series
         .as_ref()

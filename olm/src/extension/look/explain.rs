@@ -45,92 +45,67 @@ pub(crate) struct Arguments {
 /// Everything that is known of an extension.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Explanation {
-    extension: String,
-    package: String,
-    namespace: String,
+pub(crate) struct Explanation {
+    pub(crate) extension: String,
+    pub(crate) package: String,
+    pub(crate) namespace: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-    channels: Vec<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) channels: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    installed: Option<String>,
-    is_ready: bool,
+    pub(crate) installed: Option<String>,
+    pub(crate) is_ready: bool,
     /// The reason of `Ready`.
-    reason: String,
+    pub(crate) reason: String,
     /// The message of `Ready`.
-    message: String,
+    pub(crate) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    updates: Option<UpdatesStatus>,
-    choice: Choosing,
-    candidates: Vec<Row>,
-    revisions: Vec<Entry>,
+    pub(crate) updates: Option<UpdatesStatus>,
+    pub(crate) choice: Choosing,
+    pub(crate) candidates: Vec<Row>,
+    pub(crate) revisions: Vec<Entry>,
     /// A sentence for each workload whose Pods are not all available.
-    pods: Vec<String>,
+    pub(crate) pods: Vec<String>,
     /// What could not be found out.
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// What to do.
-    steps: Vec<String>,
+    pub(crate) steps: Vec<String>,
 }
 
 /// Which bundle the catalogs give now.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Choosing {
+pub(crate) struct Choosing {
     #[serde(skip_serializing_if = "Option::is_none")]
-    bundle: Option<String>,
+    pub(crate) bundle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
+    pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    catalog: Option<String>,
+    pub(crate) catalog: Option<String>,
     /// Which rule chose it.
     #[serde(skip_serializing_if = "String::is_empty")]
-    rule: String,
+    pub(crate) rule: String,
     /// Why no bundle fits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 /// A bundle of the catalogs.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
-    bundle: String,
-    version: String,
-    catalog: String,
-    is_chosen: bool,
+pub(crate) struct Row {
+    pub(crate) bundle: String,
+    pub(crate) version: String,
+    pub(crate) catalog: String,
+    pub(crate) is_chosen: bool,
     /// What excludes it; nothing for the chosen one and those that it precedes.
-    excluded_by: Vec<String>,
+    pub(crate) excluded_by: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
-    let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
-    let origin = Origin {
-        catalogs: &[],
-        registry: &arguments.registry,
-        access: &arguments.cluster,
-    };
-    let mut explanation = of_status(&extension);
-    explanation.revisions = history(&sets);
-    match Choice::gather(&cluster, origin, &extension, newest_active(&sets)) {
-        Ok(choice) => choosing(&mut explanation, &choice)?,
-        Err(error) => explanation
-            .notes
-            .push(format!("cannot choose a bundle again: {error:#}")),
-    }
-    if !explanation.is_ready {
-        let workloads = cluster
-            .runtime
-            .block_on(pods::causes(&cluster.client, &extension, &sets));
-        match workloads {
-            Ok(causes) => explanation.pods = causes,
-            Err(error) => explanation
-                .notes
-                .push(format!("cannot look at the Pods: {error:#}")),
-        }
-    }
-    explanation.steps = steps(&extension, &explanation);
+    let explanation = explain(&cluster, &extension, &arguments.registry, &arguments.cluster)?;
     arguments
         .output
         .print(&explanation, || text::text(&explanation))?;
@@ -139,6 +114,42 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     } else {
         Status::Failure
     })
+}
+
+/// Finds out everything about an extension. What cannot be found out is a note.
+pub(crate) fn explain(
+    cluster: &Cluster,
+    extension: &ClusterExtension,
+    registry: &RegistryArguments,
+    access: &ClusterArguments,
+) -> anyhow::Result<Explanation> {
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, extension))?;
+    let origin = Origin {
+        catalogs: &[],
+        registry,
+        access,
+    };
+    let mut explanation = of_status(extension);
+    explanation.revisions = history(&sets);
+    match Choice::gather(cluster, origin, extension, newest_active(&sets)) {
+        Ok(choice) => choosing(&mut explanation, &choice)?,
+        Err(error) => explanation
+            .notes
+            .push(format!("cannot choose a bundle again: {error:#}")),
+    }
+    if !explanation.is_ready {
+        let workloads = cluster
+            .runtime
+            .block_on(pods::causes(&cluster.client, extension, &sets));
+        match workloads {
+            Ok(causes) => explanation.pods = causes,
+            Err(error) => explanation
+                .notes
+                .push(format!("cannot look at the Pods: {error:#}")),
+        }
+    }
+    explanation.steps = steps(extension, &explanation);
+    Ok(explanation)
 }
 
 fn of_status(extension: &ClusterExtension) -> Explanation {

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::cluster_extension::CatalogFilter;
 use olm_api::conditions::{SERVING, is_true};
-use olm_api::names::{annotation, label};
+use olm_api::names::annotation;
 use olm_api::{ClusterCatalog, ClusterObjectSet};
-use olm_resolve::{Request, Selector, SelectorRequirement};
+use olm_resolve::{Request, Selector};
 
 use super::catalogs::{Answer, Asked, ask};
 use crate::extension::context::Context;
@@ -68,14 +68,7 @@ impl Admission {
     pub(crate) fn selector(&self) -> Option<Selector> {
         match self {
             Self::Selected(selector) => Some(selector.clone()),
-            Self::Only { names, .. } => Some(Selector {
-                match_expressions: vec![SelectorRequirement {
-                    key: label::METADATA_NAME.to_owned(),
-                    operator: "In".to_owned(),
-                    values: names.iter().cloned().collect(),
-                }],
-                ..Selector::default()
-            }),
+            Self::Only { names, .. } => Some(Selector::of_catalogs(names.iter().map(String::as_str))),
             Self::All | Self::Unrecorded { .. } => None,
         }
     }
@@ -237,6 +230,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use olm_api::LabelSelector;
     use olm_api::cluster_catalog::ClusterCatalogSpec;
+    use olm_api::names::label;
     use olm_fbc::Blob;
     use olm_resolve::{Package, ReleaseField};
     use serde_json::json;

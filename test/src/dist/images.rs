@@ -5,6 +5,7 @@
 
 mod libraries;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use olm_image::{
 };
 use tracing::info;
 
-use self::libraries::libraries;
+pub use self::libraries::libraries;
 
 /// The programs that become images.
-const PROGRAMS: [&str; 2] = ["catalogd", "operator-controller"];
+pub const PROGRAMS: [&str; 2] = ["catalogd", "operator-controller"];
 /// What the shipped manifests call the images, before the slash.
 const REPOSITORY: &str = "olmv1";
 /// The user the managers run as: neither root nor a user of the node.
@@ -215,7 +216,7 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
 
     let image = HEAPS
         .iter()
-        .fold(ImageBuilder::new(Platform::host()), |image, (key, value)| {
+        .fold(ImageBuilder::new(platform(&program)?.0), |image, (key, value)| {
             image.environment(*key, *value)
         });
     Ok(image
@@ -235,18 +236,41 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
 }
 
 /// The program without what only a debugger needs.
-fn stripped(program: &Path) -> Result<Vec<u8>> {
+pub(super) fn stripped(program: &Path) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("program");
-    let output = Command::new("strip")
+    let strip = match platform(program)? {
+        (own, _) if own == Platform::host() => "strip".to_owned(),
+        (_, architecture) => format!("{architecture}-linux-gnu-strip"),
+    };
+    let output = Command::new(&strip)
         .arg("-o")
         .args([&copy, program])
         .output()
-        .context("cannot run `strip`; install binutils")?;
+        .with_context(|| format!("cannot run `{strip}`; install binutils"))?;
     if !output.status.success() {
-        bail!("strip: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{strip}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(std::fs::read(copy)?)
+}
+
+/// The platform that a program runs on, and how compilers name its processor.
+fn platform(program: &Path) -> Result<(Platform, &'static str)> {
+    let mut header = [0; 20];
+    std::fs::File::open(program)
+        .and_then(|mut file| file.read_exact(&mut header))
+        .with_context(|| format!("cannot read {}", program.display()))?;
+    // The field `e_machine` of an ELF header.
+    let (architecture, compilers) = match (header.starts_with(b"\x7fELF"), header[18]) {
+        (true, 0x3e) => ("amd64", "x86_64"),
+        (true, 0xb7) => ("arm64", "aarch64"),
+        _ => bail!("{} is no program for Linux on amd64 or arm64", program.display()),
+    };
+    let platform = Platform {
+        os: "linux".to_owned(),
+        architecture: architecture.to_owned(),
+    };
+    Ok((platform, compilers))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a size to look at")]

@@ -6,7 +6,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 /// The libraries a program of our own is linked with, its loader among them, as the loader itself finds them.
-pub(super) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// When `ldd` cannot be run, or a library is missing.
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd")
         .arg(program)
         .output()

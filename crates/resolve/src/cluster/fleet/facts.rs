@@ -1,0 +1,224 @@
+//! What of a cluster decides on a choice, and what there would be of extensions, each kept once.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use olm_constraint::{Gvk, Requirement};
+use olm_version::blang::parse_tolerant;
+
+use super::{ExtensionRecord, Member, Place, State};
+use crate::cluster::compatibility::{Dependents, Neighbour};
+use crate::cluster::inventory::{Inventory, Questions};
+use crate::package::{Candidate, Package};
+
+/// What there is of an extension; equal ones have the same number.
+#[derive(Clone)]
+pub(super) struct Known {
+    number: usize,
+    pub(super) neighbour: Rc<Neighbour>,
+}
+
+/// Keeps equal extensions once.
+#[derive(Default)]
+pub(super) struct Interner(HashMap<String, Known>);
+
+impl Interner {
+    /// What is installed according to a record.
+    pub(super) fn recorded(&mut self, record: &ExtensionRecord) -> Option<Known> {
+        let installed = record.installed.as_ref()?;
+        let properties = serde_json::to_string(&installed.properties).unwrap_or_default();
+        let (name, package) = (&record.name, &record.catalog.package_name);
+        let key = format!("{name}\0{package}\0{}\0{properties}", installed.bundle.version);
+        self.known(key, || record.neighbour())
+    }
+
+    /// What there would be with a chosen bundle.
+    pub(super) fn chosen(&mut self, record: &ExtensionRecord, bundle: &Candidate, place: Place) -> Known {
+        let (name, package) = (&record.name, &record.catalog.package_name);
+        let key = format!("{name}\0{package}\0\0{} {}", place.catalog, place.bundle);
+        let version = bundle.recorded(crate::ReleaseField::Counts).version;
+        let made = || Neighbour::new(name, package, &version, bundle.properties.clone());
+        let number = self.0.len();
+        let fresh = || Known {
+            number,
+            neighbour: Rc::new(made()),
+        };
+        self.0.entry(key).or_insert_with(fresh).clone()
+    }
+
+    fn known(&mut self, key: String, make: impl FnOnce() -> Option<Neighbour>) -> Option<Known> {
+        if let Some(known) = self.0.get(&key) {
+            return Some(known.clone());
+        }
+        let known = Known {
+            number: self.0.len(),
+            neighbour: Rc::new(make()?),
+        };
+        self.0.insert(key, known.clone());
+        Some(known)
+    }
+}
+
+/// What of a cluster decides on a choice among the bundles of some packages.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Facts {
+    kubernetes: Option<String>,
+    architectures: Vec<String>,
+    /// The APIs that are asked about and served, sorted.
+    served: Vec<Gvk>,
+    /// The numbers of the other extensions that matter.
+    neighbours: Vec<usize>,
+    /// The number of what is installed of this one, if it matters.
+    own: Option<usize>,
+    may_break: bool,
+}
+
+/// What bundles of one package say of others.
+#[derive(Default)]
+pub(super) struct Mentions {
+    packages: HashSet<String>,
+    apis: HashSet<Gvk>,
+    by_rule: bool,
+}
+
+impl Mentions {
+    fn add(&mut self, requirement: &Requirement) {
+        self.packages.extend(requirement.packages().map(str::to_owned));
+        self.apis.extend(requirement.apis().cloned());
+        self.by_rule |= requirement.has_rule();
+    }
+
+    fn is_nothing(&self) -> bool {
+        !self.by_rule && self.packages.is_empty() && self.apis.is_empty()
+    }
+
+    fn covers(&self, neighbour: &Neighbour) -> bool {
+        self.by_rule
+            || self.packages.contains(&neighbour.subject.package)
+            || neighbour.subject.apis.iter().any(|api| self.apis.contains(api))
+    }
+}
+
+/// What the bundles of a package ask of a cluster, require and provide.
+#[derive(Default)]
+pub(super) struct About {
+    pub(super) questions: Questions,
+    mentions: Mentions,
+    provided: HashSet<Gvk>,
+}
+
+impl About {
+    pub(super) fn new(packages: &[&Package]) -> Self {
+        let mut about = Self {
+            questions: Questions::of_packages(packages.iter().copied()),
+            ..Self::default()
+        };
+        for candidate in packages.iter().flat_map(|package| package.candidates()) {
+            about.provided.extend(candidate.subject().apis.iter().cloned());
+            let requirements = candidate.requirements.iter();
+            for requirement in requirements.filter_map(|declared| declared.read().ok()) {
+                about.mentions.add(requirement);
+            }
+        }
+        about
+    }
+}
+
+impl Facts {
+    /// Those that decide on the choice of an extension among bundles of which this is known. Extensions that neither
+    /// depend on it nor are required by it, or by one that depends on it, do not matter.
+    pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &About) -> Self {
+        let own = member.there.as_ref();
+        let depends = |requirement: &Requirement| {
+            requirement.has_rule()
+                || requirement
+                    .packages()
+                    .any(|package| *package == member.record.catalog.package_name)
+                || requirement.apis().any(|api| {
+                    about.provided.contains(api)
+                        || own.is_some_and(|own| own.neighbour.subject.apis.contains(api))
+                })
+        };
+        let mut mentions = Mentions::default();
+        let mut chosen: Vec<(&Known, bool)> = Vec::new();
+        for known in others(state, member) {
+            let depends = known.neighbour.requirements.iter().any(depends);
+            if depends {
+                known
+                    .neighbour
+                    .requirements
+                    .iter()
+                    .for_each(|one| mentions.add(one));
+            }
+            chosen.push((known, depends));
+        }
+        let matters = !mentions.is_nothing() || !about.mentions.is_nothing();
+        chosen.retain(|(known, depends)| {
+            *depends || mentions.covers(&known.neighbour) || about.mentions.covers(&known.neighbour)
+        });
+        let chosen: Vec<&Known> = chosen.into_iter().map(|(known, _)| known).collect();
+        Self::with(state, member, &about.questions, &chosen, matters)
+    }
+
+    /// Everything that there is besides an extension.
+    pub(super) fn whole(state: &State<'_>, member: &Member<'_>, questions: &Questions) -> Self {
+        let all: Vec<&Known> = others(state, member).collect();
+        Self::with(state, member, questions, &all, true)
+    }
+
+    fn with(
+        state: &State<'_>,
+        member: &Member<'_>,
+        questions: &Questions,
+        others: &[&Known],
+        matters: bool,
+    ) -> Self {
+        let required = others.iter().flat_map(|known| &known.neighbour.requirements);
+        let apis = required.flat_map(Requirement::apis);
+        let mut served: Vec<&Gvk> = questions.apis.iter().chain(apis).collect();
+        served.sort_unstable();
+        served.dedup();
+        served.retain(|api| state.added.contains(*api) || state.record.serves(api));
+        Self {
+            kubernetes: questions.version.then(|| state.record.kubernetes.clone()),
+            architectures: if questions.architectures {
+                state.record.architectures.clone()
+            } else {
+                Vec::new()
+            },
+            served: served.into_iter().cloned().collect(),
+            neighbours: others.iter().map(|known| known.number).collect(),
+            own: member.there.as_ref().map(|own| own.number).filter(|_| matters),
+            may_break: member.record.may_break_dependents,
+        }
+    }
+
+    /// The same as resolution takes it.
+    pub(super) fn inventory(&self, state: &State<'_>, member: &Member<'_>) -> Inventory {
+        let there = others(state, member).filter(|known| self.neighbours.contains(&known.number));
+        let own = member.there.as_ref().filter(|own| self.own == Some(own.number));
+        Inventory {
+            neighbours: there.map(|known| (*known.neighbour).clone()).collect(),
+            own: own.map(|own| (*own.neighbour).clone()),
+            served: self.served.iter().cloned().collect(),
+            kubernetes: self
+                .kubernetes
+                .as_deref()
+                .and_then(|text| parse_tolerant(text).ok()),
+            architectures: self.architectures.clone(),
+            dependents: if self.may_break {
+                Dependents::MayBreak
+            } else {
+                Dependents::Protected
+            },
+        }
+    }
+}
+
+/// What there is of the other extensions.
+fn others<'s>(state: &'s State<'_>, member: &Member<'_>) -> impl Iterator<Item = &'s Known> {
+    let name = member.record.name.clone();
+    let others = state.members.iter();
+    let others = others.filter(move |other| other.record.name != name);
+    others.filter_map(|other| other.there.as_ref())
+}

@@ -1,0 +1,235 @@
+//! A cluster as one document: what the choice of bundles on it depends on, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_api::cluster_catalog::AvailabilityMode;
+use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
+use olm_api::names::{annotation, label, user};
+use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
+use olm_constraint::Gvk;
+use olm_fbc::Property;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::compatibility::{Dependents, Neighbour};
+use crate::cluster::inventory::{DependentsError, declared, dependents};
+
+/// The `apiVersion` of the document.
+pub const API_VERSION: &str = "inventory.olm.operatorframework.io/v1";
+/// The `kind` of the document.
+pub const KIND: &str = "ClusterInventory";
+
+/// What a cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterRecord {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// [`KIND`].
+    pub kind: String,
+    /// What the cluster is called.
+    pub cluster: String,
+    /// The version of Kubernetes, as the API server says it.
+    pub kubernetes: String,
+    /// The architectures of the nodes; none when they are not known.
+    pub architectures: Vec<String>,
+    /// The catalogs of extensions that select none: the flag `--default-catalogs` of operator-controller.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_catalogs: Vec<String>,
+    /// The ClusterCatalogs, by name.
+    pub catalogs: Vec<CatalogRecord>,
+    /// The ClusterExtensions, by name.
+    pub extensions: Vec<ExtensionRecord>,
+    /// The kinds that the cluster serves, by group and version: `apps/v1`, for the core `v1`.
+    pub apis: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A ClusterCatalog.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CatalogRecord {
+    /// Its name.
+    pub name: String,
+    /// The image as the spec names it.
+    pub image: String,
+    /// The image by digest, as it is served; none while nothing is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<String>,
+    /// `spec.priority`; higher wins.
+    pub priority: i32,
+    /// Whether `spec.availabilityMode` switches it off.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unavailable: bool,
+    /// Its labels, the one with its name among them.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A ClusterExtension.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtensionRecord {
+    /// Its name.
+    pub name: String,
+    /// The namespace of the bundle.
+    pub namespace: String,
+    /// What it asks catalogs for: package, version, channels, selector and policy.
+    pub catalog: CatalogFilter,
+    /// Whether an annotation stops all changes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub paused: bool,
+    /// Whether an annotation lets it break those that depend on it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub may_break_dependents: bool,
+    /// What is installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installed: Option<InstalledRecord>,
+}
+
+/// An installed bundle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstalledRecord {
+    /// Name, version and release.
+    #[serde(flatten)]
+    pub bundle: BundleMetadata,
+    /// The image.
+    pub image: String,
+    /// The catalog that it came from; none where an earlier version did not record it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+    /// What it provides and requires.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<PropertyRecord>,
+}
+
+/// A property of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PropertyRecord {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its value.
+    pub value: Value,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Why a document is no record of a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It is about something else.
+    #[error("apiVersion {api_version:?} and kind {kind:?} are not those of a {KIND} of {API_VERSION}")]
+    Kind {
+        /// Its `apiVersion`.
+        api_version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// It does not say which cluster it is about.
+    #[error("the field cluster is empty")]
+    NoName,
+    /// Its fields have other types.
+    #[error(transparent)]
+    Shape(#[from] serde_json::Error),
+}
+
+impl ClusterRecord {
+    /// The record in a document.
+    ///
+    /// # Errors
+    /// The document is something else.
+    pub fn read(document: Value) -> Result<Self, RecordError> {
+        let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("apiVersion") != API_VERSION || text("kind") != KIND {
+            let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+            return Err(RecordError::Kind { api_version, kind });
+        }
+        let record: Self = serde_json::from_value(document)?;
+        if record.cluster.is_empty() {
+            return Err(RecordError::NoName);
+        }
+        Ok(record)
+    }
+
+    /// Whether the cluster serves a kind.
+    pub(super) fn serves(&self, api: &Gvk) -> bool {
+        let group_version = if api.group.is_empty() {
+            api.version.clone()
+        } else {
+            format!("{}/{}", api.group, api.version)
+        };
+        self.apis
+            .get(&group_version)
+            .is_some_and(|kinds| kinds.contains(&api.kind))
+    }
+}
+
+impl CatalogRecord {
+    /// What a ClusterCatalog says.
+    pub fn of(catalog: &ClusterCatalog) -> Self {
+        let name = catalog.name().to_owned();
+        let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
+        labels.insert(label::METADATA_NAME.to_owned(), name.clone());
+        let resolved = catalog.status.as_ref();
+        let resolved = resolved.and_then(|status| status.resolved_source.as_ref()?.image.as_ref());
+        let image = catalog.spec.source.image.as_ref();
+        Self {
+            name,
+            image: image.map(|image| image.reference.clone()).unwrap_or_default(),
+            resolved: resolved.map(|image| image.reference.clone()),
+            priority: catalog.spec.priority,
+            unavailable: catalog.spec.availability_mode == AvailabilityMode::Unavailable,
+            labels,
+        }
+    }
+}
+
+impl ExtensionRecord {
+    /// What a ClusterExtension and its newest revision say; nothing where it asks for no package.
+    ///
+    /// # Errors
+    /// An annotation has a value that means nothing.
+    pub fn of(
+        extension: &ClusterExtension,
+        newest: Option<&ClusterObjectSet>,
+    ) -> Result<Option<Self>, DependentsError> {
+        let Some(filter) = &extension.spec.source.catalog else {
+            return Ok(None);
+        };
+        let install = extension.status.as_ref();
+        let install = install.and_then(|status| status.install.as_ref());
+        let installed = install.map(|install| {
+            let properties = newest.map(declared).unwrap_or_default().into_iter();
+            let said = |key| newest.and_then(|set| set.annotation(key));
+            InstalledRecord {
+                bundle: install.bundle.clone(),
+                image: said(annotation::BUNDLE_REFERENCE).unwrap_or_default().to_owned(),
+                catalog: said(annotation::CATALOG).map(str::to_owned),
+                properties: properties
+                    .map(|(kind, value)| PropertyRecord { kind, value })
+                    .collect(),
+            }
+        });
+        Ok(Some(Self {
+            name: extension.name().to_owned(),
+            namespace: extension.spec.namespace.clone(),
+            catalog: filter.clone(),
+            paused: extension.annotation(user::PAUSED) == Some("true"),
+            may_break_dependents: dependents(extension)? == Dependents::MayBreak,
+            installed,
+        }))
+    }
+
+    /// The extension as others see it; none when nothing is installed.
+    pub(super) fn neighbour(&self) -> Option<Neighbour> {
+        let installed = self.installed.as_ref()?;
+        let properties = installed.properties.iter();
+        let properties = properties.map(|one| Property::new(one.kind.clone(), one.value.to_string()));
+        let (package, version) = (&self.catalog.package_name, &installed.bundle.version);
+        Some(Neighbour::new(&self.name, package, version, properties.collect()))
+    }
+}

@@ -1,0 +1,147 @@
+//! What is said of each extension in the end.
+
+use olm_api::cluster_extension::BundleMetadata;
+use olm_api::updates::held_back;
+use serde::Serialize;
+
+use super::{Member, Outcome, Place, Planner, State};
+use crate::package::ReleaseField;
+
+/// What would become of the extensions of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClusterPlan {
+    /// The cluster.
+    pub cluster: String,
+    /// The extensions, by name.
+    pub extensions: Vec<ExtensionPlan>,
+}
+
+/// What would become of an extension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtensionPlan {
+    /// The ClusterExtension.
+    pub extension: String,
+    /// Its package.
+    pub package: String,
+    /// What would happen to it.
+    pub change: Change,
+    /// The installed version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installed: Option<String>,
+    /// The bundles that it would get, one after the other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<Step>,
+    /// The newest bundle of its catalogs, where it does not get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<Step>,
+    /// What holds the newest bundle back, one of [`held_back`]'s constants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<&'static str>,
+    /// Why it gets no bundle, or not the newest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Catalogs that it may choose from, too, and whose content is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_catalogs: Vec<String>,
+}
+
+/// What would happen to an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Change {
+    /// It would be installed.
+    Install,
+    /// It would get another version.
+    Update,
+    /// It would stay at its version.
+    Stay,
+    /// No bundle would fit any more; what is installed stays.
+    NoBundle,
+    /// It takes its bundle from other catalogs.
+    OtherCatalog,
+}
+
+/// A bundle that an extension gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Name, version and release.
+    #[serde(flatten)]
+    pub bundle: BundleMetadata,
+    /// The catalog that has it.
+    pub catalog: String,
+    /// The edge that leads to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<&'static str>,
+    /// The extensions that change in the same step, since neither goes alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub together_with: Vec<String>,
+}
+
+impl Planner<'_> {
+    /// What is said of an extension once nothing changes any more.
+    pub(super) fn report(&mut self, state: &State<'_>, index: usize) -> Option<ExtensionPlan> {
+        let member = state.members.get(index)?;
+        let installed = member.record.installed.as_ref();
+        let mut plan = ExtensionPlan {
+            extension: member.record.name.clone(),
+            package: member.record.catalog.package_name.clone(),
+            change: match (member.steps.is_empty(), installed.is_some()) {
+                (false, false) => Change::Install,
+                (false, true) => Change::Update,
+                (true, _) => Change::Stay,
+            },
+            installed: installed.map(|installed| installed.bundle.version.clone()),
+            updates: member.steps.clone(),
+            newest: None,
+            held_back_by: None,
+            reasons: Vec::new(),
+            unknown_catalogs: member.unknown.iter().map(|&name| name.to_owned()).collect(),
+        };
+        if !member.is_affected {
+            plan.change = Change::OtherCatalog;
+            return Some(plan);
+        }
+        let outcome = self.outcome(state, member);
+        if let Err(why) = &outcome.chosen {
+            plan.reasons.push(why.clone());
+            if member.steps.is_empty() {
+                plan.change = Change::NoBundle;
+            }
+        }
+        self.held_back(member, &outcome, &mut plan);
+        Some(plan)
+    }
+
+    fn held_back(&self, member: &Member<'_>, outcome: &Outcome, plan: &mut ExtensionPlan) {
+        let as_step = |place: Place| {
+            let (catalog, bundle) = self.found(&member.record.catalog.package_name, place)?;
+            Some(Step {
+                bundle: bundle.recorded(ReleaseField::Counts),
+                catalog: catalog.to_owned(),
+                edge: None,
+                together_with: Vec::new(),
+            })
+        };
+        let newest = outcome.newest.and_then(as_step);
+        let chosen = outcome
+            .chosen
+            .as_ref()
+            .ok()
+            .and_then(|(place, _)| as_step(*place));
+        let is_other = |step: &Step| member.installed.as_ref() != Some(&step.bundle);
+        if member.record.paused && chosen.as_ref().is_some_and(is_other) {
+            plan.held_back_by = Some(held_back::PAUSED);
+            plan.reasons
+                .push("the annotation paused stops all changes".to_owned());
+            plan.newest = newest.or(chosen);
+            return;
+        }
+        plan.newest = newest.filter(is_other);
+        if plan.newest.is_some() {
+            plan.held_back_by = outcome.obstacles.first().map(|(by, _)| *by);
+            plan.reasons
+                .extend(outcome.obstacles.iter().map(|(_, text)| text.clone()));
+        }
+    }
+}

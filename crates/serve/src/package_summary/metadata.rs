@@ -1,0 +1,56 @@
+//! The descriptive part of a bundle's `ClusterServiceVersion`.
+
+use olm_fbc::Bundle;
+use olm_fbc::property::TYPE_CSV_METADATA;
+use serde_json::Value;
+
+/// The texts of a `ClusterServiceVersion` in the form of the property `olm.csv.metadata`. Fields of another type than
+/// expected are as good as absent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CsvMetadata(Value);
+
+impl CsvMetadata {
+    /// What the bundle says of itself: in its property `olm.csv.metadata`, else in the manifests that it carries.
+    pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
+        let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
+        let value = match found.next() {
+            Some(property) => serde_json::from_str(&property.value).ok()?,
+            None => serde_json::from_str(&bundle.csv_metadata()?).ok()?,
+        };
+        Some(Self(value))
+    }
+
+    /// The text at a JSON pointer; empty where there is none.
+    pub(crate) fn text(&self, pointer: &str) -> &str {
+        self.0
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// The elements of the list at a JSON pointer.
+    pub(crate) fn items(&self, pointer: &str) -> impl Iterator<Item = &Value> {
+        let list = self.0.pointer(pointer).and_then(Value::as_array);
+        list.into_iter().flatten()
+    }
+
+    /// An annotation; empty where there is none.
+    pub(crate) fn annotation(&self, name: &str) -> &str {
+        let annotations = self.0.get("annotations");
+        let value = annotations.and_then(|annotations| annotations.get(name));
+        value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The words of an annotation that lists them between commas.
+    pub(crate) fn listed(&self, annotation: &str) -> impl Iterator<Item = &str> {
+        let words = self.annotation(annotation).split(',').map(str::trim);
+        words.filter(|word| !word.is_empty())
+    }
+
+    /// The install modes that are supported.
+    pub(crate) fn install_modes(&self) -> impl Iterator<Item = &str> {
+        self.items("/installModes")
+            .filter(|mode| mode.get("supported").and_then(Value::as_bool) == Some(true))
+            .filter_map(|mode| mode.get("type").and_then(Value::as_str))
+    }
+}

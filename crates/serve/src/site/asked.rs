@@ -1,0 +1,59 @@
+//! What is asked for on the first page, and the addresses that ask for something else.
+
+use olm_api::serving::percent_encode;
+
+/// The parameters of a request for the page, as they were given.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Vec<(&'static str, String)>);
+
+impl Asked {
+    /// The given parameters. The place of a page is not kept: each link to a page names its own.
+    pub(crate) fn new(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self(given.into_iter().filter(|(key, _)| *key != "cursor").collect())
+    }
+
+    /// The value of a parameter; empty when it is not given.
+    pub(super) fn get(&self, key: &str) -> &str {
+        let mut found = self.0.iter().filter(|(name, _)| *name == key);
+        found.next().map_or("", |(_, value)| value)
+    }
+
+    /// The address of the page with one parameter set, or without it.
+    pub(super) fn with(&self, key: &'static str, value: Option<&str>) -> String {
+        let kept = self.without(key);
+        let set = value.map(|value| (key, value));
+        let pairs: Vec<String> = kept
+            .chain(set)
+            .map(|(key, value)| format!("{key}={}", percent_encode(value)))
+            .collect();
+        if pairs.is_empty() {
+            "/".to_owned()
+        } else {
+            format!("/?{}", pairs.join("&"))
+        }
+    }
+
+    /// The given parameters but one.
+    pub(super) fn without(&self, key: &str) -> impl Iterator<Item = (&'static str, &str)> {
+        let pairs = self.0.iter().map(|(name, value)| (*name, value.as_str()));
+        pairs.filter(move |(name, _)| *name != key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_keep_what_is_asked_for_but_the_place_of_the_page() {
+        let given = [("q", "a b"), ("category", "<x>&\""), ("cursor", "24")];
+        let asked = Asked::new(given.map(|(key, value)| (key, value.to_owned())));
+        assert_eq!(
+            asked.with("api", Some("K")),
+            "/?q=a%20b&category=%3Cx%3E%26%22&api=K"
+        );
+        assert_eq!(asked.with("category", None), "/?q=a%20b");
+        assert_eq!(asked.get("q"), "a b");
+        assert_eq!(Asked::default().with("q", None), "/");
+    }
+}

@@ -1,0 +1,151 @@
+//! How a package is installed: commands and manifests to copy.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::icons;
+use super::package::Package;
+
+/// Whether the name can stand in a command as it is, and in a `ClusterExtension`.
+fn is_plain(name: &str) -> bool {
+    name.len() <= 253
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'+'))
+}
+
+/// A block of commands with a button that copies it; the button shows where scripts run.
+pub fn block(label: &str, text: &str) -> Markup {
+    html! {
+        div class="block" {
+            pre tabindex="0" role="group" aria-label=(label) { code { (text) } }
+            button class="copy small" type="button" hidden { (icons::symbol("copy")) span { "Copy" } }
+        }
+    }
+}
+
+/// The section: for the newest version and those that follow, or for one version.
+pub(super) fn section(of: &Package, version: Option<&str>) -> Markup {
+    if !is_plain(&of.name) || version.is_some_and(|version| !is_plain(version)) {
+        return html! {
+            section id="install" {
+                h2 { "Install" }
+                p { "A ClusterExtension cannot name this package: its name or version is not valid." }
+            }
+        };
+    }
+    html! {
+        section id="install" {
+            h2 { "Install" }
+            p {
+                "With " code { "olm" } ". The command shows the namespace, the service account, the least roles and the \
+                 ClusterExtension that it creates, and asks first:"
+            }
+            (block("Command to install the package", &command(of, version)))
+            details {
+                summary { "With kubectl" }
+                ol class="steps" {
+                    li {
+                        p { "Save this as " code { (of.name) ".yaml" } ", and apply it:" }
+                        (block("Manifests", &manifests(of, version)))
+                        (block("Command to apply the manifests", &format!("kubectl apply --server-side -f {}.yaml", of.name)))
+                    }
+                    li {
+                        p { "Grant the service account the rights that the bundle needs, and no others:" }
+                        (block("Command to grant rights", &format!("olm rbac {} | kubectl apply -f -", of.name)))
+                    }
+                    li {
+                        p { "Wait until it is installed:" }
+                        (block(
+                            "Command to wait",
+                            &format!("kubectl wait --for=condition=Installed clusterextension/{} --timeout=5m", of.name),
+                        ))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn command(of: &Package, version: Option<&str>) -> String {
+    let version = version
+        .map(|version| format!(" --version {version}"))
+        .unwrap_or_default();
+    format!("olm install {}{version} --catalog {} --wait", of.name, of.catalog)
+}
+
+/// Namespace, account and extension, ready to apply.
+fn manifests(of: &Package, version: Option<&str>) -> String {
+    // JSON strings are YAML strings whatever they hold.
+    let quoted = |text: &str| Value::from(text).to_string();
+    let name = quoted(&of.name);
+    let suggested = of
+        .release
+        .metadata
+        .annotation("operatorframework.io/suggested-namespace");
+    let namespace = if suggested.is_empty() {
+        name.clone()
+    } else {
+        quoted(suggested)
+    };
+    let account = quoted(&format!("{}-installer", of.name));
+    let choice = match version {
+        Some(version) => format!("version: {}", quoted(version)),
+        None => format!("channels: [{}]", quoted(of.default_channel())),
+    };
+    format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n---\n\
+         apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {account}\n  namespace: {namespace}\n---\n\
+         apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n  namespace: {namespace}\n  \
+         serviceAccount:\n    name: {account}\n  source:\n    sourceType: Catalog\n    catalog:\n      \
+         packageName: {name}\n      {choice}\n      selector:\n        matchLabels:\n          {label}: {catalog}\n",
+        api = olm_api::names::API_VERSION,
+        kind = olm_api::names::CLUSTER_EXTENSION,
+        label = olm_api::names::label::METADATA_NAME,
+        catalog = quoted(&of.catalog),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str) -> Package {
+        Package {
+            name: name.to_owned(),
+            catalog: "cat".to_owned(),
+            ..Package::default()
+        }
+    }
+
+    #[test]
+    fn commands_name_the_package_its_version_and_its_catalog() {
+        let of = package("db");
+        assert_eq!(command(&of, None), "olm install db --catalog cat --wait");
+        assert_eq!(
+            command(&of, Some("1.2.0")),
+            "olm install db --version 1.2.0 --catalog cat --wait"
+        );
+        let text = manifests(&of, Some("1.2.0"));
+        let values: Vec<Value> = text
+            .split("---\n")
+            .map(|part| olm_yaml::to_json(part.as_bytes()).unwrap())
+            .collect();
+        assert_eq!(values[1]["metadata"]["name"], "db-installer");
+        assert_eq!(values[2]["spec"]["source"]["catalog"]["version"], "1.2.0");
+    }
+
+    #[test]
+    fn no_name_of_a_catalog_becomes_a_command() {
+        for name in ["", "a;b", "$(id)", "--help", "a b", "a'b", "a\nb"] {
+            let page = section(&package(name), None).into_string();
+            assert!(
+                !page.contains("olm install") && page.contains("cannot name"),
+                "{name}: {page}"
+            );
+        }
+        let page = section(&package("db"), Some("1.0.0; id")).into_string();
+        assert!(!page.contains("olm install"), "{page}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The page of one version.
+
+use maud::{Markup, html};
+use olm_fbc::{Channel, ChannelEntry, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
+
+use super::layout::{Frame, badge, deprecated, page};
+use super::package::Package;
+use super::{details, install, markdown, package_path, version_path};
+
+/// Names in a cell.
+const MOST: usize = 20;
+
+/// The page: how this version is installed, where it comes in channels, and all that it says.
+pub(crate) fn version(of: &Package) -> Markup {
+    let release = &of.release;
+    let text = release.metadata.text("/description");
+    let exact = release
+        .version
+        .as_ref()
+        .map(|version| version.version.to_string());
+    let content = html! {
+        div class="page package" {
+            (details::head(of, true))
+            @if let Some(why) = of.deprecated(SCHEMA_BUNDLE, Some(&release.name)).or_else(|| of.deprecated(SCHEMA_PACKAGE, None)) {
+                (deprecated(why))
+            }
+            (neighbours(of))
+            div class="columns" {
+                div class="text" {
+                    (install::section(of, exact.as_deref()))
+                    (channels(of))
+                    (details::apis(release))
+                    (details::requirements(release))
+                    (details::permissions(of))
+                    (details::images(release))
+                    @if !text.is_empty() {
+                        section id="about" class="prose" {
+                            h2 { "About" }
+                            details class="long" {
+                                summary { span class="more" { "Show all" } span class="less" { "Show less" } }
+                                (markdown::render(text))
+                            }
+                        }
+                    }
+                }
+                (details::facts(of))
+            }
+        }
+    };
+    let title = format!("{} {}", of.title(), release.title());
+    let frame = Frame {
+        title: &title,
+        feed: Some(format!("{}/feed.xml", package_path(&of.catalog, &of.name))),
+        ..Frame::default()
+    };
+    page(&frame, &content)
+}
+
+/// Links to the versions before and after.
+fn neighbours(of: &Package) -> Markup {
+    let at = of.bundles.iter().position(|row| row.name == of.release.name);
+    let newer = at.and_then(|at| of.bundles.get(at.checked_sub(1)?));
+    let older = at.and_then(|at| of.bundles.get(at + 1));
+    let path = package_path(&of.catalog, &of.name);
+    html! {
+        nav class="neighbours" aria-label="Versions" {
+            @if let Some(row) = older { a class="button small" rel="prev" href=(version_path(&of.catalog, &of.name, &row.name)) { "← " (row.title()) } }
+            a class="button small" href={ (path) "/versions" } { "All versions" }
+            @if let Some(row) = newer { a class="button small" rel="next" href=(version_path(&of.catalog, &of.name, &row.name)) { (row.title()) " →" } }
+            @else { (badge("good", "newest")) }
+        }
+    }
+}
+
+/// The channels that hold the version, and the updates to and from it.
+fn channels(of: &Package) -> Markup {
+    let name = of.release.name.as_str();
+    let entries: Vec<(&Channel, &ChannelEntry)> = of
+        .parts
+        .channels
+        .iter()
+        .filter_map(|channel| Some((channel, channel.entries.iter().find(|entry| entry.name == name)?)))
+        .collect();
+    html! {
+        section id="channels" {
+            h2 { "Updates" }
+            @if entries.is_empty() { p { "No channel holds this version: it cannot be installed from this catalog." } }
+            @else {
+                div class="scroll" tabindex="0" role="region" aria-label="Updates" {
+                    table {
+                        thead { tr { th scope="col" { "Channel" } th scope="col" { "Updates from" } th scope="col" { "Updates to" } } }
+                        tbody {
+                            @for (channel, entry) in &entries {
+                                tr {
+                                    td { strong { (channel.name) } @if channel.name == of.default_channel() { " " (badge("good", "default")) } }
+                                    td {
+                                        (names(of, entry.replaces().into_iter().chain(entry.skips.iter().map(String::as_str))))
+                                        @if let Some(range) = entry.skip_range() { p class="mono" { (range) } }
+                                    }
+                                    td { (names(of, successors(channel, name))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bundles of a channel that name this one in `replaces` or `skips`.
+fn successors<'of>(channel: &'of Channel, name: &str) -> impl Iterator<Item = &'of str> {
+    let entries = channel.entries.iter();
+    let to = entries.filter(move |entry| {
+        entry.replaces() == Some(name) || entry.skips.iter().any(|skipped| skipped == name)
+    });
+    to.map(|entry| entry.name.as_str())
+}
+
+fn names<'of>(of: &Package, names: impl Iterator<Item = &'of str>) -> Markup {
+    let names: Vec<&str> = names.collect();
+    html! {
+        @for name in names.iter().take(MOST) {
+            @match of.row(name) {
+                Some(row) => a class="mono item" href=(version_path(&of.catalog, &of.name, name)) { (row.title()) },
+                None => span class="mono item" { (name) },
+            }
+            " "
+        }
+        @if names.len() > MOST { "and " (names.len() - MOST) " more" }
+    }
+}

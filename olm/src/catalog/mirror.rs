@@ -1,0 +1,498 @@
+//! `olm mirror`.
+
+mod place;
+mod select;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use olm_author::write;
+use olm_fbc::Catalog;
+use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
+use serde_json::json;
+
+use self::place::{NOWHERE, To, mirror_sets, mirrored, registries, registries_conf};
+use self::select::{Wanted, lacking, select};
+use super::push;
+use crate::hint::Hint;
+use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
+use crate::registry::RegistryArguments;
+use crate::source::{Unshaped, load_catalog, named_source, scratch};
+use crate::table::table;
+
+/// The annotation that says what an image of a mirror is.
+const ROLE: &str = "olm.operatorframework.io/mirror";
+const CATALOG: &str = "catalog";
+const IMAGE: &str = "image";
+/// The longest list of bundles that is named for an image.
+const NAMED: usize = 2;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Digests stay as they are; images with several platforms, signatures, attestations and referrers are copied whole. An \
+                  image HOST/PATH goes to REGISTRY/HOST/PATH, a port in HOST after a hyphen. What is there already is not sent \
+                  again: after an interruption, run the same command.\n\nFor a registry, the command writes into --config-dir: \
+                  registries.conf for both managers, `olm` and container runtimes, image-mirrors.yaml with an \
+                  ImageDigestMirrorSet and an ImageTagMirrorSet of OpenShift, and clustercatalog.yaml.\n\nExit status: 1 when \
+                  an image is missing; then nothing is copied, unless --skip-missing is set.\n\nExamples:\n  olm mirror \
+                  quay.io/operatorhubio/catalog:latest argocd-operator --to registry.example/mirror\n  olm mirror ./catalog \
+                  'greeter@>=1.0.0' --to ./copy --dry-run\n  olm mirror ./copy --to registry.example/mirror"
+)]
+pub(crate) struct Arguments {
+    /// Catalog to mirror: a file, directory, image, or address of a running catalogd; or a directory that this command wrote
+    #[arg(value_name = "[NAME=]CATALOG")]
+    catalog: String,
+    /// Packages to mirror, with the versions that are wanted [default: all]
+    #[arg(value_name = "PACKAGE[@RANGE]")]
+    packages: Vec<Wanted>,
+    /// Where to: HOST[:PORT][/PATH] for a registry, ./DIR for a directory in OCI layout
+    #[arg(long, value_name = "REGISTRY|DIR")]
+    to: String,
+    /// Only report what would be copied, and what is missing
+    #[arg(long)]
+    dry_run: bool,
+    /// Copy the rest when an image is missing
+    #[arg(long)]
+    skip_missing: bool,
+    /// How many images are copied at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    concurrency: u16,
+    /// Directory for the files that lead to the mirror
+    #[arg(long, value_name = "DIR", default_value = "mirror-config")]
+    config_dir: PathBuf,
+    /// Form of the report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ReportFormat,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// An image to mirror.
+struct Item {
+    reference: Reference,
+    role: &'static str,
+    /// The bundles that name it.
+    used_by: Vec<String>,
+}
+
+/// What is known of an image before the transfer: what belongs to it and what of it the target lacks, or why it is missing.
+struct Known {
+    item: Item,
+    found: Result<(Outline, Copied), String>,
+}
+
+/// Everything that is mirrored.
+struct Plan {
+    items: Vec<Item>,
+    /// The catalog where it is not copied as it is.
+    built: Option<(Reference, BuiltImage)>,
+    /// The directory that the images come from.
+    layout: Option<Layout>,
+    /// How ClusterCatalogs name the catalog, and the name of one.
+    catalog: (Reference, String),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let to = To::parse(&arguments.to)?;
+    let plan = plan(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(mirror(arguments, &to, plan))
+}
+
+fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
+    if let Some(plan) = of_layout(arguments)? {
+        return Ok(plan);
+    }
+    let (name, source) = named_source(&arguments.catalog)?;
+    let mut catalog = load_catalog(&source, &arguments.registry, Unshaped::Refused)?;
+    let is_whole = arguments.packages.is_empty();
+    if !is_whole {
+        catalog = select(catalog, &arguments.packages, &source)?;
+        for (package, bundle) in lacking(&catalog)? {
+            note(&format!(
+                "warning: {bundle} requires package {package}, which is not chosen"
+            ));
+        }
+    }
+    let is_image = !source.contains("://") && !Path::new(&source).exists();
+    let image = is_image
+        .then(|| Reference::parse_familiar(&source))
+        .transpose()
+        .with_context(|| format!("{source:?} is not an image reference"))?;
+    let mut plan = Plan {
+        items: images(&catalog)?,
+        built: None,
+        layout: None,
+        catalog: (Reference::parse(&format!("{NOWHERE}/{name}:latest"))?, name),
+    };
+    match image {
+        Some(reference) if is_whole => {
+            plan.catalog.0 = reference.clone();
+            plan.items.insert(
+                0,
+                Item {
+                    reference,
+                    role: CATALOG,
+                    used_by: Vec::new(),
+                },
+            );
+        }
+        image => {
+            if let Some(image) = image {
+                // A part of it has another digest: its tag names it.
+                let tag = image.tag().unwrap_or("latest");
+                plan.catalog.0 = Reference::parse(&format!("{}:{tag}", image.name()))?;
+            }
+            plan.built = Some((plan.catalog.0.clone(), built(&catalog)?));
+        }
+    }
+    Ok(plan)
+}
+
+/// The images of a directory that this command wrote.
+fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
+    let path = Path::new(&arguments.catalog);
+    if !path.join("index.json").is_file() {
+        return Ok(None);
+    }
+    let layout = Layout::open(path)?;
+    let mut items = Vec::new();
+    for entry in layout.entries() {
+        let (Some(name), Some(role)) = (entry.name(), entry.annotations.get(ROLE)) else {
+            continue;
+        };
+        items.push(Item {
+            reference: Reference::parse(name)
+                .with_context(|| format!("{name:?} is not an image reference"))?,
+            role: if role == CATALOG { CATALOG } else { IMAGE },
+            used_by: Vec::new(),
+        });
+    }
+    let Some(catalog) = items.iter().find(|item| item.role == CATALOG) else {
+        return Ok(None);
+    };
+    if !arguments.packages.is_empty() {
+        let error = anyhow!("{} is mirrored as a whole", path.display());
+        return Err(error.context(Hint("choose packages when the directory is written".to_owned())));
+    }
+    let reference = catalog.reference.clone();
+    let name = reference
+        .repository()
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    Ok(Some(Plan {
+        items,
+        built: None,
+        layout: Some(layout),
+        catalog: (reference, name),
+    }))
+}
+
+/// The images of bundles and those that they are related to, each once, in the order of the catalog.
+fn images(catalog: &Catalog) -> anyhow::Result<Vec<Item>> {
+    let mut items: Vec<Item> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for bundle in &catalog.bundles {
+        let related = bundle.related_images.iter().map(|related| related.image.as_str());
+        let all = std::iter::once(bundle.image.as_str()).chain(related);
+        for text in all.filter(|text| !text.is_empty()) {
+            let reference = Reference::parse_familiar(text)
+                .with_context(|| format!("{} names {text:?}, which is no image reference", bundle.name))?;
+            let place = *places.entry(reference.to_string()).or_insert_with(|| {
+                items.push(Item {
+                    reference,
+                    role: IMAGE,
+                    used_by: Vec::new(),
+                });
+                items.len() - 1
+            });
+            if let Some(item) = items.get_mut(place)
+                && item.used_by.last() != Some(&bundle.name)
+            {
+                item.used_by.push(bundle.name.clone());
+            }
+        }
+    }
+    Ok(items)
+}
+
+/// The image of a catalog that is written anew.
+fn built(catalog: &Catalog) -> anyhow::Result<BuiltImage> {
+    let directory = scratch()?;
+    std::fs::write(directory.path().join("catalog.json"), write::json_lines(catalog))?;
+    push::image(directory.path())
+}
+
+/// The rights and settings for registries, each read once.
+struct Reach<'a> {
+    registry: &'a RegistryArguments,
+    images: Images,
+    known: std::sync::Mutex<HashMap<String, Access>>,
+}
+
+impl Reach<'_> {
+    fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(access) = known.get(reference.registry()) {
+            return Ok(access.clone());
+        }
+        let access = self.registry.access(reference)?;
+        known.insert(reference.registry().to_owned(), access.clone());
+        Ok(access)
+    }
+
+    /// What belongs to an image, and what of it the target lacks.
+    async fn look(
+        &self,
+        reference: &Reference,
+        from: Option<&Layout>,
+        to: &To,
+        into: Option<&Layout>,
+    ) -> anyhow::Result<(Outline, Copied)> {
+        let access = self.access(reference)?;
+        let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
+        let outline = self.images.outline(origin, reference).await?;
+        let lacking = match (to, into) {
+            (To::Registry(base), _) => {
+                let target = mirrored(base, reference)?;
+                let access = self.access(&target)?;
+                let target = Target::Registry(&target, &access);
+                self.images.lacking(&outline, target).await?
+            }
+            (To::Directory(_), Some(layout)) => self.images.lacking(&outline, Target::Layout(layout)).await?,
+            (To::Directory(_), None) => Copied {
+                parts: 1,
+                bytes: outline.bytes(),
+            },
+        };
+        Ok((outline, lacking))
+    }
+
+    async fn copy(
+        &self,
+        reference: &Reference,
+        outline: &Outline,
+        from: Option<&Layout>,
+        to: &To,
+        into: Option<&Layout>,
+    ) -> anyhow::Result<Copied> {
+        let access = self.access(reference)?;
+        let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
+        let copied = match (to, into) {
+            (To::Registry(base), _) => {
+                let target = mirrored(base, reference)?;
+                let access = self.access(&target)?;
+                let target = Target::Registry(&target, &access);
+                self.images.copy(origin, reference, outline, target).await
+            }
+            (To::Directory(_), Some(layout)) => {
+                let target = Target::Layout(layout);
+                self.images.copy(origin, reference, outline, target).await
+            }
+            (To::Directory(path), None) => bail!("there is no directory {}", path.display()),
+        };
+        copied.with_context(|| format!("cannot mirror {reference}"))
+    }
+}
+
+async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
+    let reach = Reach {
+        registry: &arguments.registry,
+        images: arguments.registry.images(),
+        known: std::sync::Mutex::default(),
+    };
+    let at_once = usize::from(arguments.concurrency);
+    let mut into = match to {
+        To::Directory(path) if !arguments.dry_run || path.join("oci-layout").is_file() => {
+            Some(Layout::create(path)?)
+        }
+        _ => None,
+    };
+    let looks = plan.items.into_iter().map(|item| {
+        let (reach, layout, into) = (&reach, plan.layout.as_ref(), into.as_ref());
+        async move {
+            let found = reach.look(&item.reference, layout, to, into).await;
+            let found = found.map_err(|error| format!("{error:#}"));
+            Known { item, found }
+        }
+    });
+    let known: Vec<Known> = stream::iter(looks).buffered(at_once).collect().await;
+    let missing = known.iter().filter(|known| known.found.is_err()).count();
+    report(arguments, &known)?;
+    if arguments.dry_run {
+        return Ok(if missing > 0 {
+            Status::Failure
+        } else {
+            Status::Success
+        });
+    }
+    if missing > 0 && !arguments.skip_missing {
+        let error = anyhow!(
+            "{missing} of {} images are missing: nothing is copied",
+            known.len()
+        );
+        return Err(error.context(Hint("--skip-missing copies the rest".to_owned())));
+    }
+    let copies = known.iter().filter_map(|known| {
+        let (outline, _) = known.found.as_ref().ok()?;
+        let (reach, layout, into) = (&reach, plan.layout.as_ref(), into.as_ref());
+        let reference = &known.item.reference;
+        Some(async move { reach.copy(reference, outline, layout, to, into).await })
+    });
+    let sent: Vec<Copied> = stream::iter(copies)
+        .buffer_unordered(at_once)
+        .try_collect()
+        .await?;
+    let bytes: u64 = sent.iter().map(|copied| copied.bytes).sum();
+    match (to, &mut into) {
+        (To::Directory(_), Some(layout)) => {
+            if let Some((reference, image)) = &plan.built {
+                let outline = layout.take(image, reference)?;
+                layout.add(reference, &outline, &role(CATALOG));
+            }
+            for known in &known {
+                if let Ok((outline, _)) = &known.found {
+                    layout.add(&known.item.reference, outline, &role(known.item.role));
+                }
+            }
+            layout.save()?;
+        }
+        (To::Registry(base), _) => {
+            if let Some((reference, image)) = &plan.built {
+                let target = mirrored(base, reference)?;
+                let access = reach.access(&target)?;
+                reach.images.push(&target, image, &access).await?;
+            }
+            let references = known.iter().map(|known| &known.item.reference);
+            configuration(arguments, base, references, &plan.catalog)?;
+        }
+        (To::Directory(_), None) => {}
+    }
+    note(&format!("copied {} to {}", size(bytes), arguments.to));
+    Ok(if missing > 0 {
+        Status::Failure
+    } else {
+        Status::Success
+    })
+}
+
+fn role(role: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(ROLE.to_owned(), role.to_owned())])
+}
+
+/// What is copied, what is there and what is missing.
+fn report(arguments: &Arguments, known: &[Known]) -> anyhow::Result<()> {
+    if arguments.output == ReportFormat::Json {
+        let images = known.iter().map(|known| {
+            let (outline, lacking) = match &known.found {
+                Ok((outline, lacking)) => (Some(outline), Some(lacking)),
+                Err(_) => (None, None),
+            };
+            json!({
+                "image": known.item.reference.to_string(),
+                "role": known.item.role,
+                "digest": outline.map(|outline| outline.digest().to_string()),
+                "attached": outline.map(Outline::attached),
+                "bytes": outline.map(Outline::bytes),
+                "bytesToCopy": lacking.map(|lacking| lacking.bytes),
+                "missing": known.found.as_ref().err(),
+                "usedBy": known.item.used_by,
+            })
+        });
+        return print_json(&images.collect());
+    }
+    let (mut rows, mut missing) = (Vec::new(), String::new());
+    let (mut bytes, mut there, mut lost) = (0, 0_usize, 0_usize);
+    for known in known {
+        let state = match &known.found {
+            Ok((_, lacking)) if lacking.parts == 0 => {
+                there += 1;
+                "present".to_owned()
+            }
+            Ok((_, lacking)) => {
+                bytes += lacking.bytes;
+                format!("copy {}", size(lacking.bytes))
+            }
+            Err(why) => {
+                lost += 1;
+                let _ = writeln!(missing, "missing: {why}");
+                "missing".to_owned()
+            }
+        };
+        let mut users: Vec<&str> = known.item.used_by.iter().map(String::as_str).collect();
+        let more = users.len().saturating_sub(NAMED);
+        users.truncate(NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let users = match known.item.role {
+            CATALOG => "the catalog".to_owned(),
+            _ => format!("{}{more}", users.join(", ")),
+        };
+        rows.push(vec![known.item.reference.to_string(), state, users]);
+    }
+    let images = known.len();
+    print_text(&format!(
+        "{}{missing}{images} images: {} to copy, {there} present, {lost} missing; {} to send at most\n",
+        table(&["IMAGE", "STATE", "USED BY"], &rows),
+        images - there - lost,
+        size(bytes)
+    ))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// Writes the files that lead to the mirror.
+fn configuration<'r>(
+    arguments: &Arguments,
+    base: &str,
+    references: impl Iterator<Item = &'r Reference>,
+    (catalog, name): &'r (Reference, String),
+) -> anyhow::Result<()> {
+    let folder = &arguments.config_dir;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let registries = registries(references.chain(std::iter::once(catalog)));
+    let [digests, tags] = mirror_sets(base, &registries);
+    let sets = format!("{}---\n{}", olm_yaml::to_yaml(&digests), olm_yaml::to_yaml(&tags));
+    // Through the mirror, unless it is nowhere else.
+    let reference = if catalog.registry() == NOWHERE {
+        mirrored(base, catalog)?
+    } else {
+        catalog.clone()
+    };
+    let cluster_catalog = json!({
+        "apiVersion": olm_api::names::API_VERSION, "kind": olm_api::names::CLUSTER_CATALOG, "metadata": {"name": name},
+        "spec": {"source": {"type": "Image", "image": {"ref": reference.to_string()}}},
+    });
+    let is_insecure = arguments.registry.is_insecure();
+    for (file, text) in [
+        ("registries.conf", registries_conf(base, &registries, is_insecure)),
+        ("image-mirrors.yaml", sets),
+        ("clustercatalog.yaml", olm_yaml::to_yaml(&cluster_catalog)),
+    ] {
+        let path = folder.join(file);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    note(&format!(
+        "wrote registries.conf, image-mirrors.yaml and clustercatalog.yaml to {}",
+        folder.display()
+    ));
+    Ok(())
+}

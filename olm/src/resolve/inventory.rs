@@ -1,0 +1,79 @@
+//! `olm inventory`.
+
+use anyhow::anyhow;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+use kube::config::Kubeconfig;
+use serde_json::Value;
+
+use super::cluster::Cluster;
+use crate::extension::access::ClusterArguments;
+use crate::hint::Hint;
+use crate::output::{Outcome, Status, print, print_json};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The document holds the ClusterExtensions with what they ask for and what is installed, the ClusterCatalogs, the \
+                  version of Kubernetes, the architectures of the nodes and the served kinds. It holds no configuration of \
+                  extensions, no Secrets and no addresses of the cluster. The same state gives the same text.\n\nExamples:\n  olm \
+                  inventory >east.yaml\n  olm inventory --context west --name west -o json >west.json\n  olm fleet plan \
+                  samples=./catalog east.yaml west.json"
+)]
+pub(crate) struct Arguments {
+    /// What the cluster is called in plans [default: its name in the kubeconfig]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    name: Option<String>,
+    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    #[arg(long, value_name = "CATALOGS", value_delimiter = ',')]
+    default_catalogs: Vec<String>,
+    /// Form of the document
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+/// The form of the document.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Form {
+    /// YAML.
+    #[default]
+    Yaml,
+    /// JSON, which is read faster.
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let name = match &arguments.name {
+        Some(name) => name.clone(),
+        None => called(&arguments.cluster).ok_or_else(|| {
+            anyhow!("the kubeconfig does not name the cluster").context(Hint("set --name".to_owned()))
+        })?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let record = runtime.block_on(async {
+        let cluster = Cluster::reach(&arguments.cluster).await?;
+        cluster.record(name, &arguments.default_catalogs).await
+    })?;
+    let value: Value = serde_json::to_value(&record)?;
+    match arguments.output {
+        Form::Yaml => print(&olm_yaml::to_yaml(&value))?,
+        Form::Json => print_json(&value)?,
+    }
+    Ok(Status::Success)
+}
+
+/// The name of the cluster in the kubeconfig.
+fn called(access: &ClusterArguments) -> Option<String> {
+    let read = match &access.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let config = read.ok()?;
+    let name = access.context.as_ref().or(config.current_context.as_ref())?;
+    let mut contexts = config.contexts.iter();
+    let context = contexts.find(|context| context.name == *name)?.context.as_ref()?;
+    Some(context.cluster.clone()).filter(|name| !name.is_empty())
+}

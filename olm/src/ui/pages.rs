@@ -1,0 +1,121 @@
+//! The pages as HTML, in the design of the catalog pages. All text from the cluster is escaped.
+
+mod extension;
+mod overview;
+
+pub(super) use extension::{extension, plan};
+pub(super) use overview::{catalogs, extensions};
+
+use maud::{Markup, html};
+use olm_serve::design::{Document, badge, document, search, symbol};
+
+use super::read::State;
+
+/// The name of the site.
+const SITE: &str = "OLM cluster";
+
+/// Which entry of the menu a page belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Menu {
+    Extensions,
+    Catalogs,
+}
+
+/// A whole page. `server` is the address of the API server.
+fn page(server: &str, title: &str, menu: Menu, words: &str, content: &Markup) -> Markup {
+    let entry = |of: Menu, address: &str, text: &str| {
+        let current = (of == menu).then_some("page");
+        html! { a href=(address) aria-current=[current] { (text) } }
+    };
+    let around = Document {
+        title,
+        site: SITE,
+        head: Markup::default(),
+        header: html! {
+            nav class="menu" aria-label="Pages" {
+                (entry(Menu::Extensions, "/", "Extensions"))
+                (entry(Menu::Catalogs, "/catalogs", "Catalogs"))
+            }
+            (search("Search extensions", words, &[]))
+        },
+        footer: html! {
+            span { "Read from " span class="mono" { (server) } }
+            span { "These pages change nothing" }
+        },
+    };
+    document(&around, content)
+}
+
+/// The page of an address that leads nowhere.
+pub(super) fn missing(server: &str) -> Markup {
+    let content = html! {
+        div class="page empty" {
+            p class="code" { "404" }
+            h1 { "Nothing is here" }
+            p { "The cluster has no such object, or it was deleted." }
+            p { a class="button" href="/" { "All extensions" } }
+        }
+    };
+    page(server, "Not found", Menu::Extensions, "", &content)
+}
+
+/// The page in place of one that cannot be made.
+pub(super) fn failed(server: &str, error: &str) -> Markup {
+    let content = html! {
+        div class="page" {
+            h1 { "The cluster does not say" }
+            div class="notice bad" { (symbol("warning")) p { (error) } }
+        }
+    };
+    page(server, "Error", Menu::Extensions, "", &content)
+}
+
+/// The mark of a state.
+fn state_badge(state: State) -> Markup {
+    let class = match state {
+        State::Ready => "good",
+        State::Blocked => "bad",
+        State::Waiting | State::Paused => "warn",
+        State::Progressing | State::Deleting => "",
+    };
+    badge(class, state.text())
+}
+
+/// Text with what stands between backticks as code.
+fn words(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+/// A table whose heads stand in the first row.
+fn table<T>(label: &str, heads: &[&str], rows: &[T], cells: impl Fn(&T) -> Markup) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(label) {
+            table {
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody { @for row in rows { tr { (cells(row)) } } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_in_a_text_are_code_and_all_else_is_escaped() {
+        let text = words("`olm get <x>` shows <b>").0;
+        assert_eq!(text, "<code>olm get &lt;x&gt;</code> shows &lt;b&gt;");
+    }
+
+    #[test]
+    fn an_error_is_shown_as_text() {
+        let page = failed("https://api.example", "<script>alert(1)</script>").0;
+        assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
+        assert!(page.contains("https://api.example"));
+    }
+}

@@ -1,0 +1,346 @@
+//! The server of the pages: who may see them, and which page an address leads to.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use maud::Markup;
+use olm_api::text::escape_lines;
+use olm_platform::listener::{self, Limits, Transport};
+use olm_platform::shutdown::Shutdown;
+use olm_serve::design::{FAVICON, HTML, STYLE, protect};
+use tokio::net::TcpListener;
+
+use super::{pages, read};
+use crate::extension::access::ClusterArguments;
+use crate::registry::RegistryArguments;
+
+/// The bytes of the key.
+const KEY_BYTES: usize = 24;
+/// Where the key is handed in.
+const ENTRANCE: &str = "/enter";
+
+/// The pages of one run of the command.
+pub(super) struct Site {
+    address: SocketAddr,
+    key: String,
+    /// The address of the API server.
+    pub(super) server: String,
+    pub(super) cluster: ClusterArguments,
+    pub(super) registry: RegistryArguments,
+}
+
+/// A page, by its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Page {
+    Extensions(read::Query),
+    Extension(String),
+    Plan(String),
+    Catalogs,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Site {
+    pub(super) fn new(
+        address: SocketAddr,
+        server: String,
+        cluster: ClusterArguments,
+        registry: RegistryArguments,
+    ) -> anyhow::Result<Self> {
+        let mut bytes = [0; KEY_BYTES];
+        let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+        random
+            .fill(&mut bytes)
+            .map_err(|_| anyhow!("the system gives no random bytes"))?;
+        let key = bytes.iter().fold(String::new(), |mut key, byte| {
+            let _ = write!(key, "{byte:02x}");
+            key
+        });
+        Ok(Self {
+            address,
+            key,
+            server,
+            cluster,
+            registry,
+        })
+    }
+
+    /// The address that lets a browser in.
+    pub(super) fn entrance(&self) -> String {
+        format!("http://{}{ENTRANCE}?key={}", self.address, self.key)
+    }
+
+    /// The name of the cookie: cookies are shared by all ports of a host.
+    fn cookie(&self) -> String {
+        format!("olm-ui-{}", self.address.port())
+    }
+
+    /// Whether the request names this server: a page of another site whose name leads here does not.
+    fn is_meant(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let local = format!("localhost:{}", self.address.port());
+        host.is_some_and(|host| host == self.address.to_string() || host == local)
+    }
+
+    fn has_key(&self, headers: &HeaderMap) -> bool {
+        let name = self.cookie();
+        let cookies = headers.get_all(COOKIE).iter();
+        cookies
+            .filter_map(|cookies| cookies.to_str().ok())
+            .flat_map(|cookies| cookies.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='))
+            .any(|(key, value)| key == name && is_same(value, &self.key))
+    }
+
+    /// The answer to a request.
+    async fn answer(self: Arc<Self>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Answer {
+        if !self.is_meant(headers) {
+            return refusal(
+                StatusCode::FORBIDDEN,
+                "This server answers only under its own address.",
+            );
+        }
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, "These pages change nothing.");
+            answer
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        if uri.path() == ENTRANCE && is_same(uri.query().unwrap_or_default(), &format!("key={}", self.key)) {
+            return self.enter();
+        }
+        match uri.path() {
+            "/style.css" => return asset("text/css; charset=utf-8", STYLE),
+            "/icon.svg" => return asset("image/svg+xml", FAVICON),
+            _ => {}
+        }
+        if !self.has_key(headers) {
+            return refusal(
+                StatusCode::FORBIDDEN,
+                "Open the address that `olm ui` printed: it holds the key.",
+            );
+        }
+        let Some(page) = route(uri) else {
+            let content = pages::missing(&self.server);
+            return shown(StatusCode::NOT_FOUND, &content);
+        };
+        // The cluster is asked as the commands ask it, which block.
+        let site = Arc::clone(&self);
+        let rendered = tokio::task::spawn_blocking(move || site.render(&page)).await;
+        match rendered {
+            Ok(Ok((status, content))) => shown(status, &content),
+            Ok(Err(error)) => shown(
+                StatusCode::BAD_GATEWAY,
+                &pages::failed(&self.server, &format!("{error:#}")),
+            ),
+            Err(_) => refusal(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The page could not be made; try again.",
+            ),
+        }
+    }
+
+    fn enter(&self) -> Answer {
+        let mut answer = refusal(StatusCode::SEE_OTHER, "");
+        let cookie = format!(
+            "{}={}; HttpOnly; SameSite=Strict; Path=/",
+            self.cookie(),
+            self.key
+        );
+        let headers = answer.headers_mut();
+        headers.insert(LOCATION, HeaderValue::from_static("/"));
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            headers.insert(SET_COOKIE, cookie);
+        }
+        answer
+    }
+
+    fn render(&self, page: &Page) -> anyhow::Result<(StatusCode, Markup)> {
+        let found = match page {
+            Page::Extensions(query) => Some(pages::extensions(&self.server, query, &read::overview(self)?)),
+            Page::Catalogs => Some(pages::catalogs(&self.server, &read::catalogs(self)?)),
+            Page::Extension(name) => {
+                read::extension(self, name)?.map(|details| pages::extension(&self.server, &details))
+            }
+            Page::Plan(name) => read::plan(self, name)?.map(|plan| pages::plan(&self.server, name, &plan)),
+        };
+        Ok(match found {
+            Some(page) => (StatusCode::OK, page),
+            None => (StatusCode::NOT_FOUND, pages::missing(&self.server)),
+        })
+    }
+}
+
+/// Serves until the command is stopped.
+pub(super) async fn serve(listener: TcpListener, site: Arc<Site>) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
+    let respond = move |request: Request<_>, _| {
+        let site = Arc::clone(&site);
+        async move {
+            let (head, _) = request.into_parts();
+            let mut answer = site.answer(&head.method, &head.uri, &head.headers).await;
+            if head.method == Method::HEAD {
+                *answer.body_mut() = Full::default();
+            }
+            answer
+        }
+    };
+    listener::serve(
+        listener,
+        Transport::Plain,
+        Limits::small(),
+        shutdown.token(),
+        respond,
+    )
+    .await;
+    Ok(())
+}
+
+fn route(uri: &Uri) -> Option<Page> {
+    let parts: Vec<&str> = uri.path().split('/').skip(1).collect();
+    // Names of objects need no escapes.
+    let name = |name: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+        (!name.is_empty() && name.bytes().all(is_plain)).then(|| name.to_owned())
+    };
+    match parts.as_slice() {
+        [""] => Some(Page::Extensions(read::Query::parse(
+            uri.query().unwrap_or_default(),
+        ))),
+        ["catalogs"] => Some(Page::Catalogs),
+        ["extensions", one] => Some(Page::Extension(name(one)?)),
+        ["extensions", one, "plan"] => Some(Page::Plan(name(one)?)),
+        _ => None,
+    }
+}
+
+/// Compares in a time that does not depend on where they differ.
+fn is_same(given: &str, expected: &str) -> bool {
+    let differ = given
+        .bytes()
+        .zip(expected.bytes())
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == expected.len() && differ == 0
+}
+
+/// A page: no template writes control, bidirectional or invisible characters itself.
+fn shown(status: StatusCode, page: &Markup) -> Answer {
+    let text = escape_lines(&page.0).into_owned();
+    let mut answer = answer(status, HTML, text.into_bytes());
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+fn asset(media: &'static str, text: &'static str) -> Answer {
+    answer(StatusCode::OK, media, text.as_bytes().to_vec())
+}
+
+fn refusal(status: StatusCode, text: &str) -> Answer {
+    answer(
+        status,
+        "text/plain; charset=utf-8",
+        format!("{text}\n").into_bytes(),
+    )
+}
+
+fn answer(status: StatusCode, media: &'static str, bytes: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(bytes)));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    protect(headers);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Arc<Site> {
+        let address = "127.0.0.1:4711".parse().unwrap();
+        let site = Site::new(
+            address,
+            "https://api.example:6443".to_owned(),
+            ClusterArguments::default(),
+            RegistryArguments::default(),
+        );
+        Arc::new(site.unwrap())
+    }
+
+    async fn ask(site: &Arc<Site>, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name: http::HeaderName = name.parse().unwrap();
+            map.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        let uri: Uri = path.parse().unwrap();
+        Arc::clone(site).answer(&method, &uri, &map).await
+    }
+
+    #[tokio::test]
+    async fn only_requests_with_the_key_and_the_own_host_are_answered() {
+        let site = site();
+        let host = ("host", "127.0.0.1:4711");
+        let status = |answer: Answer| answer.status().as_u16();
+        assert_eq!(status(ask(&site, Method::GET, "/", &[host]).await), 403);
+        let wrong = ("cookie", "olm-ui-4711=00");
+        assert_eq!(status(ask(&site, Method::GET, "/", &[host, wrong]).await), 403);
+        assert_eq!(
+            status(ask(&site, Method::GET, "/enter?key=00", &[host]).await),
+            403
+        );
+        let entrance = site.entrance();
+        let entrance = entrance.strip_prefix("http://127.0.0.1:4711").unwrap();
+        assert_eq!(
+            status(ask(&site, Method::GET, entrance, &[("host", "evil.example:4711")]).await),
+            403
+        );
+        let entered = ask(&site, Method::GET, entrance, &[host]).await;
+        assert_eq!(entered.status(), StatusCode::SEE_OTHER);
+        let cookie = entered.headers()[SET_COOKIE].to_str().unwrap();
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+        let cookie = format!("other=1; {}", cookie.split(';').next().unwrap());
+        let cookie = ("cookie", cookie.as_str());
+        let found = ask(&site, Method::GET, "/nothing", &[host, cookie]).await;
+        assert_eq!(found.status(), StatusCode::NOT_FOUND);
+        assert_eq!(status(ask(&site, Method::GET, "/nothing", &[cookie]).await), 403);
+        assert_eq!(
+            status(ask(&site, Method::POST, "/nothing", &[host, cookie]).await),
+            405
+        );
+        let local = ("host", "localhost:4711");
+        assert_eq!(
+            status(ask(&site, Method::GET, "/nothing", &[local, cookie]).await),
+            404
+        );
+        assert_eq!(status(ask(&site, Method::GET, "/style.css", &[host]).await), 200);
+    }
+
+    #[test]
+    fn addresses_lead_to_pages() {
+        let at = |path: &str| route(&path.parse().unwrap());
+        assert!(matches!(at("/?state=ready"), Some(Page::Extensions(_))));
+        assert_eq!(at("/extensions/a.b-1"), Some(Page::Extension("a.b-1".to_owned())));
+        assert_eq!(at("/extensions/a/plan"), Some(Page::Plan("a".to_owned())));
+        for nothing in [
+            "/extensions/",
+            "/extensions/a%2Fb",
+            "/extensions/a/b",
+            "/x",
+            "/catalogs/",
+        ] {
+            assert_eq!(at(nothing), None, "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The shipped manifests as kustomize renders them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+/// What separates two objects.
+const SEPARATOR: &str = "\n---\n";
+
+/// The manifests that can be installed: the base first, then the overlays. Each has its folder below `manifests`.
+pub fn folders(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut found = vec![("base".to_owned(), "manifests/base".to_owned())];
+    let overlays = root.join("manifests/overlays");
+    let entries =
+        std::fs::read_dir(&overlays).with_context(|| format!("cannot read {}", overlays.display()))?;
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<Vec<String>>>()?;
+    names.sort();
+    found.extend(names.into_iter().map(|name| {
+        let folder = format!("manifests/overlays/{name}");
+        (name, folder)
+    }));
+    Ok(found)
+}
+
+/// What `kubectl kustomize` prints of a folder; `kubectl` is the program.
+pub(super) fn render(kubectl: &Path, folder: &Path) -> Result<String> {
+    let output = Command::new(kubectl)
+        .arg("kustomize")
+        .arg(folder)
+        .output()
+        .with_context(|| {
+            format!(
+                "cannot run {}; install kubectl, or name it with --kubectl",
+                kubectl.display()
+            )
+        })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("kubectl kustomize {}: {}", folder.display(), said.trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The objects for whose kind `keep` holds.
+pub(super) fn select(text: &str, keep: impl Fn(&str) -> bool) -> String {
+    let kind = |object: &str| -> String {
+        let found = object.lines().find_map(|line| line.strip_prefix("kind: "));
+        found.unwrap_or_default().to_owned()
+    };
+    let objects = text.trim_end().split(SEPARATOR);
+    let kept: Vec<&str> = objects.filter(|object| keep(&kind(object))).collect();
+    kept.join(SEPARATOR) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_selected_by_their_kind() {
+        let text = "kind: A\nspec:\n  kind: B\n---\nkind: B\n---\nkind: C\n";
+        assert_eq!(
+            select(text, |kind| kind != "B"),
+            "kind: A\nspec:\n  kind: B\n---\nkind: C\n"
+        );
+        assert_eq!(select(text, |kind| kind == "C"), "kind: C\n");
+        assert_eq!(select(text, |_| true), text);
+    }
+}

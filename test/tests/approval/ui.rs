@@ -1,0 +1,140 @@
+//! The pages of `olm ui`, with an update that waits for an approval.
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::world::{World, binary};
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::{CLUSTER, change, install_and_update};
+
+/// `olm ui`, stopped when dropped.
+struct Pages {
+    child: Child,
+    /// The address with the key.
+    entrance: String,
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn start(world: &World) -> Result<Pages> {
+    let mut child = Command::new(binary("olm")?)
+        .args(["ui", "--kubeconfig"])
+        .arg(world.cluster.kubeconfig())
+        .arg("--ca-dir")
+        .arg(world.authorities())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let printed = child.stdout.take().context("no output")?;
+    let mut pages = Pages {
+        child,
+        entrance: String::new(),
+    };
+    let mut line = String::new();
+    BufReader::new(tokio::process::ChildStdout::from_std(printed)?)
+        .read_line(&mut line)
+        .await?;
+    let entrance = line.trim().strip_prefix("to browse: ");
+    entrance
+        .with_context(|| format!("no address: {line}"))?
+        .clone_into(&mut pages.entrance);
+    Ok(pages)
+}
+
+/// What the browser journey needs: run by `make browser`, which says where it is.
+async fn journey(pages: &Pages, name: &str) -> Result<()> {
+    let Ok(script) = std::env::var("OLM_BROWSER_UI") else {
+        return Ok(());
+    };
+    let run = tokio::process::Command::new("node")
+        .arg("--test")
+        .arg(&script)
+        .env("OLM_UI_ADDRESS", &pages.entrance)
+        .env("OLM_UI_EXTENSION", name)
+        .output()
+        .await?;
+    ensure!(
+        run.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&run.stdout),
+        String::from_utf8_lossy(&run.stderr)
+    );
+    Ok(())
+}
+
+#[test]
+fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "browsed";
+        install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;
+        let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        let pages = start(world).await?;
+        let (origin, _) = pages.entrance.split_once("/enter").context("no entrance")?;
+        let http = Client::builder().redirect(Policy::none()).build()?;
+        let refused = http.get(format!("{origin}/")).send().await?;
+        ensure!(refused.status() == StatusCode::FORBIDDEN);
+        let entered = http.get(&pages.entrance).send().await?;
+        ensure!(entered.status() == StatusCode::SEE_OTHER);
+        let cookie = entered.headers().get("set-cookie").context("no cookie")?;
+        let cookie = cookie
+            .to_str()?
+            .split(';')
+            .next()
+            .context("no cookie")?
+            .to_owned();
+        let page = async |path: &str, status: StatusCode| -> Result<String> {
+            let request = http.get(format!("{origin}{path}")).header("cookie", &cookie);
+            let answer = request.send().await?;
+            ensure!(answer.status() == status, "{path}: {}", answer.status());
+            Ok(answer.text().await?)
+        };
+        let has = |text: &str, parts: &[&str]| -> Result<()> {
+            for part in parts {
+                ensure!(text.contains(part), "{part} is missing in {text}");
+            }
+            Ok(())
+        };
+        let overview = page("/", StatusCode::OK).await?;
+        has(
+            &overview,
+            &["browsed", "Change waits", "1.0.1", "held back by Approval"],
+        )?;
+        let filtered = page("/?state=waiting&q=brow", StatusCode::OK).await?;
+        has(&filtered, &["/extensions/browsed", "Change waits"])?;
+        ensure!(
+            !page("/?q=nothing-of-the-kind", StatusCode::OK)
+                .await?
+                .contains("/extensions/browsed")
+        );
+
+        let digest = &pending.spec.digest;
+        let approve = format!("olm approve {name} --digest {digest}");
+        let details = page("/extensions/browsed", StatusCode::OK).await?;
+        has(
+            &details,
+            &[
+                &approve,
+                "1.0.0 to 1.0.1",
+                "Bundles of the catalogs",
+                "chosen",
+                "Conditions",
+            ],
+        )?;
+        let plan = page("/extensions/browsed/plan", StatusCode::OK).await?;
+        has(&plan, &[&approve, "browsed: 1.0.0 -&gt; 1.0.1", digest])?;
+        has(
+            &page("/catalogs", StatusCode::OK).await?,
+            &["browsed-catalog", "Ready"],
+        )?;
+        page("/extensions/nobody", StatusCode::NOT_FOUND).await?;
+        journey(&pages, name).await
+    })
+}

@@ -1,0 +1,72 @@
+//! The files of a release: complete, true to the manifests, and enough to install everything without a compiler.
+
+mod bare_root;
+mod chart;
+mod files;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, anyhow};
+use olm_test::dist::{self, Place, Release, SYSTEMS};
+use olm_test::world::{Lab, binary, repository};
+use tempfile::TempDir;
+
+/// The variable that names a folder that `make dist` wrote. Without it the tests write one of the programs beside them.
+const FOLDER: &str = "OLM_DIST";
+
+/// The folder of a release, for all tests of this file.
+fn release() -> Result<PathBuf> {
+    static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let made = MADE.get_or_init(|| make().map_err(|error| format!("{error:#}")));
+    made.clone().map_err(|error| anyhow!("{error}"))
+}
+
+fn make() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return std::path::absolute(repository().join(folder)).context("a path");
+    }
+    // It lives as long as the build folder, in which the next run replaces it.
+    let olm = binary("olm")?;
+    let programs = olm.parent().context("it is in a folder")?;
+    let builds = TempDir::new()?;
+    let target = SYSTEMS
+        .iter()
+        .find(|system| system.target.starts_with(std::env::consts::ARCH));
+    let folder = builds
+        .path()
+        .join(target.context("no release is for this machine")?.target)
+        .join("release");
+    std::fs::create_dir_all(&folder)?;
+    std::os::unix::fs::symlink(&olm, folder.join("olm"))?;
+    let out = programs.join("dist");
+    dist::write(&Release {
+        place: Place {
+            root: repository(),
+            out: out.clone(),
+            kubectl: kubectl()?,
+        },
+        builds: builds.path().to_owned(),
+        programs: Some(programs.to_owned()),
+        url: "https://releases.example/olm".to_owned(),
+    })?;
+    Ok(out)
+}
+
+/// The kubectl of the test clusters.
+fn kubectl() -> Result<PathBuf> {
+    use olm_test::cluster::{Binaries, Mode};
+    Ok(Binaries::ensure(Mode::Simulated)?.path("kubectl"))
+}
+
+/// The objects in a text of manifests.
+fn objects(text: &str) -> Result<Vec<serde_json::Value>> {
+    olm_yaml::documents(text.as_bytes(), &olm_yaml::Limits::default())
+        .map(|document| Ok(document?.into_value()?))
+        .collect()
+}
+
+/// What kustomize makes of a folder of the repository.
+fn kustomized(lab: &Lab, folder: &str) -> Result<String> {
+    lab.kubectl(&["kustomize", &repository().join(folder).display().to_string()])
+}
