@@ -228,12 +228,20 @@ async fn serve_health(args: &Args, startup: StartupReadiness, shutdown: &Shutdow
         .context("cannot open the health port")
 }
 
+/// The host of `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`, as certificates name it.
+fn host(address: &str) -> &str {
+    if let Some((host, _)) = address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return host;
+    }
+    match address.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => address,
+    }
+}
+
 /// The self-signed certificate for when no flag names one.
 fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned {
-    let external = match args.external_address.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
-        _ => &args.external_address,
-    };
+    let external = host(&args.external_address);
     let service = format!("{}.{namespace}.svc", names::CATALOGD_SERVICE);
     let mut dns_names = vec![
         external.to_owned(),
@@ -250,5 +258,26 @@ fn own_certificate(args: &Args, client: &Client, namespace: &str) -> SelfSigned 
         config_map: names::certificate::CATALOGD_AUTHORITY.to_owned(),
         dns_names,
         copy: Some(args.cache_dir.join(CERTIFICATE_COPY)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn hosts_are_found_with_and_without_a_port() {
+        for (address, expected) in [
+            (
+                "catalogd-service.olmv1-system.svc",
+                "catalogd-service.olmv1-system.svc",
+            ),
+            ("catalogs.example:8443", "catalogs.example"),
+            ("127.0.0.1:8443", "127.0.0.1"),
+            ("[::1]:8443", "::1"),
+            ("[fd00::1]", "fd00::1"),
+        ] {
+            assert_eq!(host(address), expected);
+        }
     }
 }

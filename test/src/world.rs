@@ -56,6 +56,8 @@ pub struct Options {
     pub catalogd: Vec<String>,
     /// More arguments for operator-controller.
     pub operator_controller: Vec<String>,
+    /// Where catalogs are served, as `HOST:PORT`; a free port of 127.0.0.1 when absent.
+    pub catalogs: Option<String>,
     /// The manifests to apply, a folder of the repository; `manifests/base` when empty.
     pub manifests: &'static str,
 }
@@ -76,7 +78,7 @@ impl World {
     /// # Errors
     /// When one does not start.
     pub async fn over(lab: Lab, options: Options) -> Result<Self> {
-        let content = free_address()?;
+        let content = options.catalogs.map_or_else(free_address, Ok)?;
         let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
         let mut arguments = vec![format!("--catalogd-address={content}")];
         arguments.extend(options.operator_controller);

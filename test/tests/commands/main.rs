@@ -3,6 +3,7 @@
 mod lifecycle;
 mod reach;
 mod refusals;
+mod support;
 
 use std::process::Command;
 

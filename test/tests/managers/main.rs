@@ -5,6 +5,7 @@ mod admission;
 mod connections;
 mod deploy;
 mod files;
+mod ipv6;
 mod leaders;
 mod metrics;
 mod tokens;
