@@ -188,13 +188,13 @@ pub(super) fn extension(site: &Site, name: &str) -> anyhow::Result<Option<Detail
     let explanation = explain(&cluster, &extension, &site.registry, &site.cluster)
         .with_context(|| format!("cannot explain ClusterExtension {name:?}"))?;
     let mut notes = Vec::new();
-    let mut noted = |what: &str, error: anyhow::Error| notes.push(format!("{what}: {error:#}"));
+    let mut missing = |what: &str, error: anyhow::Error| notes.push(format!("{what}: {error:#}"));
     let waiting = waiting(&cluster, &extension).unwrap_or_else(|error| {
-        noted("changes that wait are not shown", error);
+        missing("changes that wait are not shown", error);
         Vec::new()
     });
     let mut found = events(&cluster, name).unwrap_or_else(|error| {
-        noted("events are not shown", error);
+        missing("events are not shown", error);
         Vec::new()
     });
     found.reverse();

@@ -72,7 +72,6 @@ fn bare_root(lab: &Lab) -> Result<Root> {
     std::fs::write(&olm, &unpacked(&folder.join(archive))?["olm"].1)?;
     std::fs::set_permissions(&olm, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let needed = libraries(&olm)?;
-    println!("olm of {archive} needs {} libraries", needed.len());
     // Without a release, the program is that of the tests.
     let is_release = std::env::var_os(crate::FOLDER).is_some();
     ensure!(needed.is_empty() || !is_release, "olm is not static: {needed:?}");

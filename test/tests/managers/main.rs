@@ -49,6 +49,7 @@ impl Stage {
             catalogd: Self::catalogd_flags(&files),
             operator_controller: Self::operator_controller_flags(&files),
             manifests: "manifests/overlays/restricted",
+            ..Options::default()
         })
         .await?;
         let reader = token(&world, "reader")?;

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "the catalogs of these tests are well-formed"

@@ -179,7 +179,7 @@ impl<'a> Collector<'a> {
             }
             bytes += size;
             let token = page.pointer("/metadata/continue").and_then(Value::as_str);
-            next = token.unwrap_or_default().to_owned();
+            token.unwrap_or_default().clone_into(&mut next);
             if next.is_empty() {
                 return (found, None);
             }
