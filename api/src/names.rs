@@ -24,6 +24,10 @@ pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
 pub const CHANGE_POLICY: &str = "ChangePolicy";
 /// Kind of PendingChange.
 pub const PENDING_CHANGE: &str = "PendingChange";
+/// Kind of a cluster's inventory: a document for planning a fleet that is no object of a cluster.
+pub const CLUSTER_INVENTORY: &str = "ClusterInventory";
+/// The `apiVersion` of a [`CLUSTER_INVENTORY`].
+pub const INVENTORY_API_VERSION: &str = "inventory.olm.operatorframework.io/v1";
 /// The default namespace of the managers.
 pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
 /// The audience of tokens that are shown to catalogd: the API server and others refuse them.

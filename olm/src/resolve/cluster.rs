@@ -8,9 +8,9 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Error};
 use olm_api::cluster_extension::{CatalogFilter, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::names::annotation;
+use olm_api::names::{self, annotation};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
-use olm_resolve::cluster::fleet::{self, CatalogRecord, ClusterRecord, ExtensionRecord};
+use olm_resolve::cluster::fleet::{CatalogRecord, ClusterRecord, ExtensionRecord};
 use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbour, requires};
 use olm_resolve::{Package, Selector};
 use olm_version::blang::parse_tolerant;
@@ -145,8 +145,8 @@ impl Cluster {
         }
         extensions.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(ClusterRecord {
-            api_version: fleet::API_VERSION.to_owned(),
-            kind: fleet::KIND.to_owned(),
+            api_version: names::INVENTORY_API_VERSION.to_owned(),
+            kind: names::CLUSTER_INVENTORY.to_owned(),
             cluster: name,
             kubernetes: info.git_version,
             architectures: self.architectures().await,

@@ -17,8 +17,7 @@ use olm_constraint::Gvk;
 
 use self::facts::{About, Facts, Interner, Known};
 pub use self::record::{
-    API_VERSION, CatalogRecord, ClusterRecord, ExtensionRecord, InstalledRecord, KIND, PropertyRecord,
-    RecordError,
+    CatalogRecord, ClusterRecord, ExtensionRecord, InstalledRecord, PropertyRecord, RecordError,
 };
 pub use self::report::{Change, ClusterPlan, ExtensionPlan, Step};
 use crate::cluster::updates::updates;

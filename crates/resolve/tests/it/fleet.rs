@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
+use olm_api::names::{CLUSTER_INVENTORY, INVENTORY_API_VERSION};
 use olm_fbc::Blob;
-use olm_resolve::cluster::fleet::{
-    API_VERSION, Change, ClusterRecord, KIND, KnownCatalog, Planner, RecordError,
-};
+use olm_resolve::cluster::fleet::{Change, ClusterRecord, KnownCatalog, Planner, RecordError};
 use olm_resolve::{Package, ReleaseField};
 use serde_json::{Value, json};
 
@@ -67,7 +66,7 @@ fn extension(name: &str, installed: Option<(&str, &str)>, spec: &Value) -> Value
 
 fn record(catalogs: &[Value], extensions: &[Value]) -> ClusterRecord {
     let document = json!({
-        "apiVersion": API_VERSION, "kind": KIND, "cluster": "c", "kubernetes": "v1.36.0+x",
+        "apiVersion": INVENTORY_API_VERSION, "kind": CLUSTER_INVENTORY, "cluster": "c", "kubernetes": "v1.36.0+x",
         "catalogs": catalogs, "extensions": extensions, "apis": {"v1": ["Pod"]},
     });
     ClusterRecord::read(document).unwrap()
@@ -211,7 +210,7 @@ fn a_document_of_something_else_is_refused() {
         refused(json!({"apiVersion": "v1", "kind": "List"}))
             .starts_with("apiVersion \"v1\" and kind \"List\" are not")
     );
-    let nameless = json!({"apiVersion": API_VERSION, "kind": KIND});
+    let nameless = json!({"apiVersion": INVENTORY_API_VERSION, "kind": CLUSTER_INVENTORY});
     assert!(matches!(ClusterRecord::read(nameless), Err(RecordError::NoName)));
 }
 

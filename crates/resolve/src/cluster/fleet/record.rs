@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
-use olm_api::names::{annotation, label, user};
+use olm_api::names::{CLUSTER_INVENTORY, INVENTORY_API_VERSION, annotation, label, user};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_constraint::Gvk;
 use olm_fbc::Property;
@@ -14,18 +14,13 @@ use serde_json::Value;
 use crate::cluster::compatibility::{Dependents, Neighbour};
 use crate::cluster::inventory::{DependentsError, declared, dependents};
 
-/// The `apiVersion` of the document.
-pub const API_VERSION: &str = "inventory.olm.operatorframework.io/v1";
-/// The `kind` of the document.
-pub const KIND: &str = "ClusterInventory";
-
 /// What a cluster has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterRecord {
-    /// [`API_VERSION`].
+    /// [`INVENTORY_API_VERSION`].
     pub api_version: String,
-    /// [`KIND`].
+    /// [`CLUSTER_INVENTORY`].
     pub kind: String,
     /// What the cluster is called.
     pub cluster: String,
@@ -122,7 +117,9 @@ const fn is_false(value: &bool) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// It is about something else.
-    #[error("apiVersion {api_version:?} and kind {kind:?} are not those of a {KIND} of {API_VERSION}")]
+    #[error(
+        "apiVersion {api_version:?} and kind {kind:?} are not those of a {CLUSTER_INVENTORY} of {INVENTORY_API_VERSION}"
+    )]
     Kind {
         /// Its `apiVersion`.
         api_version: String,
@@ -144,7 +141,7 @@ impl ClusterRecord {
     /// The document is something else.
     pub fn read(document: Value) -> Result<Self, RecordError> {
         let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
-        if text("apiVersion") != API_VERSION || text("kind") != KIND {
+        if text("apiVersion") != INVENTORY_API_VERSION || text("kind") != CLUSTER_INVENTORY {
             let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
             return Err(RecordError::Kind { api_version, kind });
         }
