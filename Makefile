@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ fuzz: ## coverage-guided search for bytes that break a reader, SECONDS_EACH for 
 conformance: ## recorded cases and real data, where SHARED has them
 	$(CARGO) run $(RELEASE) --quiet -p olm-test --bin conformance -- --done $(SHARED)/conformance/given
 	sh test/realdata.sh $(SHARED)/realdata
+
+rights: ## the roles that olm rbac prints, for each real bundle in SHARED: enough, and none too many
+	$(PROGRAMS)
+	sh test/rights.sh $(SHARED)/realdata
 
 schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
 	$(PROGRAMS)

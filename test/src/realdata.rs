@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod definitions;
 pub mod operatorhub;
 pub mod plans;
+pub mod rights;
 pub mod templates;
 
 /// A case, and what it came to: the name of an outcome worth counting (`rendered`, `webhooks`), or what is wrong.

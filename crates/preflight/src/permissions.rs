@@ -364,35 +364,88 @@ impl Needs {
     ///
     /// Of two alternatives the rules themselves are proposed: an account that writes roles and has the verb `escalate` on it can
     /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
+    /// An operator that may do everything with roles needs it, too; then the other rules of its roles follow from it.
     #[must_use]
     pub fn missing(&self, account_rights: &AccountRights) -> Missing {
         let lacks = |right: &&Right| account_rights.status(right) != RightStatus::Granted;
         let mut missing: BTreeSet<Right> = self.rights.iter().filter(lacks).cloned().collect();
-        let mut granted: BTreeSet<Right> = BTreeSet::new();
-        for either in &self.alternatives {
-            if account_rights.status(&either.right) == RightStatus::Granted {
-                continue;
-            }
-            // A binding gives what its role does.
-            let new: Option<Vec<&Right>> = either.instead.as_ref().map(|all| {
-                let all = all.iter().filter(lacks);
-                all.filter(|right| !granted.contains(*right)).collect()
-            });
-            match new {
-                Some(new)
-                    if new.iter().all(|right| is_modest(right))
-                        && granted.len() + new.len() <= MAX_PROPOSED =>
-                {
-                    let new: Vec<Right> = new.into_iter().cloned().collect();
-                    granted.extend(new);
-                }
-                Some(_) | None => {
-                    missing.insert(either.right.clone());
-                }
+        let open: Vec<&Either> = self
+            .alternatives
+            .iter()
+            .filter(|either| lacks(&&either.right))
+            .collect();
+        let (proposed, beyond) = proposals(&open, lacks);
+        let powers: BTreeSet<&Right> = proposed
+            .iter()
+            .flat_map(|(_, rights)| rights.iter().copied())
+            .filter(|right| right.is_power() && open.iter().any(|either| right.covers(&either.right)))
+            .collect();
+        let follows = |either: &Either| powers.iter().any(|power| power.covers(&either.right));
+        let granted: BTreeSet<Right> = proposed
+            .iter()
+            .flat_map(|(either, rights)| {
+                let all = !follows(either);
+                let powers = &powers;
+                rights.iter().filter(move |right| all || powers.contains(*right))
+            })
+            .map(|right| (*right).clone())
+            .collect();
+        let is_granted = |right: &Right| granted.iter().any(|other| other.covers(right));
+        for either in beyond {
+            let instead = either.instead.as_ref();
+            let is_covered = instead.is_some_and(|all| all.iter().filter(lacks).all(&is_granted));
+            if !is_covered && !follows(either) {
+                missing.insert(either.right.clone());
             }
         }
-        granted.retain(|right| !missing.contains(right));
+        let granted = granted.into_iter().filter(|right| !missing.contains(right));
+        let granted = granted.collect();
         Missing::new(missing).with_granted(granted)
+    }
+}
+
+/// The alternatives whose rules are proposed, with those of them that the account lacks; and the others.
+fn proposals<'a>(
+    open: &[&'a Either],
+    lacks: impl Fn(&&Right) -> bool,
+) -> (Vec<(&'a Either, Vec<&'a Right>)>, Vec<&'a Either>) {
+    let (mut proposed, mut beyond) = (Vec::new(), Vec::new());
+    let mut known: BTreeSet<&Right> = BTreeSet::new();
+    for either in open {
+        let rules: Option<Vec<&Right>> = either
+            .instead
+            .as_ref()
+            .map(|all| all.iter().filter(|right| lacks(right)).collect());
+        // A binding gives what its role does.
+        let fits = rules.as_ref().is_some_and(|rules| {
+            let new: Vec<_> = rules.iter().filter(|right| !known.contains(*right)).collect();
+            new.iter().all(|right| is_modest(right)) && known.len() + new.len() <= MAX_PROPOSED
+        });
+        match rules {
+            Some(rules) if fits => {
+                known.extend(rules.iter().copied());
+                proposed.push((*either, rules));
+            }
+            _ => beyond.push(*either),
+        }
+    }
+    (proposed, beyond)
+}
+
+impl Right {
+    /// Whether an account that has it has the other one, too.
+    fn covers(&self, other: &Self) -> bool {
+        (self.namespace.is_none() || self.namespace == other.namespace)
+            && self.access.rule().allows(&other.access)
+    }
+
+    /// Whether it lets an account write roles and bindings with rights that it does not have.
+    fn is_power(&self) -> bool {
+        let is_verb = ["escalate", "bind", ALL].contains(&self.access.verb.as_str());
+        match &self.access.object {
+            Object::Resource { group, .. } => is_verb && [RBAC, ALL].contains(&group.as_str()),
+            Object::Path(_) => false,
+        }
     }
 }
 

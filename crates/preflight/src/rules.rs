@@ -161,6 +161,32 @@ pub struct Access {
     pub object: Object,
 }
 
+impl Access {
+    /// The rule that grants it and nothing else.
+    #[must_use]
+    pub fn rule(&self) -> PolicyRule {
+        let verbs = vec![self.verb.clone()];
+        match &self.object {
+            Object::Resource {
+                group,
+                resource,
+                name,
+            } => PolicyRule {
+                api_groups: vec![group.clone()],
+                resources: vec![resource.clone()],
+                resource_names: name.iter().cloned().collect(),
+                verbs,
+                ..PolicyRule::default()
+            },
+            Object::Path(path) => PolicyRule {
+                non_resource_urls: vec![path.clone()],
+                verbs,
+                ..PolicyRule::default()
+            },
+        }
+    }
+}
+
 /// What is accessed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {

@@ -209,6 +209,26 @@ fn who_writes_a_role_holds_its_rules_or_may_escalate() {
 }
 
 #[test]
+fn who_may_do_everything_with_roles_needs_no_other_rule_of_its_roles() {
+    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    let all = json!({
+        "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"], "verbs": ["*"],
+    });
+    let mut other = role("Role", &json!([pods]));
+    other["metadata"]["namespace"] = json!("kitchen");
+    let needs = needs(&[role("ClusterRole", &json!([pods, all])), other]);
+    check(
+        &needs,
+        &account_rights(writes_roles(), json!([])),
+        &[
+            "what the roles among the objects give: * clusterrolebindings.rbac.authorization.k8s.io, \
+             clusterroles.rbac.authorization.k8s.io",
+            "get pods in namespace kitchen",
+        ],
+    );
+}
+
+#[test]
 fn a_role_that_gathers_others_needs_everything_or_escalate() {
     let mut gathering = role("ClusterRole", &json!([]));
     gathering["aggregationRule"] = json!({"clusterRoleSelectors": []});

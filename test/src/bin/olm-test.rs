@@ -51,6 +51,11 @@ enum Verb {
         /// Only these packages.
         packages: Vec<String>,
     },
+    /// The roles that `olm rbac` prints are enough for each real bundle, and none too many.
+    RealRights {
+        /// The folder with `bundles/PACKAGE/VERSION`.
+        dir: PathBuf,
+    },
     /// The memory of both managers under catalogs made to take as much as they can, as Markdown. Fails where it is too much.
     Worst {
         /// Only these catalogs.
@@ -102,6 +107,9 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
+        Verb::RealRights { dir } => {
+            wait_for(async { olm_test::realdata::rights::run(&dir).await.map(verdict) })
+        }
         Verb::Worst { catalogs } => wait_for(async {
             olm_test::bench::worst::run(&catalogs)
                 .await

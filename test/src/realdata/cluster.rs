@@ -20,7 +20,7 @@ use crate::e2e::{everything, everything_before};
 use crate::extensions::{administrator, is_settled};
 use crate::world::{Options, World, eventually, kubectl};
 
-mod choose;
+pub(super) mod choose;
 
 use choose::{Chosen, Package};
 

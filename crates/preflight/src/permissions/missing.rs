@@ -7,7 +7,7 @@ use olm_api::text::escape;
 use serde_json::{Map, Value, json};
 
 use super::{RBAC, Right};
-use crate::rules::{Object, PolicyRule};
+use crate::rules::{ALL, Access, Object, PolicyRule};
 
 /// Characters of the text beyond which further rules are only counted.
 const MAX_TEXT: usize = 4096;
@@ -86,6 +86,33 @@ impl Missing {
             *rules = wide;
         }
         self
+    }
+
+    /// The same without what other rules cover, as those that a bundle gives its operator often do: each verb of each rule that
+    /// stays is needed.
+    #[must_use]
+    pub fn without_covered(&self) -> Self {
+        let rights: BTreeSet<Right> = self
+            .rules()
+            .flat_map(|(namespace, rules)| {
+                let namespace = namespace.map(str::to_owned);
+                rules.into_iter().flat_map(move |rule| {
+                    let accesses: Vec<Access> = rule.accesses().collect();
+                    let namespace = namespace.clone();
+                    accesses.into_iter().map(move |access| Right {
+                        namespace: namespace.clone(),
+                        access,
+                    })
+                })
+            })
+            .collect();
+        let wide: Vec<&Right> = rights.iter().filter(|right| right.is_wide()).collect();
+        let covered = |right: &&Right| wide.iter().any(|other| other != right && other.covers(right));
+        let kept: BTreeSet<Right> = rights.iter().filter(|right| !covered(right)).cloned().collect();
+        Self {
+            rules: scoped(kept, |_| false),
+            granted: Scoped::new(),
+        }
     }
 
     /// Whether nothing is missing.
@@ -171,6 +198,21 @@ impl Missing {
             .map(olm_yaml::to_yaml)
             .collect();
         documents.join("---\n")
+    }
+}
+
+impl Right {
+    /// Whether it may cover rights other than itself.
+    fn is_wide(&self) -> bool {
+        match &self.access.object {
+            Object::Resource { resource, name, .. } => {
+                name.is_none()
+                    || self.namespace.is_none()
+                    || self.access.verb == ALL
+                    || resource.contains(ALL)
+            }
+            Object::Path(path) => self.access.verb == ALL || path.ends_with(ALL),
+        }
     }
 }
 
@@ -286,6 +328,45 @@ pub fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_wider_rules_cover_is_left_out() {
+        let right = |namespace: Option<&str>, verb: &str, resource: &str, name: Option<&str>| Right {
+            namespace: namespace.map(str::to_owned),
+            access: Access {
+                verb: verb.to_owned(),
+                object: Object::Resource {
+                    group: String::new(),
+                    resource: resource.to_owned(),
+                    name: name.map(str::to_owned),
+                },
+            },
+        };
+        let own = [
+            right(Some("n"), "create", "configmaps", Some("a")),
+            right(Some("n"), "get", "configmaps", Some("a")),
+            right(Some("n"), "patch", "configmaps", Some("a")),
+            right(Some("n"), "get", "secrets", Some("a")),
+            right(Some("other"), "get", "configmaps", Some("a")),
+        ];
+        let given = [
+            right(Some("n"), "get", "configmaps", None),
+            right(Some("n"), "create", "configmaps", None),
+            right(None, "get", "secrets", None),
+        ];
+        let missing = Missing::new(own.into()).with_granted(given.into());
+        let least = missing.without_covered();
+        assert_eq!(
+            described(&least.rules),
+            [
+                "get secrets",
+                "create, get configmaps in namespace n",
+                "patch configmaps \"a\" in namespace n",
+                "get configmaps \"a\" in namespace other",
+            ]
+        );
+        assert_eq!(least.without_covered(), least);
+    }
 
     #[test]
     fn rules_of_a_bundle_are_one_line_of_text_and_exact_data_in_roles() {

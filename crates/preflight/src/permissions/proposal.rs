@@ -9,6 +9,7 @@ use super::missing::{Account, Missing};
 /// takes away what earlier ones gave. Every value is data, whatever a bundle has in it.
 #[must_use]
 pub fn roles(missing: &Missing, extension: &str, account: Account<'_>) -> String {
+    let missing = missing.without_covered();
     let digest = hex::encode(Sha256::digest(missing.yaml("", &[], account)));
     let name = format!("{extension}-needs-{}", digest.get(..8).unwrap_or(&digest));
     let labels = [(label::RIGHTS_OF, extension)];

@@ -83,7 +83,7 @@ fn namespace(package: &str) -> String {
 }
 
 /// Group, kind, namespace and name.
-pub(super) fn key(object: &Value) -> [String; 4] {
+pub(in crate::realdata) fn key(object: &Value) -> [String; 4] {
     let text = |pointer| {
         object
             .pointer(pointer)
