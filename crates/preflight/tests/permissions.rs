@@ -221,8 +221,7 @@ fn who_may_do_everything_with_roles_needs_no_other_rule_of_its_roles() {
         &needs,
         &account_rights(writes_roles(), json!([])),
         &[
-            "what the roles among the objects give: * clusterrolebindings.rbac.authorization.k8s.io, \
-             clusterroles.rbac.authorization.k8s.io",
+            "what the roles among the objects give: * clusterroles.rbac.authorization.k8s.io",
             "get pods in namespace kitchen",
         ],
     );

@@ -148,6 +148,10 @@ impl Bundle {
                 json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
             apply(lab, &[], &namespace.to_string())?;
         }
+        // A bundle without objects needs nothing.
+        if objects.is_empty() && roles.is_empty() {
+            return Ok(0);
+        }
         let applied: Value = serde_json::from_str(&apply(lab, &["-o", "json"], &roles)?)?;
         self.dry_run(lab, served, objects)?;
         self.take_away(served, objects, &rules(&applied))
