@@ -1,6 +1,6 @@
 //! `olm search` and `olm show`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use anyhow::anyhow;
@@ -10,6 +10,7 @@ use olm_api::text::escape;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
+use olm_serve::PackageSummary;
 use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
@@ -58,7 +59,8 @@ impl Sources {
     after_help = "Examples:\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
 )]
 pub(crate) struct SearchArguments {
-    /// Words to look for in names, descriptions, keywords, categories and provided APIs; a package has to have them all
+    /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have them
+    /// all. The most relevant package comes first
     #[arg(required = true)]
     words: Vec<String>,
     #[command(flatten)]
@@ -206,16 +208,6 @@ fn described(bundle: &Bundle) -> Value {
 }
 
 impl About {
-    fn has(&self, word: &str) -> bool {
-        let word = word.to_lowercase();
-        let fields = [&self.name, &self.display_name, &self.description, &self.provider];
-        let lists = [&self.keywords, &self.categories, &self.apis];
-        fields
-            .into_iter()
-            .chain(lists.into_iter().flatten())
-            .any(|text| text.to_lowercase().contains(&word))
-    }
-
     fn json(&self, catalog: &str) -> Value {
         let channels: Vec<Value> = self
             .channels
@@ -240,16 +232,8 @@ impl About {
 }
 
 pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
-    let mut found = Vec::new();
     let catalogs = arguments.sources.load()?;
-    for (name, catalog) in &catalogs {
-        let packages = packages(catalog).into_iter();
-        found.extend(
-            packages
-                .filter(|package| arguments.words.iter().all(|word| package.has(word)))
-                .map(|package| (name.clone(), package)),
-        );
-    }
+    let found = ranked(&arguments.words, &catalogs);
     match arguments.output {
         ReportFormat::Json => {
             let found: Vec<Value> = found
@@ -287,6 +271,29 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
         return Ok(Status::Failure);
     }
     Ok(Status::Success)
+}
+
+/// The packages that have all words, with the names of their catalogs, in the order of the catalog server's search: the
+/// most relevant first.
+fn ranked(words: &[String], catalogs: &[(String, Catalog)]) -> Vec<(String, About)> {
+    let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+    let words: Vec<&str> = words.iter().flat_map(|words| words.split_whitespace()).collect();
+    let mut found = Vec::new();
+    for (name, catalog) in catalogs {
+        let summaries = PackageSummary::of_catalog(catalog).into_iter();
+        let ranks: HashMap<String, u32> = summaries
+            .filter_map(|facts| Some((facts.relevance(words.iter().copied())?, facts.name)))
+            .map(|(rank, package)| (package, rank))
+            .collect();
+        let packages = packages(catalog).into_iter();
+        found
+            .extend(packages.filter_map(|package| Some((*ranks.get(&package.name)?, name.clone(), package))));
+    }
+    found.sort_by(|left, right| (left.0, &left.2.name, &left.1).cmp(&(right.0, &right.2.name, &right.1)));
+    found
+        .into_iter()
+        .map(|(_, catalog, package)| (catalog, package))
+        .collect()
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> Outcome {

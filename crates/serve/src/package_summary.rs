@@ -2,6 +2,7 @@
 
 mod collector;
 mod metadata;
+mod relevance;
 
 use std::collections::BTreeSet;
 
@@ -55,4 +56,11 @@ pub struct Api {
     pub version: String,
     /// Its kind.
     pub kind: String,
+}
+
+impl PackageSummary {
+    /// The packages of a catalog, by name.
+    pub fn of_catalog(catalog: &olm_fbc::Catalog) -> Vec<Self> {
+        Collector::summaries(catalog)
+    }
 }

@@ -14,5 +14,6 @@ mod docs;
 mod images;
 mod push;
 mod resolve;
+mod search;
 mod support;
 mod tools;

@@ -75,10 +75,10 @@ fn look(
     let end = wanted.start + wanted.limit;
     let mut total = 0;
     let mut counts = Facets::default();
-    let mut best: Vec<(u8, SearchResult)> = Vec::new();
+    let mut best: Vec<(u32, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
-    let order = |best: &mut Vec<(u8, SearchResult)>| {
-        let key = |(rank, found): &(u8, SearchResult)| (*rank, Reverse(found.catalog_priority));
+    let order = |best: &mut Vec<(u32, SearchResult)>| {
+        let key = |(rank, found): &(u32, SearchResult)| (*rank, Reverse(found.catalog_priority));
         best.sort_by(|a, b| {
             let (first, second) = (&a.1, &b.1);
             key(a)

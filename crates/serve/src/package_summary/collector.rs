@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-use olm_fbc::property::TYPE_GVK;
+use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::{
-    Bundle, Channel, Deprecations, Package, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
-    SCHEMA_PACKAGE,
+    Bundle, Catalog, Channel, Deprecations, Package, Property, SCHEMA_BUNDLE, SCHEMA_CHANNEL,
+    SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE,
 };
 
 use super::{Api, CsvMetadata, PackageSummary};
@@ -43,8 +43,8 @@ impl Default for Collector {
 struct Collected {
     facts: PackageSummary,
     latest: Option<olm_version::VersionRelease>,
-    /// Where the bundle of that version lies in the content.
-    newest: Option<Range<u64>>,
+    /// The highest version whose bundle describes itself, and where that bundle lies in the content.
+    described: Option<(olm_version::VersionRelease, Range<u64>)>,
 }
 
 impl Collector {
@@ -65,19 +65,15 @@ impl Collector {
         };
     }
 
-    /// Lets the newest bundle of each package speak for it, once all blobs are known: describing each bundle on the way
-    /// would take far longer where bundles carry their manifests. `read` returns the bytes of a range; `go_on` may end it.
+    /// Lets the newest bundle that describes itself speak for its package, once all blobs are known: describing each bundle
+    /// on the way would take far longer where bundles carry their manifests. `read` returns the bytes of a range; `go_on`
+    /// may end it.
     pub(crate) fn describe(
         &mut self,
         read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
         go_on: &impl Fn() -> bool,
     ) -> io::Result<()> {
-        let newest: Vec<(String, Range<u64>)> = self
-            .packages
-            .iter_mut()
-            .filter_map(|(name, known)| Some((name.clone(), known.newest.take()?)))
-            .collect();
-        for (name, range) in newest.into_iter().take_while(|_| go_on()) {
+        for (name, range) in self.take_described().into_iter().take_while(|_| go_on()) {
             let line = read(range)?;
             let bundle = std::str::from_utf8(&line).ok().map(Bundle::from_json);
             let metadata = bundle.and_then(Result::ok).as_ref().and_then(CsvMetadata::of);
@@ -86,6 +82,41 @@ impl Collector {
             }
         }
         Ok(())
+    }
+
+    /// The packages of a catalog that is in memory, by name.
+    pub(crate) fn summaries(catalog: &Catalog) -> Vec<PackageSummary> {
+        let mut collector = Self::default();
+        for package in &catalog.packages {
+            collector.package(package);
+        }
+        for channel in &catalog.channels {
+            collector.channel(channel.clone());
+        }
+        // Here a bundle lies where it stands in the list.
+        for (at, bundle) in (0..).zip(&catalog.bundles) {
+            collector.bundle(bundle, at..at + 1);
+        }
+        for deprecations in &catalog.deprecations {
+            collector.deprecations(deprecations);
+        }
+        let described: Vec<(String, Range<u64>)> = collector.take_described();
+        for (name, range) in described {
+            let bundle = usize::try_from(range.start)
+                .ok()
+                .and_then(|at| catalog.bundles.get(at));
+            if let Some(metadata) = bundle.and_then(CsvMetadata::of) {
+                collector.note(&name, |known| known.facts.describe(&metadata));
+            }
+        }
+        collector.finish().collect()
+    }
+
+    fn take_described(&mut self) -> Vec<(String, Range<u64>)> {
+        let packages = self.packages.iter_mut();
+        packages
+            .filter_map(|(name, known)| Some((name.clone(), known.described.take()?.1)))
+            .collect()
     }
 
     /// The packages by name; what belongs to a package that the catalog does not define is left out.
@@ -161,16 +192,20 @@ impl Collected {
         let Ok(version) = bundle.version_release() else {
             return;
         };
-        if self
-            .latest
-            .as_ref()
-            .is_some_and(|latest| latest.compare(&version).is_ge())
+        let is_newer = |known: Option<&olm_version::VersionRelease>| {
+            known.is_none_or(|known| known.compare(&version).is_lt())
+        };
+        let describes =
+            |property: &Property| [TYPE_CSV_METADATA, TYPE_BUNDLE_OBJECT].contains(&property.kind.as_str());
+        if is_newer(self.described.as_ref().map(|(version, _)| version))
+            && bundle.properties.iter().any(describes)
         {
-            return;
+            self.described = Some((version.clone(), at));
         }
-        self.facts.latest_version = short(&version.version.to_string());
-        self.latest = Some(version);
-        self.newest = Some(at);
+        if is_newer(self.latest.as_ref()) {
+            self.facts.latest_version = short(&version.version.to_string());
+            self.latest = Some(version);
+        }
     }
 }
 

@@ -75,7 +75,7 @@ fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
             } @else if words.is_empty() {
                 p { "No package is like that." }
             } @else {
-                p { "No package has all of these words in its name, summary, provider or keywords: " (words) "." }
+                p { "No package has all of these words in its name, summary, provider, keywords, categories or APIs: " (words) "." }
             }
             @if !found.near.is_empty() {
                 p { "Did you mean" }

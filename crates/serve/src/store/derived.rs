@@ -33,7 +33,7 @@ struct DerivedFiles {
 }
 
 /// The version of what is derived; files of another version are made again.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// SHA-256 of both files, kept beside them.
 #[derive(Debug, Serialize, Deserialize)]

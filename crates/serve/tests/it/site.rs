@@ -167,7 +167,7 @@ async fn a_search_without_a_hit_says_so_and_offers_what_is_near() {
     let text = shown("/?q=promethues").await;
     for part in [
         "<strong>0</strong> packages in 1 catalog",
-        "No package has all of these words in its name, summary, provider or keywords: promethues.",
+        "No package has all of these words in its name, summary, provider, keywords, categories or APIs: promethues.",
         "<a href=\"/packages/cat/prometheus\">prometheus</a>",
         "href=\"/\">All packages</a>",
     ] {

@@ -18,7 +18,7 @@ const COMPARED_WORDS: usize = 3;
 /// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
 #[derive(Debug, Default)]
 pub(crate) struct SearchQuery {
-    /// Words that each occur in the name, display name, summary, provider or a keyword.
+    /// Words that each occur in the name, display name, summary, provider, a keyword, a category or a provided API.
     words: Vec<String>,
     /// A part of the package's name.
     name: String,
@@ -108,7 +108,7 @@ impl SearchQuery {
         };
         let other = (self.name.is_empty() || facts.name.to_lowercase().contains(&self.name))
             && is(&self.keyword, &facts.keywords)
-            && self.holds_words(facts);
+            && facts.relevance(self.words.iter().map(String::as_str)).is_some();
         let api = self.api.is_empty() || facts.provided_apis.iter().any(|api| is_called(api, &self.api));
         let deprecated = self
             .deprecated
@@ -136,21 +136,6 @@ impl SearchQuery {
         .fold(0, |missed, (bit, _)| missed | bit)
     }
 
-    fn holds_words(&self, facts: &PackageSummary) -> bool {
-        if self.words.is_empty() {
-            return true;
-        }
-        let texts = [&facts.name, &facts.display_name, &facts.summary, &facts.provider];
-        let texts: Vec<String> = texts
-            .into_iter()
-            .chain(&facts.keywords)
-            .map(|text| text.to_lowercase())
-            .collect();
-        self.words
-            .iter()
-            .all(|word| texts.iter().any(|text| text.contains(word)))
-    }
-
     /// How much a name is like a word that is looked for, if it is; less is better.
     pub(crate) fn distance(&self, facts: &PackageSummary) -> Option<usize> {
         let names = || std::iter::once(facts.name.as_str()).chain(facts.name.split('-'));
@@ -161,21 +146,10 @@ impl SearchQuery {
     }
 
     /// How good a find is; less is better.
-    pub(crate) fn rank(&self, facts: &PackageSummary) -> u8 {
-        let name = facts.name.to_lowercase();
-        let asked = self
-            .words
-            .iter()
-            .chain(Some(&self.name).filter(|name| !name.is_empty()));
-        asked
-            .map(|word| match () {
-                () if name == *word => 0,
-                () if name.starts_with(word.as_str()) => 1,
-                () if name.contains(word.as_str()) => 2,
-                () => 3,
-            })
-            .min()
-            .unwrap_or(0)
+    pub(crate) fn rank(&self, facts: &PackageSummary) -> u32 {
+        let name = Some(self.name.as_str()).filter(|name| !name.is_empty());
+        let asked = self.words.iter().map(String::as_str).chain(name);
+        facts.relevance(asked).unwrap_or(u32::MAX)
     }
 }
 
@@ -274,6 +248,6 @@ mod tests {
     fn names_go_before_other_finds() {
         let rank = |query: &str| parse(Some(query)).unwrap().rank(&facts());
         let ranks = ["q=cert-manager", "q=cert", "q=manager", "q=tls"].map(rank);
-        assert_eq!(ranks, [0, 1, 2, 3]);
+        assert_eq!(ranks, [0, 1, 3, 4]);
     }
 }
