@@ -15,6 +15,8 @@ use channel::Channel;
 use deprecation::Deprecations;
 use package::{Icon, Package};
 
+pub use csv_metadata::metadata_of_csv;
+
 /// One blob of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blob {

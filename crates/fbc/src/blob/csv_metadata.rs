@@ -12,7 +12,7 @@ impl Bundle {
     /// The value of the property `olm.csv.metadata`, made of the `ClusterServiceVersion` among the manifests that the
     /// bundle carries; `None` when it carries none.
     pub fn csv_metadata(&self) -> Option<String> {
-        Some(metadata(&self.csv()?).to_string())
+        Some(metadata_of_csv(&self.csv()?).to_string())
     }
 
     /// The `ClusterServiceVersion` among the manifests that the bundle carries; `None` when it carries none.
@@ -28,7 +28,7 @@ impl Bundle {
 }
 
 /// The value of `olm.csv.metadata` for a `ClusterServiceVersion`.
-fn metadata(csv: &Value) -> Value {
+pub fn metadata_of_csv(csv: &Value) -> Value {
     let field = |pointer: &str| csv.pointer(pointer).filter(|value| !is_empty(value)).cloned();
     let mut value = Map::new();
     // These three are there in any case.

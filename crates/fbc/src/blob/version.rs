@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use memchr::memmem;
 use olm_version::{Release, ReleaseError, Version, VersionRelease, VersionReleaseError, blang, quoted};
 
 use crate::blob::bundle::Bundle;
@@ -132,13 +133,16 @@ impl Bundle {
 
     /// Whether the bundle's `ClusterServiceVersion` says that it substitutes for another bundle.
     fn substitutes(&self) -> bool {
+        // A catalog may hold hundreds of manifests of a package, and to read one takes far longer than to look for the words.
+        let names_it = |text: &[u8]| memmem::find(text, SUBSTITUTES_FOR.as_bytes()).is_some();
         let metadata = self
             .properties
             .iter()
-            .filter(|property| property.kind == TYPE_CSV_METADATA);
+            .filter(|property| property.kind == TYPE_CSV_METADATA && names_it(property.value.as_bytes()));
         let annotated = metadata.filter_map(|property| property.parse::<Annotated>().ok());
         let carried = self.objects().unwrap_or_default();
-        let carried = carried.iter().filter_map(|object| {
+        let carried = carried.iter().filter(|object| names_it(object));
+        let carried = carried.filter_map(|object| {
             let value = olm_yaml::to_json(object).ok()?;
             let manifest = decode::<Manifest>(&serde_json::to_string(&value).ok()?).ok()?;
             Some(manifest)

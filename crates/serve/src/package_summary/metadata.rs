@@ -1,6 +1,7 @@
 //! The descriptive part of a bundle's `ClusterServiceVersion`.
 
 use olm_fbc::Bundle;
+use olm_fbc::blob::metadata_of_csv;
 use olm_fbc::property::TYPE_CSV_METADATA;
 use serde_json::Value;
 
@@ -12,12 +13,26 @@ pub(crate) struct CsvMetadata(Value);
 impl CsvMetadata {
     /// What the bundle says of itself: in its property `olm.csv.metadata`, else in the manifests that it carries.
     pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
+        match Self::in_property(bundle) {
+            Some(found) => found,
+            None => Some(Self::of_csv(&bundle.csv()?)),
+        }
+    }
+
+    /// What the bundle says of itself where its `ClusterServiceVersion` is at hand, as [`Self::of`].
+    pub(crate) fn beside_csv(bundle: &Bundle, csv: Option<&Value>) -> Option<Self> {
+        Self::in_property(bundle).unwrap_or_else(|| csv.map(Self::of_csv))
+    }
+
+    /// What the property `olm.csv.metadata` says, if the bundle has one: nothing where it cannot be read.
+    fn in_property(bundle: &Bundle) -> Option<Option<Self>> {
         let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
-        let value = match found.next() {
-            Some(property) => serde_json::from_str(&property.value).ok()?,
-            None => serde_json::from_str(&bundle.csv_metadata()?).ok()?,
-        };
-        Some(Self(value))
+        let property = found.next()?;
+        Some(serde_json::from_str(&property.value).ok().map(Self))
+    }
+
+    fn of_csv(csv: &Value) -> Self {
+        Self(metadata_of_csv(csv))
     }
 
     /// The text at a JSON pointer; empty where there is none.

@@ -63,7 +63,9 @@ pub(super) struct Rule {
 impl Release {
     /// What a bundle says. Facts that cannot be read are left out.
     pub(super) fn of(bundle: &Bundle) -> Self {
-        let metadata = CsvMetadata::of(bundle).unwrap_or_default();
+        // To read it takes far longer than the rest of the page.
+        let csv = bundle.csv();
+        let metadata = CsvMetadata::beside_csv(bundle, csv.as_ref()).unwrap_or_default();
         let max_openshift = bundle.properties.iter().find(|p| p.kind == TYPE_MAX_OPENSHIFT);
         let max_openshift = max_openshift.and_then(|p| serde_json::from_str::<Value>(&p.value).ok());
         Self {
@@ -79,7 +81,7 @@ impl Release {
                 .take(MOST)
                 .cloned()
                 .collect(),
-            permissions: bundle.csv().as_ref().map(Permissions::of),
+            permissions: csv.as_ref().map(Permissions::of),
             max_openshift: match max_openshift {
                 Some(Value::String(text)) => text,
                 Some(Value::Number(number)) => number.to_string(),
