@@ -66,13 +66,20 @@ schemathesis: ## the HTTP server against its own description; installs Schemathe
 	$(PROGRAMS)
 	test/schemathesis.sh $${CARGO_TARGET_DIR:-target}/release/olm
 
+# The pages of `olm ui`, on a throwaway cluster.
+BROWSER_UI := test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm ui $(CARGO) test $(RELEASE) -p olm-test --test approval ui:: -- --nocapture
+
 browser: ## the pages in a real browser: journeys, accessibility, hostile catalogs; needs node, npm and Debian's chromium
 	$(PROGRAMS)
 	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm
+	$(OLM_TEST) cluster build
+	$(BROWSER_UI)
 
 screenshots: ## pictures of the pages in both themes and widths, in dist/screenshots
 	$(PROGRAMS)
 	test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm screenshots dist/screenshots
+	$(OLM_TEST) cluster build
+	OUT=$(CURDIR)/dist/screenshots $(BROWSER_UI)
 
 e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # browser.sh OLM test|screenshots [OUT]: serves catalogs with the program OLM and looks at the pages with Debian's Chromium, driven
 # by Playwright, which is installed into the user's cache. Needs node, npm and chromium.
+# browser.sh OLM ui COMMAND...: runs a command, a test that starts `olm ui`, so that it looks at those pages too.
 set -euo pipefail
 olm=$(realpath "${1:-target/release/olm}")
 what=${2:-test}
-OUT=$(realpath --canonicalize-missing "${3:-dist/screenshots}")
-export OUT
+started=$PWD
+[ "$what" = ui ] || export OUT=$(realpath --canonicalize-missing "${3:-dist/screenshots}")
 cd "$(dirname "$0")/browser"
 for program in node npm "${CHROMIUM:-chromium}"; do
     command -v "$program" >/dev/null || { echo "browser.sh: $program is missing: apt-get install nodejs npm chromium" >&2; exit 2; }
@@ -28,6 +29,11 @@ if [ ! -f "$home/complete" ]; then
     exec 9>&-
 fi
 export MODULES=$home
+if [ "$what" = ui ]; then
+    export OLM_BROWSER_UI=$PWD/ui.test.mjs
+    cd "$started"
+    exec "${@:3}"
+fi
 
 catalogs=(showcase manifests)
 [ "$what" = screenshots ] || catalogs+=(hostile)
@@ -51,6 +57,6 @@ export ADDRESS
 case $what in
 test) timeout --kill-after=10 900 node --test --test-reporter=spec journeys.test.mjs ;;
 screenshots) node screenshots.mjs ;;
-*) echo "browser.sh: test or screenshots, not $what" >&2; exit 2 ;;
+*) echo "browser.sh: test, screenshots or ui, not $what" >&2; exit 2 ;;
 esac
 kill -0 "$server" || { echo "the server is gone"; cat "$work/errors"; exit 1; }

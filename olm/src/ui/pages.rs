@@ -51,7 +51,7 @@ pub(super) fn missing(server: &str) -> Markup {
     let content = html! {
         div class="page empty" {
             p class="code" { "404" }
-            h1 { "Nothing is here" }
+            h1 { "Not found" }
             p { "The cluster has no such object, or it was deleted." }
             p { a class="button" href="/" { "All extensions" } }
         }
@@ -63,7 +63,7 @@ pub(super) fn missing(server: &str) -> Markup {
 pub(super) fn failed(server: &str, error: &str) -> Markup {
     let content = html! {
         div class="page" {
-            h1 { "The cluster does not say" }
+            h1 { "The cluster cannot be read" }
             div class="notice bad" { (symbol("warning")) p { (error) } }
         }
     };

@@ -1,6 +1,7 @@
 //! The pages of `olm ui`, with an update that waits for an approval.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::world::{World, binary};
@@ -10,6 +11,9 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{CLUSTER, change, install_and_update};
+
+/// The time of all journeys.
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// `olm ui`, stopped when dropped.
 struct Pages {
@@ -49,24 +53,29 @@ async fn start(world: &World) -> Result<Pages> {
     Ok(pages)
 }
 
-/// What the browser journey needs: run by `make browser`, which says where it is.
-async fn journey(pages: &Pages, name: &str) -> Result<()> {
+/// Runs the journeys of `OLM_BROWSER_UI` in a browser, as `make browser` does. `origin` is the address of the pages.
+async fn journeys(pages: &Pages, origin: &str, name: &str) -> Result<()> {
     let Ok(script) = std::env::var("OLM_BROWSER_UI") else {
         return Ok(());
     };
     let run = tokio::process::Command::new("node")
-        .arg("--test")
+        .args(["--test", "--test-reporter=spec"])
         .arg(&script)
-        .env("OLM_UI_ADDRESS", &pages.entrance)
+        .env("ADDRESS", origin)
+        .env("OLM_UI_ENTRANCE", &pages.entrance)
         .env("OLM_UI_EXTENSION", name)
-        .output()
-        .await?;
+        .kill_on_drop(true)
+        .output();
+    let run = tokio::time::timeout(LONGEST, run)
+        .await
+        .context("the journeys do not end")??;
+    let printed = String::from_utf8_lossy(&run.stdout);
     ensure!(
         run.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&run.stdout),
+        "{printed}{}",
         String::from_utf8_lossy(&run.stderr)
     );
+    println!("{printed}");
     Ok(())
 }
 
@@ -135,6 +144,6 @@ fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Resul
             &["browsed-catalog", "Ready"],
         )?;
         page("/extensions/nobody", StatusCode::NOT_FOUND).await?;
-        journey(&pages, name).await
+        journeys(&pages, origin, name).await
     })
 }

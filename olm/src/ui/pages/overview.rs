@@ -41,7 +41,7 @@ pub(in crate::ui) fn extensions(server: &str, query: &Query, all: &[ClusterExten
                 div class="empty" { (symbol("search")) p { "No extension fits. " a href="/" { "Show all" } } }
             } @else {
                 section {
-                    (table("Extensions", &["Extension", "State", "Installed", "Asked for", "Update", ""], &shown, |one| row(one)))
+                    (table("Extensions", &["Extension", "State", "Installed", "Asked for", "Update", "Problem"], &shown, |one| row(one)))
                 }
             }
         }
@@ -120,7 +120,7 @@ pub(in crate::ui) fn catalogs(server: &str, all: &[ClusterCatalog]) -> Markup {
                 div class="empty" { (symbol("layers")) p { "There is no ClusterCatalog." } }
             } @else {
                 section {
-                    (table("Catalogs", &["Catalog", "State", "Image", "Priority", "Unpacked", ""], all, catalog))
+                    (table("Catalogs", &["Catalog", "State", "Image", "Priority", "Unpacked", "Problem"], all, catalog))
                 }
             }
         }
