@@ -95,7 +95,7 @@ fn waiting(name: &str, change: &PendingChange) -> Markup {
                 @if spec.widens_rights { (badge("warn", "widens rights")) }
                 @if spec.definitions == "Breaking" { (badge("bad", "breaking CRD change")) }
             }
-            @if let Some(state) = state { p { (state.message) } }
+            @if let Some(state) = state { p { (words(&state.message)) } }
             @if let Some(decision) = &spec.decision {
                 p {
                     @match decision.verdict { Verdict::Approved => "Approved", Verdict::Rejected => "Rejected" }
@@ -149,9 +149,9 @@ fn candidates(of: &Explanation) -> Markup {
             h2 { "Bundles of the catalogs " span class="number" { (of.candidates.len()) } }
             (table("Bundles of the catalogs", &["Version", "Bundle", "Catalog", "Excluded by"], shown, |row| html! {
                 td class="mono nowrap" { (row.version) @if row.is_chosen { " " (badge("good", "chosen")) } }
-                td class="mono" { (row.bundle) }
+                td class="mono nowrap" { (row.bundle) }
                 td { (row.catalog) }
-                td { @for reason in &row.excluded_by { div class="why" { (reason) } } }
+                td class="wide" { @for reason in &row.excluded_by { div class="why" { (reason) } } }
             }))
             @if of.candidates.len() > shown.len() { p { code { "olm explain " (of.extension) } " lists all." } }
         }
@@ -186,7 +186,7 @@ fn conditions(of: &Details) -> Markup {
                 td { (condition.type_) }
                 td { (condition.status) }
                 td { (condition.reason) }
-                td { (condition.message) }
+                td class="wide" { (words(&condition.message)) }
             }))
         }
     }
@@ -202,7 +202,7 @@ fn happened(events: &[Event], now: Timestamp) -> Markup {
                 (table("Events", &["Seen", "Reason", "Message"], shown, |event| html! {
                     td class="nowrap" { (age(last_seen(event).map(Time).as_ref(), now)) " ago" }
                     td { @if event.type_.as_deref() == Some("Warning") { (badge("warn", event.reason.as_deref().unwrap_or(NONE))) } @else { (event.reason.as_deref().unwrap_or(NONE)) } }
-                    td { (event.message.as_deref().unwrap_or(NONE)) }
+                    td class="wide" { (words(event.message.as_deref().unwrap_or(NONE))) }
                 }))
             }
         }

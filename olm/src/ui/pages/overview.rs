@@ -102,7 +102,7 @@ fn row(one: &ClusterExtension) -> Markup {
                 None => (NONE),
             }
         }
-        td {
+        td class="wide" {
             @if let Some((_, message)) = fault(one) { p class="why" { (first_line(message)) } }
         }
     }
@@ -149,13 +149,13 @@ fn catalog(one: &ClusterCatalog) -> Markup {
     html! {
         td { strong { (one.name()) } }
         td class="nowrap" { (state) }
-        td class="mono" {
+        td class="mono wide" {
             (image.unwrap_or(NONE))
             @if let Some(resolved) = resolved { div class="quiet" { (resolved.reference) } }
         }
         td class="right" { (one.spec.priority) }
         td class="nowrap" { (unpacked.map_or(NONE.to_owned(), |time| time.0.to_string())) }
-        td {
+        td class="wide" {
             @if let Some(ready) = ready.filter(|_| !is_ready) { p class="why" { (first_line(&ready.message)) } }
         }
     }
