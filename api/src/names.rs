@@ -268,6 +268,21 @@ pub mod release {
     pub const INDEX_SELECTOR: &str = "owner=operator-controller,type=index";
 }
 
+/// The move of an operator from OLM classic: annotations that its tools share.
+pub mod migration {
+    /// `NAMESPACE/NAME` of the Subscription that an extension was made from. On ClusterExtensions and revisions.
+    pub const SUBSCRIPTION: &str = "olm.operatorframework.io/migrated-from-subscription";
+    /// The `spec` of that Subscription, as JSON. On ClusterExtensions.
+    pub const SUBSCRIPTION_BACKUP: &str = "olm.operatorframework.io/migration-subscription-backup";
+    /// The `spec` of the OperatorGroup of that Subscription, as JSON. On ClusterExtensions.
+    pub const OPERATOR_GROUP_BACKUP: &str = "olm.operatorframework.io/migration-operatorgroup-backup";
+    /// `NAMESPACE/NAME` of the CatalogSource that a catalog was made from. On ClusterCatalogs.
+    pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
+    /// With the name of a check behind it and the value `true`: a finding of that check is acknowledged. On Subscriptions,
+    /// and on the ClusterExtensions that are made from them.
+    pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";
+}
+
 /// Types of properties that bundles carry.
 pub mod property {
     /// Package, version and release.

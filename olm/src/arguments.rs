@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get};
-use crate::extension::{approve, history, install, plan, rollback, support, uninstall};
+use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::registry::image;
 use crate::resolve::{fleet, inventory, updates};
@@ -99,6 +99,8 @@ pub(crate) enum Command {
         /// Directory for the pages, which is made where it is missing
         directory: PathBuf,
     },
+    /// Move an operator from OLM classic: from a Subscription to a ClusterExtension
+    Migrate(migrate::Arguments),
     /// Copy a catalog, its bundles and their images to another registry or a directory
     Mirror(catalog::mirror::Arguments),
     /// Stop all changes to a ClusterExtension
@@ -155,6 +157,7 @@ impl Command {
             Self::Install(arguments) => install::run(&arguments),
             Self::Inventory(arguments) => inventory::run(&arguments),
             Self::Man { directory } => man(&directory),
+            Self::Migrate(arguments) => migrate::run(&arguments),
             Self::Mirror(arguments) => catalog::mirror::run(&arguments),
             Self::Pause(arguments) => pause::pause(&arguments),
             Self::Pin(arguments) => pin::pin(&arguments),

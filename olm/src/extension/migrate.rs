@@ -1,0 +1,169 @@
+//! `olm migrate`: from a Subscription of OLM classic to a ClusterExtension.
+
+mod assess;
+mod check;
+mod facts;
+mod mapping;
+mod read;
+mod text;
+
+use std::collections::BTreeSet;
+
+use anyhow::{anyhow, bail};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+use olm_api::names::migration;
+use serde_json::Value;
+
+use self::assess::{Assessment, assess};
+use self::check::Choices;
+use self::facts::{Case, Facts, find, successor};
+use crate::extension::access::ClusterArguments;
+use crate::extension::cluster::Cluster;
+use crate::hint::Hint;
+use crate::output::{Outcome, Status, note, print, print_json, print_text};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("Reads Subscriptions, ClusterServiceVersions, OperatorGroups, InstallPlans, CatalogSources and \
+                  OperatorConditions of OLM classic and says for each Subscription whether a ClusterExtension can take its \
+                  place, what blocks it and what changes. A finding that may be acknowledged is passed over with --acknowledge or \
+                  with the annotation {}CHECK=true of the Subscription.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate \
+                  greeter -n operators --dry-run -o yaml\n\nExit status: 0 when everything can move, 1 when something is blocked or \
+                  the command fails.", migration::ACKNOWLEDGED)
+)]
+pub(crate) struct Arguments {
+    /// Subscription to move
+    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "all", conflicts_with = "all")]
+    subscription: Option<String>,
+    /// Namespace of the Subscription
+    #[arg(short, long, value_name = "NAME", required_unless_present = "all")]
+    namespace: Option<String>,
+    /// All Subscriptions of the cluster, or of --namespace
+    #[arg(long)]
+    all: bool,
+    /// Show what would happen and change nothing
+    #[arg(long, required = true)]
+    dry_run: bool,
+    /// Name of the ClusterExtension [default: that of the Subscription]
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    extension: Option<String>,
+    /// Account of the ClusterExtension [default: that of the OperatorGroup]
+    #[arg(long, value_name = "NAME")]
+    service_account: Option<String>,
+    /// Check whose findings do not block the move
+    #[arg(long, value_name = "CHECK")]
+    acknowledge: Vec<String>,
+    /// Form of the answer; yaml prints the manifests
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+/// The form of the answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+    /// The manifests.
+    Yaml,
+}
+
+impl Arguments {
+    fn choices(&self) -> Choices {
+        Choices {
+            account: self.service_account.clone(),
+            acknowledged: self.acknowledge.iter().cloned().collect::<BTreeSet<_>>(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
+    let assessed = assessed(arguments, &facts)?;
+    if assessed.is_empty() {
+        return Ok(Status::Success);
+    }
+    show(arguments.output, &assessed)?;
+    if assessed.iter().all(Assessment::can_move) {
+        Ok(Status::Success)
+    } else {
+        Ok(Status::Failure)
+    }
+}
+
+/// What is said of the Subscriptions that are meant; a note where there is none.
+fn assessed(arguments: &Arguments, facts: &Facts) -> anyhow::Result<Vec<Assessment>> {
+    let choices = arguments.choices();
+    let place = arguments.namespace.as_deref();
+    let Some(name) = &arguments.subscription else {
+        let meant = facts
+            .subscriptions
+            .iter()
+            .filter(|object| place.is_none_or(|place| facts::namespace(object) == place));
+        let names = assess::names(facts);
+        let found: Vec<Assessment> = meant
+            .map(|subscription| {
+                let case = Case { facts, subscription };
+                assess(case, names.get(&case.key()).map_or("", String::as_str), &choices)
+            })
+            .collect();
+        if found.is_empty() {
+            note("there is no Subscription: nothing to do");
+        }
+        return Ok(found);
+    };
+    let place = place.unwrap_or_default();
+    let Some(subscription) = find(&facts.subscriptions, place, name) else {
+        let Some(successor) = successor(facts, &format!("{place}/{name}")) else {
+            let error = anyhow!("Subscription {name:?} not found in namespace {place:?}");
+            return Err(error.context(Hint("`olm migrate --all --dry-run` lists them".to_owned())));
+        };
+        note(&format!(
+            "Subscription {place}/{name} has become ClusterExtension {:?}: nothing to do",
+            successor.name()
+        ));
+        return Ok(Vec::new());
+    };
+    if facts::text(subscription, "/spec/name").is_empty() {
+        bail!("Subscription {place}/{name} names no package");
+    }
+    let case = Case { facts, subscription };
+    let made = case.successor().map(|made| made.name().to_owned());
+    let extension = arguments
+        .extension
+        .clone()
+        .or(made)
+        .unwrap_or_else(|| name.clone());
+    Ok(vec![assess(case, &extension, &choices)])
+}
+
+/// Prints what was found out.
+fn show(form: Form, assessed: &[Assessment]) -> anyhow::Result<()> {
+    match form {
+        Form::Table => print_text(&text::text(assessed)),
+        Form::Json => print_json(&serde_json::json!({ "subscriptions": assessed })),
+        Form::Yaml => {
+            let manifests: Vec<&Value> = assessed.iter().flat_map(|one| &one.manifests).collect();
+            let mut documents: Vec<String> = Vec::new();
+            for manifest in manifests {
+                let document = olm_yaml::to_yaml(manifest);
+                if !documents.contains(&document) {
+                    documents.push(document);
+                }
+            }
+            for one in assessed.iter().filter(|one| !one.can_move()) {
+                note(&format!(
+                    "warning: Subscription {} is blocked: do not apply its ClusterExtension yet",
+                    one.key()
+                ));
+            }
+            print(&documents.join("---\n"))
+        }
+    }
+}

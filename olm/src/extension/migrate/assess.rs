@@ -1,0 +1,107 @@
+//! All that is said of one Subscription. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_api::ClusterExtension;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::check::{Choices, Finding, Severity, check};
+use super::facts::{Case, Facts, name};
+use super::mapping::{self, Change};
+
+/// Whether a Subscription can move, and to what.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Assessment {
+    /// The namespace of the Subscription.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// The package.
+    pub(crate) package: String,
+    /// The installed version; empty where it is not known.
+    pub(crate) version: String,
+    /// Whether nothing blocks the move.
+    #[serde(rename = "canMove")]
+    is_free: bool,
+    /// What speaks against it.
+    pub(crate) findings: Vec<Finding>,
+    /// What becomes of the settings.
+    pub(crate) changes: Vec<Change>,
+    /// The ClusterCatalog that is missing, and the ClusterExtension.
+    pub(crate) manifests: Vec<Value>,
+    /// The ClusterExtension.
+    #[serde(skip)]
+    pub(crate) extension: ClusterExtension,
+}
+
+impl Assessment {
+    /// Whether nothing blocks the move.
+    pub(crate) fn can_move(&self) -> bool {
+        self.is_free
+    }
+
+    /// `NAMESPACE/NAME` of the Subscription.
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Judges a Subscription that would become a ClusterExtension called `extension`.
+pub(crate) fn assess(case: Case<'_>, extension: &str, choices: &Choices) -> Assessment {
+    let findings = check(case, extension, choices);
+    let made = mapping::extension(case, extension, choices, &findings);
+    let catalog = mapping::catalog(case).and_then(|catalog| serde_json::to_value(catalog).ok());
+    let manifests = catalog.into_iter().chain(serde_json::to_value(&made).ok());
+    Assessment {
+        namespace: case.namespace().to_owned(),
+        name: name(case.subscription).to_owned(),
+        package: case.package().to_owned(),
+        version: case.number().to_owned(),
+        is_free: findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Acknowledged),
+        changes: mapping::changes(case, &made),
+        manifests: manifests.map(manifest).collect(),
+        findings,
+        extension: made,
+    }
+}
+
+/// An object as a user writes it.
+fn manifest(mut object: Value) -> Value {
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+    object
+}
+
+/// The names of the ClusterExtensions of all Subscriptions, by `NAMESPACE/NAME`: that of the Subscription, with its
+/// namespace before it where several Subscriptions share it.
+pub(crate) fn names(facts: &Facts) -> BTreeMap<String, String> {
+    let mut seen = BTreeSet::new();
+    let shared: BTreeSet<&str> = facts
+        .subscriptions
+        .iter()
+        .map(name)
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    facts
+        .subscriptions
+        .iter()
+        .map(|subscription| {
+            let case = Case { facts, subscription };
+            let own = name(subscription);
+            let made = case.successor().map(|made| made.name().to_owned());
+            let wanted = made.unwrap_or_else(|| {
+                if shared.contains(own) {
+                    format!("{}-{own}", case.namespace())
+                } else {
+                    own.to_owned()
+                }
+            });
+            (case.key(), wanted)
+        })
+        .collect()
+}

@@ -1,0 +1,472 @@
+//! What keeps a Subscription from moving. Pure: all findings at once, from what was read.
+
+use std::collections::BTreeSet;
+
+use olm_api::conditions::{self, SERVING};
+use olm_api::names::{GROUP, MAX_EXTENSION_NAME, migration, operator_condition};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::{Case, annotation, list, name, namespace, text, within};
+
+/// The label or annotation of Subscriptions that a dependency brought.
+const GENERATED_BY: &str = "olm.generated-by";
+/// The annotation of a ClusterServiceVersion with the properties of its bundle.
+const PROPERTIES: &str = "operatorframework.io/properties";
+/// The group of PackageManifests.
+const PACKAGES: &str = "packages.operators.coreos.com";
+
+/// How much a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Severity {
+    /// The move is impossible.
+    Blocks,
+    /// The move goes on once the user has acknowledged it.
+    Acknowledge,
+    /// The user has acknowledged it.
+    Acknowledged,
+}
+
+/// One reason not to move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Finding {
+    /// The check.
+    pub(crate) check: &'static str,
+    /// How much it weighs.
+    pub(crate) severity: Severity,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) fix: String,
+}
+
+/// What the user decides beside the cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Choices {
+    /// The account of the ClusterExtension; by default that of the OperatorGroup.
+    pub(crate) account: Option<String>,
+    /// Checks whose findings are acknowledged.
+    pub(crate) acknowledged: BTreeSet<String>,
+}
+
+/// Collects findings.
+struct Findings<'a> {
+    case: Case<'a>,
+    choices: &'a Choices,
+    found: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn block(&mut self, check: &'static str, message: String, fix: impl Into<String>) {
+        self.found.push(Finding {
+            check,
+            severity: Severity::Blocks,
+            message,
+            fix: fix.into(),
+        });
+    }
+
+    fn ask(&mut self, check: &'static str, message: String, fix: impl Into<String>) {
+        let key = format!("{}{check}", migration::ACKNOWLEDGED);
+        let is_acknowledged = self.choices.acknowledged.contains(check)
+            || annotation(self.case.subscription, &key) == Some("true");
+        let severity = if is_acknowledged {
+            Severity::Acknowledged
+        } else {
+            Severity::Acknowledge
+        };
+        self.found.push(Finding {
+            check,
+            severity,
+            message,
+            fix: format!("{}, or acknowledge it with --acknowledge {check}", fix.into()),
+        });
+    }
+}
+
+/// Everything that speaks against moving a Subscription to a ClusterExtension called `extension`, what blocks it first.
+pub(crate) fn check(case: Case<'_>, extension: &str, choices: &Choices) -> Vec<Finding> {
+    let mut findings = Findings {
+        case,
+        choices,
+        found: Vec::new(),
+    };
+    subscription(&mut findings);
+    version(&mut findings);
+    dependencies(&mut findings);
+    group(&mut findings);
+    catalog(&mut findings);
+    names(&mut findings, extension);
+    let mut found = findings.found;
+    found.sort_by_key(|finding| finding.severity);
+    found
+}
+
+/// The Subscription, its InstallPlans and its channel.
+fn subscription(findings: &mut Findings<'_>) {
+    let case = findings.case;
+    let object = case.subscription;
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        findings.block(
+            "deletion",
+            "the Subscription is being deleted".to_owned(),
+            "wait for its end",
+        );
+    }
+    let label = object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(GENERATED_BY));
+    if let Some(plan) = label.and_then(Value::as_str).or(annotation(object, GENERATED_BY)) {
+        findings.block(
+            "dependency",
+            format!("InstallPlan {plan:?} created the Subscription because another operator depends on it"),
+            "leave it to OLM classic together with the operator that depends on it",
+        );
+    }
+    let state = text(object, "/status/state");
+    if state != "AtLatestKnown" {
+        let state = if state.is_empty() { "unknown" } else { state };
+        findings.block(
+            "state",
+            format!("the state of the Subscription is {state}, not AtLatestKnown"),
+            "finish or reject its upgrade first",
+        );
+    }
+    for plan in within(&case.facts.plans, case.namespace()) {
+        let phase = text(plan, "/status/phase");
+        let is_of_it = list(plan, "/metadata/ownerReferences")
+            .iter()
+            .any(|owner| text(owner, "/kind") == "Subscription" && text(owner, "/name") == name(object));
+        if is_of_it && !matches!(phase, "Complete" | "Failed") {
+            let phase = if phase.is_empty() { "not begun" } else { phase };
+            findings.block(
+                "install-plan",
+                format!("InstallPlan {:?} is {phase}", name(plan)),
+                "approve it and wait for its end, or delete it",
+            );
+        }
+    }
+    if text(object, "/spec/channel").is_empty() {
+        findings.ask(
+            "channel",
+            "the Subscription names no channel: the ClusterExtension follows all channels".to_owned(),
+            "set spec.channel of the Subscription to the default channel of the package",
+        );
+    }
+}
+
+/// The installed ClusterServiceVersion and what it asks of the cluster.
+fn version(findings: &mut Findings<'_>) {
+    let case = findings.case;
+    let Some(version) = case.version() else {
+        let message = match case.installed() {
+            "" => "nothing is installed by the Subscription".to_owned(),
+            installed => format!("ClusterServiceVersion {installed:?} does not exist"),
+        };
+        findings.block("version", message, "wait until OLM classic has installed it");
+        return;
+    };
+    let phase = text(version, "/status/phase");
+    if phase != "Succeeded" || version.pointer("/metadata/deletionTimestamp").is_some() {
+        findings.block(
+            "version",
+            format!(
+                "ClusterServiceVersion {:?} is in phase {phase:?}, not Succeeded",
+                name(version)
+            ),
+            format!(
+                "find the cause with `kubectl describe csv -n {} {}`",
+                case.namespace(),
+                name(version)
+            ),
+        );
+    }
+    if case.number().is_empty() {
+        findings.block(
+            "version",
+            format!("ClusterServiceVersion {:?} has no version", name(version)),
+            "ask the publisher of the operator for a bundle with spec.version",
+        );
+    }
+    if !list(version, "/spec/apiservicedefinitions/owned").is_empty() {
+        findings.block(
+            "api-services",
+            "the operator serves an API by an APIService, which ClusterExtensions cannot hold".to_owned(),
+            "leave it to OLM classic",
+        );
+    }
+    if !list(version, "/spec/webhookdefinitions").is_empty() {
+        findings.block(
+            "webhooks",
+            "the operator has webhooks, whose certificates OLM classic renews".to_owned(),
+            "leave it to OLM classic; a move of certificates is not supported",
+        );
+    }
+    if asks_for_classic(version) {
+        findings.ask(
+            "classic-apis",
+            format!(
+                "the operator has rights on {} and may look for its own Subscription",
+                operator_condition::GROUP
+            ),
+            "ask the publisher whether it works without OLM classic",
+        );
+    }
+    if case.bundle_image().is_none() {
+        findings.block(
+            "bundle-image",
+            format!("no InstallPlan names the image of the bundle {:?}", name(version)),
+            "only operators whose bundle is an image can move",
+        );
+    }
+    for condition in within(&case.facts.conditions, case.namespace()) {
+        if name(condition) == name(version) && !list(condition, "/spec/overrides").is_empty() {
+            findings.block(
+                "operator-condition",
+                format!("OperatorCondition {:?} has overrides", name(condition)),
+                "remove spec.overrides once they are no longer needed",
+            );
+        }
+    }
+}
+
+/// Whether the operator has rights on objects of OLM classic other than its own condition.
+fn asks_for_classic(version: &Value) -> bool {
+    let groups = ["permissions", "clusterPermissions"];
+    groups
+        .iter()
+        .flat_map(|key| list(version, &format!("/spec/install/spec/{key}")))
+        .flat_map(|permission| list(permission, "/rules"))
+        .any(|rule| {
+            let is = |pointer: &str, wanted: &[&str]| {
+                list(rule, pointer)
+                    .iter()
+                    .any(|entry| entry.as_str().is_some_and(|entry| wanted.contains(&entry)))
+            };
+            let only_conditions = list(rule, "/resources")
+                .iter()
+                .filter_map(Value::as_str)
+                .all(|resource| resource.starts_with(operator_condition::PLURAL));
+            is("/apiGroups", &[operator_condition::GROUP, PACKAGES]) && !only_conditions
+        })
+}
+
+/// Other operators that need this one, or that it needs, and definitions that several own.
+fn dependencies(findings: &mut Findings<'_>) {
+    let case = findings.case;
+    let Some(version) = case.version() else { return };
+    let names_of = |version: &Value, part: &str| -> BTreeSet<String> {
+        ["customresourcedefinitions", "apiservicedefinitions"]
+            .iter()
+            .flat_map(|kind| list(version, &format!("/spec/{kind}/{part}")))
+            .map(|entry| text(entry, "/name").to_owned())
+            .filter(|name| !name.is_empty())
+            .collect()
+    };
+    let (owned, required) = (names_of(version, "owned"), names_of(version, "required"));
+    let others = case
+        .facts
+        .versions
+        .iter()
+        .filter(|other| namespace(other) != case.namespace() || name(other) != name(version));
+    for other in others {
+        let of_other = format!("{}/{}", namespace(other), name(other));
+        if let Some(shared) = names_of(other, "owned").intersection(&owned).next() {
+            findings.block(
+                "shared-definition",
+                format!("ClusterServiceVersion {of_other} owns {shared} as well"),
+                "remove the other installation first",
+            );
+        }
+        if let Some(api) = names_of(other, "required").intersection(&owned).next() {
+            findings.block(
+                "dependency",
+                format!("ClusterServiceVersion {of_other} requires {api} of this operator"),
+                "leave both to OLM classic, or remove the other one first",
+            );
+        }
+        if let Some(api) = names_of(other, "owned").intersection(&required).next() {
+            findings.block(
+                "dependency",
+                format!("the operator requires {api} of ClusterServiceVersion {of_other}"),
+                "leave both to OLM classic",
+            );
+        }
+        if requires_package(other, case.package()) {
+            findings.block(
+                "dependency",
+                format!(
+                    "ClusterServiceVersion {of_other} requires the package {:?}",
+                    case.package()
+                ),
+                "leave both to OLM classic, or remove the other one first",
+            );
+        }
+    }
+    if has_requirements(version) {
+        findings.block(
+            "dependency",
+            "the bundle requires other packages or constraints".to_owned(),
+            "leave it to OLM classic together with what it requires",
+        );
+    }
+}
+
+/// The properties that OLM classic noted on a ClusterServiceVersion: type and value.
+fn properties(version: &Value) -> Vec<(String, Value)> {
+    let noted: Value = annotation(version, PROPERTIES)
+        .and_then(|noted| serde_json::from_str(noted).ok())
+        .unwrap_or_default();
+    list(&noted, "/properties")
+        .iter()
+        .map(|property| {
+            (
+                text(property, "/type").to_owned(),
+                property.get("value").cloned().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+fn requires_package(version: &Value, package: &str) -> bool {
+    properties(version)
+        .iter()
+        .any(|(kind, value)| kind == "olm.package.required" && text(value, "/packageName") == package)
+}
+
+fn has_requirements(version: &Value) -> bool {
+    const KINDS: [&str; 3] = ["olm.package.required", "olm.gvk.required", "olm.constraint"];
+    properties(version)
+        .iter()
+        .any(|(kind, _)| KINDS.contains(&kind.as_str()))
+}
+
+/// The OperatorGroup.
+fn group(findings: &mut Findings<'_>) {
+    let case = findings.case;
+    let Some(group) = case.group() else {
+        let count = within(&case.facts.groups, case.namespace()).count();
+        findings.block(
+            "operator-group",
+            format!(
+                "namespace {:?} has {count} OperatorGroups, not one",
+                case.namespace()
+            ),
+            "keep the one that the operator was installed with",
+        );
+        return;
+    };
+    let targets = case.targets();
+    if targets.len() > 1 {
+        findings.block(
+            "install-mode",
+            format!(
+                "the operator watches {} namespaces, a ClusterExtension one or all",
+                targets.len()
+            ),
+            format!(
+                "set spec.targetNamespaces of OperatorGroup {:?} to one namespace, or to none for all",
+                name(group)
+            ),
+        );
+    }
+    if text(group, "/spec/serviceAccountName").is_empty() && findings.choices.account.is_none() {
+        findings.ask(
+            "service-account",
+            "OperatorGroup and command line name no account, so the ClusterExtension has none: it is blocked unless \
+             operator-controller has a default account"
+                .to_owned(),
+            "name an account with --service-account",
+        );
+    }
+}
+
+/// The CatalogSource and the ClusterCatalog that takes its place.
+fn catalog(findings: &mut Findings<'_>) {
+    let case = findings.case;
+    let wanted = format!(
+        "{}/{}",
+        text(case.subscription, "/spec/sourceNamespace"),
+        text(case.subscription, "/spec/source")
+    );
+    let Some(source) = case.source() else {
+        findings.block(
+            "catalog-source",
+            format!("CatalogSource {wanted} does not exist"),
+            "create it again, or let the Subscription name another one",
+        );
+        return;
+    };
+    if text(source, "/spec/sourceType") != "grpc" || text(source, "/spec/image").is_empty() {
+        findings.block(
+            "catalog-source",
+            format!("CatalogSource {wanted} has no image"),
+            "publish the catalog as an image",
+        );
+        return;
+    }
+    let Some(catalog) = case.catalog() else {
+        findings.block(
+            "catalog",
+            format!(
+                "no ClusterCatalog has the image {:?} of CatalogSource {wanted}",
+                text(source, "/spec/image")
+            ),
+            "apply the ClusterCatalog that -o yaml prints, and wait until it is served",
+        );
+        return;
+    };
+    if !conditions::is_true(catalog.conditions(), SERVING) {
+        findings.block(
+            "catalog",
+            format!("ClusterCatalog {:?} is not served", catalog.name()),
+            format!(
+                "find the cause with `kubectl describe clustercatalog {}`",
+                catalog.name()
+            ),
+        );
+    }
+}
+
+/// Whether name and package are free.
+fn names(findings: &mut Findings<'_>, extension: &str) {
+    let case = findings.case;
+    if extension.len() > usize::try_from(MAX_EXTENSION_NAME).unwrap_or(usize::MAX) {
+        findings.block(
+            "name",
+            format!("the name {extension:?} is longer than {MAX_EXTENSION_NAME} characters"),
+            "set --extension to a shorter one",
+        );
+    }
+    for other in &case.facts.extensions {
+        if other.annotation(migration::SUBSCRIPTION) == Some(case.key().as_str()) {
+            continue;
+        }
+        if other.name() == extension {
+            findings.block(
+                "name",
+                format!(
+                    "there is a ClusterExtension {extension:?}, which was not made from this Subscription"
+                ),
+                "set --extension to another name",
+            );
+        }
+        let source = other.spec.source.catalog.as_ref();
+        if source.is_some_and(|source| source.package_name == case.package()) {
+            findings.block(
+                "package",
+                format!(
+                    "ClusterExtension {:?} of group {GROUP} has the package {:?}",
+                    other.name(),
+                    case.package()
+                ),
+                "remove one of both installations",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+use serde_json::json;
+
+use super::*;
+use crate::extension::migrate::facts::Facts;
+use crate::extension::migrate::facts::tests::facts;
+
+/// The blocked checks and those to acknowledge after a change of what was read.
+fn found(choices: &Choices, change: impl FnOnce(&mut Facts)) -> Vec<(&'static str, Severity)> {
+    let mut facts = facts();
+    change(&mut facts);
+    let case = Case {
+        facts: &facts,
+        subscription: &facts.subscriptions[0],
+    };
+    check(case, "pots", choices)
+        .iter()
+        .map(|finding| (finding.check, finding.severity))
+        .collect()
+}
+
+#[track_caller]
+fn blocks(check: &'static str, change: impl FnOnce(&mut Facts)) {
+    assert_eq!(found(&Choices::default(), change), [(check, Severity::Blocks)]);
+}
+
+#[track_caller]
+fn asks(check: &'static str, change: impl Fn(&mut Facts)) {
+    assert_eq!(
+        found(&Choices::default(), &change),
+        [(check, Severity::Acknowledge)]
+    );
+    let choices = Choices {
+        acknowledged: [check.to_owned()].into(),
+        ..Choices::default()
+    };
+    assert_eq!(found(&choices, &change), [(check, Severity::Acknowledged)]);
+    let noted = found(&Choices::default(), |facts| {
+        change(facts);
+        let key = format!("{}{check}", migration::ACKNOWLEDGED);
+        facts.subscriptions[0]["metadata"]["annotations"] = json!({ key: "true" });
+    });
+    assert_eq!(noted, [(check, Severity::Acknowledged)]);
+}
+
+#[test]
+fn an_operator_at_rest_can_move() {
+    assert_eq!(found(&Choices::default(), |_| ()), []);
+}
+
+#[test]
+fn a_subscription_that_is_not_at_rest_is_blocked() {
+    blocks("deletion", |facts| {
+        facts.subscriptions[0]["metadata"]["deletionTimestamp"] = json!("now");
+    });
+    blocks("state", |facts| {
+        facts.subscriptions[0]["status"]["state"] = json!("UpgradePending");
+    });
+    blocks("install-plan", |facts| {
+        facts.plans[0]["status"]["phase"] = json!("RequiresApproval");
+    });
+    blocks("dependency", |facts| {
+        facts.subscriptions[0]["metadata"]["labels"] = json!({"olm.generated-by": "install-1"});
+    });
+    asks("channel", |facts| {
+        facts.subscriptions[0]["spec"]["channel"] = json!("");
+    });
+}
+
+#[test]
+fn a_version_that_is_not_well_is_blocked() {
+    blocks("version", |facts| {
+        facts.versions[0]["status"]["phase"] = json!("Failed");
+    });
+    blocks("version", |facts| {
+        facts.versions[0]["spec"]["version"] = json!("");
+    });
+    blocks("version", |facts| {
+        facts.subscriptions[0]["status"]["installedCSV"] = json!("pots.v9");
+    });
+    blocks("bundle-image", |facts| {
+        facts.plans[0]["status"]["bundleLookups"] = json!([]);
+    });
+    blocks("api-services", |facts| {
+        facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [{"name": "pots"}]});
+    });
+    blocks("webhooks", |facts| {
+        facts.versions[0]["spec"]["webhookdefinitions"] = json!([{}]);
+    });
+    blocks("operator-condition", |facts| {
+        facts.conditions[0]["spec"]["overrides"] = json!([{"type": "Upgradeable"}]);
+    });
+}
+
+#[test]
+fn rights_on_classic_apis_are_acknowledged_but_for_the_own_condition() {
+    let rule = |resource: &str| json!([{"rules": [{"apiGroups": ["operators.coreos.com"], "resources": [resource], "verbs": ["get"]}]}]);
+    asks("classic-apis", |facts| {
+        facts.versions[0]["spec"]["install"]["spec"]["clusterPermissions"] = rule("subscriptions");
+    });
+    let own = found(&Choices::default(), |facts| {
+        facts.versions[0]["spec"]["install"]["spec"]["permissions"] = rule("operatorconditions/status");
+    });
+    assert_eq!(own, []);
+}
+
+#[test]
+fn operators_that_depend_on_each_other_stay_together() {
+    let other = |spec: serde_json::Value| json!({"metadata": {"name": "lids.v1", "namespace": "lids"}, "spec": {"customresourcedefinitions": spec}});
+    let pot = json!([{"name": "pots.example", "kind": "Pot", "version": "v1"}]);
+    blocks("dependency", |facts| {
+        facts.versions.push(other(json!({"required": pot})));
+    });
+    blocks("shared-definition", |facts| {
+        facts.versions.push(other(json!({"owned": pot})));
+    });
+    blocks("dependency", |facts| {
+        facts.versions[0]["spec"]["customresourcedefinitions"]["required"] =
+            json!([{"name": "lids.example"}]);
+        facts
+            .versions
+            .push(other(json!({"owned": [{"name": "lids.example"}]})));
+    });
+    let requires = |package: &str| {
+        let properties =
+            json!({"properties": [{"type": "olm.package.required", "value": {"packageName": package}}]});
+        json!({"operatorframework.io/properties": properties.to_string()})
+    };
+    blocks("dependency", |facts| {
+        facts.versions[0]["metadata"]["annotations"] = requires("lids");
+    });
+    blocks("dependency", |facts| {
+        let mut lids = other(json!({}));
+        lids["metadata"]["annotations"] = requires("pots");
+        facts.versions.push(lids);
+    });
+}
+
+#[test]
+fn the_operator_group_is_the_only_one_and_has_one_target_or_all() {
+    blocks("operator-group", |facts| facts.groups.clear());
+    blocks("operator-group", |facts| {
+        facts.groups.push(facts.groups[0].clone());
+    });
+    blocks("install-mode", |facts| {
+        facts.groups[0]["status"]["namespaces"] = json!(["a", "b"]);
+    });
+    let no_account = |facts: &mut Facts| facts.groups[0]["spec"]["serviceAccountName"] = json!("");
+    asks("service-account", no_account);
+    let choices = Choices {
+        account: Some("cook".to_owned()),
+        ..Choices::default()
+    };
+    assert_eq!(found(&choices, no_account), []);
+}
+
+#[test]
+fn the_catalog_must_be_there_as_an_image_and_served() {
+    blocks("catalog-source", |facts| facts.sources.clear());
+    blocks("catalog-source", |facts| {
+        facts.sources[0]["spec"]["sourceType"] = json!("configmap");
+    });
+    blocks("catalog", |facts| facts.catalogs.clear());
+    blocks("catalog", |facts| facts.catalogs[0].status = None);
+    let by_digest = found(&Choices::default(), |facts| {
+        facts.sources[0]["spec"]["image"] = json!("r.example/kitchen@sha256:1");
+    });
+    assert_eq!(by_digest, []);
+}
+
+#[test]
+fn name_and_package_are_free_or_of_the_subscription() {
+    let extension = |name: &str, package: &str| {
+        let mut made =
+            olm_api::ClusterExtension::new(name, olm_api::cluster_extension::ClusterExtensionSpec::default());
+        made.spec.source.catalog = Some(olm_api::cluster_extension::CatalogFilter {
+            package_name: package.to_owned(),
+            ..olm_api::cluster_extension::CatalogFilter::default()
+        });
+        made
+    };
+    blocks("name", |facts| facts.extensions.push(extension("pots", "pans")));
+    blocks("package", |facts| {
+        facts.extensions.push(extension("mine", "pots"));
+    });
+    let own = found(&Choices::default(), |facts| {
+        let mut own = extension("pots", "pots");
+        own.metadata.annotations =
+            Some([(migration::SUBSCRIPTION.to_owned(), "kitchen/pots".to_owned())].into());
+        facts.extensions.push(own);
+    });
+    assert_eq!(own, []);
+    let facts = facts();
+    let case = Case {
+        facts: &facts,
+        subscription: &facts.subscriptions[0],
+    };
+    let long = check(case, &"p".repeat(53), &Choices::default());
+    assert_eq!(long[0].check, "name");
+}
+
+#[test]
+fn all_findings_come_at_once_and_what_blocks_comes_first() {
+    let all = found(&Choices::default(), |facts| {
+        facts.subscriptions[0]["spec"]["channel"] = json!("");
+        facts.subscriptions[0]["status"]["state"] = json!("UpgradePending");
+        facts.catalogs.clear();
+    });
+    assert_eq!(
+        all,
+        [
+            ("state", Severity::Blocks),
+            ("catalog", Severity::Blocks),
+            ("channel", Severity::Acknowledge),
+        ]
+    );
+}

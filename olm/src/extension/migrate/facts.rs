@@ -1,0 +1,258 @@
+//! What was read of a cluster to judge whether its Subscriptions can move. Pure: the objects stay as the server gave them.
+
+use olm_api::{ClusterCatalog, ClusterExtension};
+use serde_json::Value;
+
+/// The objects of OLM classic and of OLM v1 on a cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    /// Subscriptions.
+    pub(crate) subscriptions: Vec<Value>,
+    /// ClusterServiceVersions, without their copies in other namespaces.
+    pub(crate) versions: Vec<Value>,
+    /// OperatorGroups.
+    pub(crate) groups: Vec<Value>,
+    /// InstallPlans.
+    pub(crate) plans: Vec<Value>,
+    /// CatalogSources.
+    pub(crate) sources: Vec<Value>,
+    /// OperatorConditions.
+    pub(crate) conditions: Vec<Value>,
+    /// ClusterCatalogs.
+    pub(crate) catalogs: Vec<ClusterCatalog>,
+    /// ClusterExtensions.
+    pub(crate) extensions: Vec<ClusterExtension>,
+}
+
+/// The text at a JSON pointer; empty where there is none.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The list at a JSON pointer; empty where there is none.
+pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The name of an object.
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The namespace of an object.
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// An annotation of an object.
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+/// The objects of a namespace.
+pub(crate) fn within<'a>(objects: &'a [Value], place: &'a str) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(move |object| namespace(object) == place)
+}
+
+/// The object of that namespace and name.
+pub(crate) fn find<'a>(objects: &'a [Value], place: &'a str, wanted: &str) -> Option<&'a Value> {
+    within(objects, place).find(|object| name(object) == wanted)
+}
+
+/// What belongs together: a Subscription with all that decides about its move.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case<'a> {
+    /// All that was read.
+    pub(crate) facts: &'a Facts,
+    /// The Subscription.
+    pub(crate) subscription: &'a Value,
+}
+
+impl<'a> Case<'a> {
+    /// The namespace of the Subscription.
+    pub(crate) fn namespace(&self) -> &'a str {
+        namespace(self.subscription)
+    }
+
+    /// `NAMESPACE/NAME` of the Subscription.
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), name(self.subscription))
+    }
+
+    /// The package.
+    pub(crate) fn package(&self) -> &'a str {
+        text(self.subscription, "/spec/name")
+    }
+
+    /// The name of the installed ClusterServiceVersion; empty where there is none.
+    pub(crate) fn installed(&self) -> &'a str {
+        text(self.subscription, "/status/installedCSV")
+    }
+
+    /// The installed ClusterServiceVersion.
+    pub(crate) fn version(&self) -> Option<&'a Value> {
+        find(&self.facts.versions, self.namespace(), self.installed())
+    }
+
+    /// The installed version; empty where it is not known.
+    pub(crate) fn number(&self) -> &'a str {
+        self.version()
+            .map(|version| text(version, "/spec/version"))
+            .unwrap_or_default()
+    }
+
+    /// The OperatorGroup, where the namespace has just one.
+    pub(crate) fn group(&self) -> Option<&'a Value> {
+        let mut groups = within(&self.facts.groups, self.namespace());
+        let first = groups.next();
+        first.filter(|_| groups.next().is_none())
+    }
+
+    /// The namespaces that the operator watches; an empty text stands for all.
+    pub(crate) fn targets(&self) -> Vec<&'a str> {
+        let Some(group) = self.group() else {
+            return Vec::new();
+        };
+        let (seen, asked) = (
+            list(group, "/status/namespaces"),
+            list(group, "/spec/targetNamespaces"),
+        );
+        let targets = if seen.is_empty() { asked } else { seen };
+        let targets: Vec<&str> = targets.iter().filter_map(Value::as_str).collect();
+        if targets.is_empty() { vec![""] } else { targets }
+    }
+
+    /// The CatalogSource.
+    pub(crate) fn source(&self) -> Option<&'a Value> {
+        let (place, wanted) = (
+            text(self.subscription, "/spec/sourceNamespace"),
+            text(self.subscription, "/spec/source"),
+        );
+        find(&self.facts.sources, place, wanted)
+    }
+
+    /// The ClusterCatalog that serves the image of the CatalogSource, by tag or by digest.
+    pub(crate) fn catalog(&self) -> Option<&'a ClusterCatalog> {
+        let image = text(self.source()?, "/spec/image");
+        if image.is_empty() {
+            return None;
+        }
+        let image = tagged(image);
+        self.facts.catalogs.iter().find(|catalog| {
+            let asked = catalog
+                .spec
+                .source
+                .image
+                .as_ref()
+                .map(|image| tagged(&image.reference));
+            let resolved = catalog.status.as_ref();
+            let resolved = resolved.and_then(|status| status.resolved_source.as_ref()?.image.as_ref());
+            asked.as_deref() == Some(image.as_str()) || resolved.is_some_and(|found| found.reference == image)
+        })
+    }
+
+    /// The image of the installed bundle, as the InstallPlan that installed it names it.
+    pub(crate) fn bundle_image(&self) -> Option<&'a str> {
+        let plans = within(&self.facts.plans, self.namespace());
+        plans
+            .flat_map(|plan| list(plan, "/status/bundleLookups"))
+            .find(|lookup| text(lookup, "/identifier") == self.installed())
+            .map(|lookup| text(lookup, "/path"))
+            .filter(|path| !path.is_empty())
+    }
+
+    /// The ClusterExtension that was made from the Subscription.
+    pub(crate) fn successor(&self) -> Option<&'a ClusterExtension> {
+        successor(self.facts, &self.key())
+    }
+}
+
+/// The ClusterExtension that was made from the Subscription called `NAMESPACE/NAME`.
+pub(crate) fn successor<'a>(facts: &'a Facts, key: &str) -> Option<&'a ClusterExtension> {
+    let mut extensions = facts.extensions.iter();
+    extensions.find(|extension| extension.annotation(olm_api::names::migration::SUBSCRIPTION) == Some(key))
+}
+
+/// An image reference with the tag that is meant where it has neither tag nor digest.
+pub(crate) fn tagged(reference: &str) -> String {
+    let last = reference.rsplit('/').next().unwrap_or_default();
+    if last.contains([':', '@']) {
+        reference.to_owned()
+    } else {
+        format!("{reference}:latest")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An operator as OLM classic leaves it at rest, whose catalog is a ClusterCatalog too.
+    pub(crate) fn facts() -> Facts {
+        let at = |name: &str| json!({"name": name, "namespace": "kitchen"});
+        let mut owned = at("install-1");
+        owned["ownerReferences"] = json!([{"kind": "Subscription", "name": "pots", "uid": "s"}]);
+        let catalog = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": {"name": "kitchenware"},
+            "spec": {"source": {"type": "Image", "image": {"ref": "r.example/kitchen:latest"}}},
+            "status": {
+                "resolvedSource": {"type": "Image", "image": {"ref": "r.example/kitchen@sha256:1"}},
+                "conditions": [{
+                    "type": "Serving", "status": "True", "reason": "Available", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            },
+        });
+        Facts {
+            subscriptions: vec![json!({
+                "metadata": at("pots"),
+                "spec": {
+                    "name": "pots", "channel": "stable", "source": "kitchen", "sourceNamespace": "olm",
+                    "installPlanApproval": "Automatic",
+                },
+                "status": {"state": "AtLatestKnown", "installedCSV": "pots.v1.0.0", "currentCSV": "pots.v1.0.0"},
+            })],
+            versions: vec![json!({
+                "metadata": at("pots.v1.0.0"),
+                "spec": {
+                    "version": "1.0.0",
+                    "install": {"spec": {"deployments": []}},
+                    "customresourcedefinitions": {"owned": [{"name": "pots.example", "kind": "Pot", "version": "v1"}]},
+                },
+                "status": {"phase": "Succeeded"},
+            })],
+            groups: vec![json!({
+                "metadata": at("group"), "spec": {"serviceAccountName": "chef"}, "status": {"namespaces": [""]},
+            })],
+            plans: vec![json!({
+                "metadata": owned,
+                "status": {"phase": "Complete", "bundleLookups": [
+                    {"identifier": "pots.v1.0.0", "path": "r.example/pots@sha256:2"},
+                ]},
+            })],
+            sources: vec![json!({
+                "metadata": {"name": "kitchen", "namespace": "olm"},
+                "spec": {"sourceType": "grpc", "image": "r.example/kitchen:latest"},
+            })],
+            conditions: vec![json!({"metadata": at("pots.v1.0.0"), "spec": {}})],
+            catalogs: vec![serde_json::from_value(catalog).unwrap()],
+            extensions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_tag_means_the_latest() {
+        for (given, expected) in [
+            ("r.example:5000/a/b", "r.example:5000/a/b:latest"),
+            ("r.example/a:v1", "r.example/a:v1"),
+            ("r.example/a@sha256:1", "r.example/a@sha256:1"),
+        ] {
+            assert_eq!(tagged(given), expected);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What of a cluster decides about a move. It only reads.
+
+use anyhow::{Context as _, anyhow};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, Error};
+use olm_api::names::operator_condition;
+use serde_json::Value;
+
+use super::facts::Facts;
+use crate::extension::access::unlisted;
+use crate::hint::Hint;
+
+/// The label of copies of ClusterServiceVersions in other namespaces.
+const COPY: &str = "olm.copiedFrom";
+/// How many objects are read at once.
+const PAGE: u32 = 250;
+
+/// A kind of OLM classic.
+pub(super) fn resource(version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(operator_condition::GROUP, version, kind))
+}
+
+/// Reads all of it.
+pub(crate) async fn facts(client: &Client) -> anyhow::Result<Facts> {
+    let Some(subscriptions) = list(client, "v1alpha1", "Subscription", "").await? else {
+        let error = anyhow!(
+            "the cluster does not serve Subscriptions of {}",
+            operator_condition::GROUP
+        );
+        return Err(error.context(Hint(
+            "OLM classic is not installed: there is nothing to move".to_owned(),
+        )));
+    };
+    let some = |found: Option<Vec<Value>>| found.unwrap_or_default();
+    let own = format!("!{COPY}");
+    let params = ListParams::default();
+    let catalogs: Api<olm_api::ClusterCatalog> = Api::all(client.clone());
+    let catalogs = catalogs.list(&params).await;
+    let extensions: Api<olm_api::ClusterExtension> = Api::all(client.clone());
+    let extensions = extensions.list(&params).await;
+    Ok(Facts {
+        subscriptions,
+        versions: some(list(client, "v1alpha1", "ClusterServiceVersion", &own).await?),
+        groups: some(list(client, "v1", "OperatorGroup", "").await?),
+        plans: some(list(client, "v1alpha1", "InstallPlan", "").await?),
+        sources: some(list(client, "v1alpha1", "CatalogSource", "").await?),
+        conditions: some(list(client, operator_condition::VERSION, operator_condition::KIND, "").await?),
+        catalogs: catalogs
+            .map_err(|error| unlisted(error, "the ClusterCatalogs"))?
+            .items,
+        extensions: extensions
+            .map_err(|error| unlisted(error, "the ClusterExtensions"))?
+            .items,
+    })
+}
+
+/// All objects of a kind of OLM classic with these labels; nothing where the cluster does not serve it.
+async fn list(
+    client: &Client,
+    version: &str,
+    kind: &str,
+    labels: &str,
+) -> anyhow::Result<Option<Vec<Value>>> {
+    let resource = resource(version, kind);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut params = ListParams::default().limit(PAGE).labels(labels);
+    let mut found = Vec::new();
+    loop {
+        let page = match api.list(&params).await {
+            Err(Error::Api(status)) if status.code == 404 => return Ok(None),
+            page => page.with_context(|| format!("cannot list the {}", resource.plural))?,
+        };
+        for object in page.items {
+            found.push(serde_json::to_value(object)?);
+        }
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(Some(found)),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What is said of Subscriptions, for people. Pure.
+
+use std::fmt::Write as _;
+
+use super::assess::Assessment;
+use super::check::Severity;
+use crate::table::table;
+
+/// A table of the Subscriptions, and below it what was found and what changes.
+pub(crate) fn text(assessed: &[Assessment]) -> String {
+    let rows: Vec<Vec<String>> = assessed
+        .iter()
+        .map(|one| {
+            let count = |severity| {
+                one.findings
+                    .iter()
+                    .filter(|found| found.severity == severity)
+                    .count()
+            };
+            let (blocks, asks) = (count(Severity::Blocks), count(Severity::Acknowledge));
+            let answer = match (blocks, asks) {
+                (0, 0) => "yes".to_owned(),
+                (0, asks) => format!("after {asks} to acknowledge"),
+                (blocks, _) => format!("no, {blocks} to fix"),
+            };
+            vec![
+                one.namespace.clone(),
+                one.name.clone(),
+                one.package.clone(),
+                one.version.clone(),
+                answer,
+                one.extension.name().to_owned(),
+            ]
+        })
+        .collect();
+    let heads = [
+        "NAMESPACE",
+        "SUBSCRIPTION",
+        "PACKAGE",
+        "INSTALLED",
+        "CAN MOVE",
+        "CLUSTEREXTENSION",
+    ];
+    let mut text = table(&heads, &rows);
+    for one in assessed {
+        let _ = writeln!(text, "\n{}", one.key());
+        for finding in &one.findings {
+            let weight = match finding.severity {
+                Severity::Blocks => "blocked",
+                Severity::Acknowledge => "to acknowledge",
+                Severity::Acknowledged => "acknowledged",
+            };
+            let _ = writeln!(text, "  {weight} ({}): {}", finding.check, finding.message);
+            if finding.severity != Severity::Acknowledged {
+                let _ = writeln!(text, "    {}", finding.fix);
+            }
+        }
+        for change in &one.changes {
+            let _ = writeln!(text, "  {} -> {}", change.from, change.to);
+        }
+    }
+    text
+}

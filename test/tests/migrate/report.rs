@@ -1,0 +1,120 @@
+//! What is said before anything is written.
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::extensions::catalog;
+use serde_json::{Value, json};
+
+use super::{CLUSTER, PAN, POT, olm, versions};
+
+#[test]
+fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        let before = versions(world)?;
+        olm(world, "migrate --all --dry-run")?.ended(1)?.shows(&[
+            "NAMESPACE  SUBSCRIPTION  PACKAGE  INSTALLED  CAN MOVE",
+            "pot        pot           pot      1.0.0      after 1 to acknowledge",
+            "pan        pan           pan      1.0.0      no, 1 to fix",
+            "blocked (catalog): no ClusterCatalog has the image",
+            "to acknowledge (service-account)",
+            "spec.startingCSV pot.v1.0.0 -> dropped",
+            "OperatorGroup all targets [] -> no watchNamespace: all namespaces",
+            "registryPoll.interval 45m -> ClusterCatalog spec.source.image.pollIntervalMinutes 45",
+        ])?;
+        let ran = olm(world, "migrate --all --dry-run --service-account cook -o json")?.ended(1)?;
+        let report: Value = serde_json::from_str(&ran.printed)?;
+        let found: Vec<(&str, bool)> = report["subscriptions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| (one["name"].as_str().unwrap_or_default(), one["canMove"] == true))
+            .collect();
+        ensure!(found == [(PAN, false), (POT, true)], "{found:?}");
+        ensure!(
+            report["subscriptions"][0]["findings"][0]["check"] == "catalog",
+            "{report}"
+        );
+        olm(
+            world,
+            "migrate pot -n pot --dry-run --acknowledge service-account",
+        )?
+        .ended(0)?
+        .shows(&["acknowledged (service-account)"])?;
+        ensure!(versions(world)? == before, "a dry run has written");
+
+        // What is printed is what the API server takes.
+        let printed = olm(
+            world,
+            "migrate pan -n pan --dry-run --service-account cook -o yaml",
+        )?
+        .ended(1)?;
+        let path = world.folder().join("pan.yaml");
+        std::fs::write(&path, &printed.printed)?;
+        let applied = world.kubectl(&["apply", "--dry-run=server", "-f", &path.display().to_string()])?;
+        ensure!(
+            applied.contains("clustercatalog.olm.operatorframework.io/pans created")
+                && applied.contains("clusterextension.olm.operatorframework.io/pan created"),
+            "{applied}"
+        );
+        ensure!(versions(world)? == before, "a dry run has written");
+        olm(world, "migrate nothing -n pot --dry-run")?
+            .ended(1)?
+            .shows(&[
+                "Subscription \"nothing\" not found in namespace \"pot\"",
+                "hint: ",
+            ])?;
+        Ok(())
+    })
+}
+
+#[test]
+fn everything_that_blocks_is_said_at_once() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        let image = world.kubectl(&[
+            "get",
+            "catsrc",
+            "-n",
+            "olm",
+            "pans",
+            "-o",
+            "jsonpath={.spec.image}",
+        ])?;
+        let second = json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+            "metadata": {"name": "second", "namespace": PAN}, "spec": {},
+        });
+        world.apply(&[second])?;
+        let pending = json!({"status": {"state": "UpgradePending"}}).to_string();
+        let patch = [
+            "patch",
+            "subscription",
+            PAN,
+            "-n",
+            PAN,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &pending,
+        ];
+        world.kubectl(&patch)?;
+        olm(world, "migrate pan -n pan --dry-run")?.ended(1)?.shows(&[
+            "no, 3 to fix",
+            "blocked (state): the state of the Subscription is UpgradePending, not AtLatestKnown",
+            "blocked (operator-group): namespace \"pan\" has 2 OperatorGroups, not one",
+            "blocked (catalog): no ClusterCatalog has the image",
+        ])?;
+        world.kubectl(&["delete", "og", "second", "-n", PAN])?;
+        let at_rest = pending.replace("UpgradePending", "AtLatestKnown");
+        let mut patch = patch;
+        *patch.last_mut().context("the patch")? = &at_rest;
+        world.kubectl(&patch)?;
+        world.apply(&[catalog("pans", &image)])?;
+        world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", "ccat/pans"])?;
+        olm(world, "migrate pan -n pan --dry-run --service-account cook")?
+            .ended(0)?
+            .shows(&["pan        pan           pan      1.0.0      yes"])?;
+        world.kubectl(&["delete", "ccat", "pans"])?;
+        Ok(())
+    })
+}
