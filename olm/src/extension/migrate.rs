@@ -2,9 +2,13 @@
 
 mod assess;
 mod check;
+mod course;
 mod facts;
+mod inventory;
 mod mapping;
 mod read;
+mod record;
+mod reduce;
 mod text;
 
 use std::collections::BTreeSet;
@@ -12,13 +16,16 @@ use std::collections::BTreeSet;
 use anyhow::{anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use olm_api::names::migration;
+use olm_api::names::{migration, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::Value;
 
 use self::assess::{Assessment, assess};
 use self::check::Choices;
 use self::facts::{Case, Facts, find, successor};
 use crate::extension::access::ClusterArguments;
+use crate::extension::change::ask::agreed;
+use crate::extension::change::wait::{Goal, WaitArguments, wait};
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, note, print, print_json, print_text};
@@ -29,7 +36,7 @@ use crate::output::{Outcome, Status, note, print, print_json, print_text};
                   OperatorConditions of OLM classic and says for each Subscription whether a ClusterExtension can take its \
                   place, what blocks it and what changes. A finding that may be acknowledged is passed over with --acknowledge or \
                   with the annotation {}CHECK=true of the Subscription.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate \
-                  greeter -n operators --dry-run -o yaml\n\nExit status: 0 when everything can move, 1 when something is blocked or \
+                  greeter -n operators --dry-run -o yaml\n  olm migrate greeter -n operators --service-account greeter-installer --yes --wait\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or \
                   the command fails.", migration::ACKNOWLEDGED)
 )]
 pub(crate) struct Arguments {
@@ -43,8 +50,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     all: bool,
     /// Show what would happen and change nothing
-    #[arg(long, required = true)]
+    #[arg(long, required_if_eq("all", "true"))]
     dry_run: bool,
+    /// Move without a question
+    #[arg(short, long)]
+    yes: bool,
     /// Name of the ClusterExtension [default: that of the Subscription]
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     extension: Option<String>,
@@ -57,6 +67,8 @@ pub(crate) struct Arguments {
     /// Form of the answer; yaml prints the manifests
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
+    #[command(flatten)]
+    wait: WaitArguments,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
@@ -84,17 +96,111 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
+    let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
+    restore(&mut facts);
+    if !arguments.dry_run
+        && let Some((extension, set)) = begun(arguments, &cluster, &facts)?
+    {
+        cluster
+            .runtime
+            .block_on(course::finish(&cluster.client, &extension, &set))?;
+        return waited(arguments, &cluster, &extension);
+    }
     let assessed = assessed(arguments, &facts)?;
     if assessed.is_empty() {
         return Ok(Status::Success);
     }
     show(arguments.output, &assessed)?;
-    if assessed.iter().all(Assessment::can_move) {
-        Ok(Status::Success)
-    } else {
-        Ok(Status::Failure)
+    if !assessed.iter().all(Assessment::can_move) {
+        return Ok(Status::Failure);
     }
+    let ([one], false) = (&assessed[..], arguments.dry_run) else {
+        return Ok(Status::Success);
+    };
+    let key = one.key();
+    let question = format!(
+        "Move Subscription {key} to ClusterExtension {}?",
+        one.extension.name()
+    );
+    if !agreed(&question, arguments.yes)? {
+        return Ok(Status::Failure);
+    }
+    let Some(subscription) = find(&facts.subscriptions, &one.namespace, &one.name) else {
+        bail!("Subscription {key} is gone");
+    };
+    let case = Case {
+        facts: &facts,
+        subscription,
+    };
+    let (extension, set) = cluster
+        .runtime
+        .block_on(course::begin(&cluster.client, case, &one.extension))?;
+    cluster
+        .runtime
+        .block_on(course::finish(&cluster.client, &extension, &set))?;
+    waited(arguments, &cluster, &extension)
+}
+
+/// Waits for the ClusterExtension where the command line asks for it.
+fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension) -> Outcome {
+    if !arguments.wait.wait {
+        return Ok(Status::Success);
+    }
+    wait(
+        cluster,
+        &arguments.wait,
+        extension,
+        Goal::Ready(extension.generation()),
+    )
+}
+
+/// Gives Subscriptions whose move has begun the spec that they had before.
+fn restore(facts: &mut Facts) {
+    let extensions = std::mem::take(&mut facts.extensions);
+    for subscription in &mut facts.subscriptions {
+        let key = format!("{}/{}", facts::namespace(subscription), facts::name(subscription));
+        let made =
+            |extension: &&ClusterExtension| extension.annotation(migration::SUBSCRIPTION) == Some(&key);
+        let spec = extensions.iter().find(made);
+        let spec = spec.and_then(|extension| extension.annotation(migration::SUBSCRIPTION_BACKUP));
+        let spec: Option<Value> = spec.and_then(|spec| serde_json::from_str(spec).ok());
+        if let (Some(spec), Some(subscription)) = (spec, subscription.as_object_mut()) {
+            subscription.insert("spec".to_owned(), spec);
+        }
+    }
+    facts.extensions = extensions;
+}
+
+/// A move that was begun and is not at its end.
+fn begun(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    facts: &Facts,
+) -> anyhow::Result<Option<(ClusterExtension, ClusterObjectSet)>> {
+    let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
+        return Ok(None);
+    };
+    let Some(extension) = successor(facts, &format!("{place}/{name}")) else {
+        return Ok(None);
+    };
+    let is_paused = extension.annotation(user::PAUSED) == Some("true");
+    if !is_paused {
+        if find(&facts.subscriptions, place, name).is_some() {
+            let error = anyhow!(
+                "ClusterExtension {:?} has begun to install what Subscription {place}/{name} installs",
+                extension.name()
+            );
+            return Err(error.context(Hint(format!(
+                "run `olm pause {}` and this command again",
+                extension.name()
+            ))));
+        }
+        return Ok(None);
+    }
+    let set = cluster
+        .runtime
+        .block_on(course::begun(&cluster.client, extension))?;
+    Ok(set.map(|set| (extension.clone(), set)))
 }
 
 /// What is said of the Subscriptions that are meant; a note where there is none.

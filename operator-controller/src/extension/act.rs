@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
 use olm_api::conditions::{Report, SUCCEEDED, Status, reason, set_condition};
-use olm_api::names::field_manager;
+use olm_api::names::{field_manager, migration};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::json;
 
@@ -268,6 +268,10 @@ async fn complete(context: &Context, mut set: ClusterObjectSet) -> Result<(), Ac
         name: name.clone(),
         source,
     };
+    let message = match set.annotation(migration::SUBSCRIPTION) {
+        Some(_) => "Revision succeeded - migrated from a Subscription",
+        None => "Revision succeeded - migrated from Helm release",
+    };
     let mut tries = 0;
     loop {
         let status = set.status.clone().unwrap_or_default();
@@ -276,7 +280,7 @@ async fn complete(context: &Context, mut set: ClusterObjectSet) -> Result<(), Ac
             condition_type: SUCCEEDED,
             status: Status::True,
             reason: reason::SUCCEEDED,
-            message: "Revision succeeded - migrated from Helm release",
+            message,
             observed_generation: set.generation(),
         };
         set_condition(&mut list, report, Timestamp::now());

@@ -25,10 +25,9 @@ use super::context::moves::Companion;
 use super::failure::{Failure, Severity, StageError};
 use super::observe::Observed;
 use super::plan::Plan;
-use super::plan::content::config_digest;
 use super::plan::revision::{Creation, RevisionPlan};
 use super::resolve::Target;
-use super::revisions::{Revisions, as_installed};
+use super::revisions::{Revisions, as_installed, config_digest};
 use crate::object_set::gather::{self, GatherError};
 
 /// Why it is not known whether a change may begin.

@@ -16,7 +16,7 @@ use self::settled::{Inputs, Settled};
 use super::context::Context;
 use super::failure::{Failure, Severity, StageError};
 use super::resolve::{Origin, Resolved};
-use super::revisions::roles_named_after;
+use super::revisions::{is_of_classic, roles_named_after};
 use crate::conditions::records;
 use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
@@ -93,6 +93,9 @@ pub(crate) async fn render<'a>(
     let own = resolved.observed.revisions.latest();
     let others = own.is_none().then(|| context.others(extension));
     let account = &resolved.settings.account;
+    if own.is_some_and(|own| is_of_classic(own, extension, &target.bundle, account)) {
+        return Ok(None);
+    }
     // An orphaned or restored revision records its settings, so that the same revision is made again and taken over.
     let latest = own.or_else(|| others.as_ref()?.left_behind(extension.name(), account));
     let provider = render::provider(context, latest).await?;

@@ -7,7 +7,7 @@ pub mod revision;
 
 use self::revision::{PlanError, RevisionPlan, Wanted};
 use super::bundle::Rendered;
-use super::revisions::Others;
+use super::revisions::{Others, config_digest};
 
 /// How the newest revision becomes the wanted one.
 pub struct Plan<'a> {
@@ -28,7 +28,7 @@ pub(crate) fn plan<'a>(
 ) -> Result<Plan<'a>, PlanError> {
     let resolved = &rendered.resolved;
     let condition = rendered.operator_condition.as_ref();
-    let config = content::config_digest(&resolved.observed.extension);
+    let config = config_digest(&resolved.observed.extension);
     let wanted = Wanted {
         extension: &resolved.observed.extension,
         account: Some(&resolved.settings.account),

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::{BundleMetadata, controlling_extension};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{self, PROGRESSING, SUCCEEDED, reason};
-use olm_api::names::{annotation, label};
+use olm_api::names::{annotation, label, migration};
+use olm_api::{ClusterExtension, ClusterObjectSet};
 pub use olm_plan::BundleIdentity;
 pub(crate) use olm_plan::bundle::roles_named_after;
 use olm_resolve::Installed;
@@ -92,6 +92,30 @@ impl Revisions {
         };
         self.sets.iter().map(AsRef::as_ref).filter(wanted)
     }
+}
+
+/// The digest of `spec.config`; `None` where there is none.
+pub(crate) fn config_digest(extension: &ClusterExtension) -> Option<String> {
+    let config = extension.spec.config.as_ref()?.inline.as_ref()?;
+    Some(olm_plan::digest(config))
+}
+
+/// Whether a revision holds objects that OLM classic rendered, of this bundle and for these settings. It is the wanted one as it
+/// is: the same bundle rendered here has other names and annotations, and would restart the operator for nothing.
+pub(crate) fn is_of_classic(
+    set: &ClusterObjectSet,
+    extension: &ClusterExtension,
+    bundle: &BundleIdentity,
+    account: &AccountName,
+) -> bool {
+    let made = BundleIdentity::of(set);
+    set.annotation(migration::SUBSCRIPTION).is_some()
+        && set.spec.lifecycle_state == LifecycleState::Active
+        && !set.is_deleting()
+        && made.package == bundle.package
+        && made.metadata == bundle.metadata
+        && set.annotation(annotation::SERVICE_ACCOUNT) == Some(account.to_string().as_str())
+        && set.annotation(annotation::CONFIG_DIGEST) == config_digest(extension).as_deref()
 }
 
 /// Sets that are not an extension's revisions but carry what its next one might be called or numbered.

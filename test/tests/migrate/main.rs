@@ -1,6 +1,7 @@
 //! `olm migrate` on a cluster with the objects that OLM classic leaves.
 
 mod classic;
+mod course;
 mod report;
 
 use std::collections::BTreeMap;
@@ -19,9 +20,11 @@ static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 const POT: &str = "pot";
 /// The package that cannot.
 const PAN: &str = "pan";
+/// The package that moves.
+const LID: &str = "lid";
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
-/// Both managers, the kinds of OLM classic, and two operators that it has installed.
+/// Both managers, the kinds of OLM classic, and three operators that it has installed.
 struct Stage {
     world: World,
 }
@@ -30,7 +33,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let world = World::start(Options::default()).await?;
         classic::definitions(&world)?;
-        for package in [POT, PAN] {
+        for package in [POT, PAN, LID] {
             let mut images = BTreeMap::new();
             for version in VERSIONS {
                 let files = samples::renamed_bundle(package, version, "sample-operator:v1");
@@ -48,14 +51,11 @@ impl Stage {
                     &samples::renamed(package, &blobs),
                 )
                 .await?;
-            if package == POT {
-                world.apply(&[catalog("kitchen", &reference)])?;
-                world.kubectl(&[
-                    "wait",
-                    "--for=condition=Serving",
-                    "--timeout=120s",
-                    "ccat/kitchen",
-                ])?;
+            if package != PAN {
+                let name = format!("{package}-catalog");
+                world.apply(&[catalog(&name, &reference)])?;
+                let name = format!("ccat/{name}");
+                world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", &name])?;
             }
             let installed = Installed {
                 world: &world,

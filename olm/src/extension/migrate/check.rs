@@ -12,7 +12,7 @@ use super::facts::{Case, annotation, list, name, namespace, text, within};
 /// The label or annotation of Subscriptions that a dependency brought.
 const GENERATED_BY: &str = "olm.generated-by";
 /// The annotation of a ClusterServiceVersion with the properties of its bundle.
-const PROPERTIES: &str = "operatorframework.io/properties";
+pub(crate) const PROPERTIES: &str = "operatorframework.io/properties";
 /// The group of PackageManifests.
 const PACKAGES: &str = "packages.operators.coreos.com";
 
@@ -370,6 +370,16 @@ fn group(findings: &mut Findings<'_>) {
                 "set spec.targetNamespaces of OperatorGroup {:?} to one namespace, or to none for all",
                 name(group)
             ),
+        );
+    }
+    if let [target] = targets[..]
+        && !target.is_empty()
+        && target != case.namespace()
+    {
+        findings.block(
+            "install-mode",
+            format!("the operator watches namespace {target:?}, where OLM classic keeps copies of its roles"),
+            "leave it to OLM classic, or let it watch its own namespace or all",
         );
     }
     if text(group, "/spec/serviceAccountName").is_empty() && findings.choices.account.is_none() {

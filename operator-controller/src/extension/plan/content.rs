@@ -10,7 +10,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::{ObjectReference, Phase, PhaseObject};
 use sha2::{Digest as _, Sha256};
 
@@ -145,12 +144,6 @@ fn secret(revision: &str, data: BTreeMap<String, Vec<u8>>) -> ContentSecret {
     let digest = hex::encode(hash.finalize());
     let name = format!("{revision}-{}", digest.get(..16).unwrap_or(&digest));
     ContentSecret { name, data }
-}
-
-/// The digest of `spec.config`; `None` where there is none.
-pub(crate) fn config_digest(extension: &ClusterExtension) -> Option<String> {
-    let config = extension.spec.config.as_ref()?.inline.as_ref()?;
-    Some(olm_plan::digest(config))
 }
 
 #[cfg(test)]

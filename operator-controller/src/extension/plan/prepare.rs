@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::cluster_object_set::{CollisionProtection, LifecycleState};
 use olm_api::conditions::{self, SUCCEEDED};
-use olm_api::names::{annotation, finalizer, label};
+use olm_api::names::{annotation, finalizer, label, migration};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use super::action::Action;
@@ -132,9 +132,10 @@ fn patched<'a>(
     sets.filter_map(action).collect()
 }
 
-/// Whether a wanted revision was made from a Helm release and does not count as complete yet.
+/// Whether a wanted revision was made from what was installed before, by the Helm runtime or by OLM classic, and does not
+/// count as complete yet.
 fn is_incomplete(set: &ClusterObjectSet) -> bool {
-    set.label(label::MIGRATED_FROM_HELM).is_some()
+    (set.label(label::MIGRATED_FROM_HELM).is_some() || set.annotation(migration::SUBSCRIPTION).is_some())
         && set.spec.lifecycle_state == LifecycleState::Active
         && !set.is_deleting()
         && !conditions::is_true(set.conditions(), SUCCEEDED)

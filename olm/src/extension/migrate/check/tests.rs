@@ -144,6 +144,9 @@ fn the_operator_group_is_the_only_one_and_has_one_target_or_all() {
     blocks("install-mode", |facts| {
         facts.groups[0]["status"]["namespaces"] = json!(["a", "b"]);
     });
+    blocks("install-mode", |facts| {
+        facts.groups[0]["status"]["namespaces"] = json!(["elsewhere"]);
+    });
     let no_account = |facts: &mut Facts| facts.groups[0]["spec"]["serviceAccountName"] = json!("");
     asks("service-account", no_account);
     let choices = Choices {

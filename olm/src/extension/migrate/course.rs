@@ -1,0 +1,356 @@
+//! The move itself. Every step insists on the object that it has seen, and can be repeated.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use kube::Client;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
+use olm_api::cluster_extension::controlling_extension;
+use olm_api::names::{annotation, field_manager, label, migration, operator_condition, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_rollout::engine::desired::body;
+use olm_rollout::engine::request::Write;
+use olm_rollout::outline::Owner;
+use olm_rollout::ownership::{Guard, fields_of};
+use serde_json::{Value, json};
+
+use super::facts::{Case, list, name, text};
+use super::inventory::{api, api_of, get, inventory};
+use super::record::{content, release, revision};
+use crate::extension::change::MANAGER;
+use crate::hint::Hint;
+use crate::output::note;
+
+/// How often objects are taken over again that OLM classic takes back.
+const TRIES: usize = 5;
+/// How often the end of a ClusterServiceVersion is looked for, once a second.
+const LOOKS: usize = 60;
+/// After how many looks nobody seems to run who removes [`CLEANUP`].
+const PATIENCE: usize = 5;
+/// The finalizer by which OLM classic removes objects with its labels.
+const CLEANUP: &str = "operators.coreos.com/csv-cleanup";
+
+/// Moves a Subscription that nothing blocks, up to the removal of what is left of OLM classic.
+pub(crate) async fn begin(
+    client: &Client,
+    case: Case<'_>,
+    wanted: &ClusterExtension,
+) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
+    let objects = inventory(client, case).await?;
+    // What cannot be taken over is found before anything is written.
+    revision(case, wanted, &objects)?;
+    let extension = match case.successor() {
+        Some(extension) => extension.clone(),
+        None => create_extension(client, wanted).await?,
+    };
+    freeze(client, case).await?;
+    let set = revision(case, &extension, &objects)?;
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let created = sets.create(&parameters(), &set).await;
+    let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
+    note(&format!(
+        "clusterobjectset/{} created with {} objects",
+        created.name(),
+        objects.len()
+    ));
+    Ok((extension, created))
+}
+
+fn parameters() -> PostParams {
+    PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+async fn create_extension(client: &Client, wanted: &ClusterExtension) -> anyhow::Result<ClusterExtension> {
+    let mut extension = wanted.clone();
+    let annotations = extension.metadata.annotations.get_or_insert_default();
+    annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
+    let extensions: Api<ClusterExtension> = Api::all(client.clone());
+    let created = extensions.create(&parameters(), &extension).await;
+    let created =
+        created.with_context(|| format!("cannot create ClusterExtension {:?}", extension.name()))?;
+    note(&format!("clusterextension/{} created, paused", created.name()));
+    Ok(created)
+}
+
+/// Keeps OLM classic from an upgrade meanwhile.
+async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
+    let subscription = case.subscription;
+    let subscriptions = api(
+        client,
+        operator_condition::GROUP,
+        "v1alpha1",
+        "Subscription",
+        case.namespace(),
+    );
+    let patch = json!({
+        "metadata": {
+            "uid": subscription.pointer("/metadata/uid"),
+            "resourceVersion": subscription.pointer("/metadata/resourceVersion"),
+            "annotations": {user::PAUSED: "true"},
+        },
+        "spec": {"installPlanApproval": "Manual"},
+    });
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let frozen = subscriptions
+        .patch(name(subscription), &parameters, &Patch::Merge(&patch))
+        .await;
+    frozen.with_context(|| format!("cannot pause Subscription {}", case.key()))?;
+    note(&format!("subscription/{} paused", name(subscription)));
+    Ok(())
+}
+
+/// The first revision of an extension, if it is one that was made from a Subscription.
+pub(crate) async fn begun(
+    client: &Client,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<ClusterObjectSet>> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let name = format!("{}-1", extension.name());
+    let found = sets.get_opt(&name).await;
+    let found = found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
+    Ok(found.filter(|set| {
+        set.annotation(migration::SUBSCRIPTION).is_some()
+            && controlling_extension(&set.metadata) == extension.metadata.uid.as_deref()
+    }))
+}
+
+/// Hands the objects of the revision over, removes what is left of OLM classic and lets the extension go on.
+pub(crate) async fn finish(
+    client: &Client,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+) -> anyhow::Result<()> {
+    let objects: Vec<Value> = set
+        .spec
+        .phases
+        .iter()
+        .flat_map(|phase| &phase.objects)
+        .filter_map(|object| object.object.clone().map(Value::Object))
+        .collect();
+    let owner = Owner {
+        name: set.name().to_owned(),
+        uid: set.metadata.uid.clone().unwrap_or_default(),
+        revision: set.spec.revision,
+        owner_name: set.label(label::OWNER_NAME).unwrap_or_default().to_owned(),
+        extension: extension.metadata.uid.clone().unwrap_or_default(),
+        migrated: false,
+    };
+    hand_over(client, &objects, &owner).await?;
+    note(&format!("{} objects handed over", objects.len()));
+    remove_subscription(client, extension).await?;
+    // A controller that still runs may have taken some back by now.
+    hand_over(client, &objects, &owner).await?;
+    remove_version(client, extension, set, &objects).await?;
+    hand_over(client, &objects, &owner).await?;
+    let patch = json!({"metadata": {
+        "uid": extension.metadata.uid, "annotations": {user::PAUSED: null},
+    }});
+    let extensions: Api<ClusterExtension> = Api::all(client.clone());
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let resumed = extensions
+        .patch(extension.name(), &parameters, &Patch::Merge(&patch))
+        .await;
+    resumed.with_context(|| format!("cannot resume ClusterExtension {:?}", extension.name()))?;
+    note(&format!("clusterextension/{} resumed", extension.name()));
+    Ok(())
+}
+
+/// Hands all objects over until none needs it.
+async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
+    for _ in 0..TRIES {
+        let mut is_due = false;
+        for object in objects {
+            let taken = take(client, object, owner).await;
+            is_due |= match taken {
+                Err(error) if is_conflict(&error) => true,
+                taken => taken.with_context(|| {
+                    format!("cannot hand over {} {:?}", text(object, "/kind"), name(object))
+                })?,
+            };
+        }
+        if !is_due {
+            return Ok(());
+        }
+    }
+    let error = anyhow!("OLM classic takes objects back as fast as they are handed over");
+    Err(error.context(Hint(
+        "stop its Deployments olm-operator and catalog-operator and run the command again".to_owned(),
+    )))
+}
+
+/// Whether somebody else wrote the object first.
+fn is_conflict(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
+}
+
+/// Hands one object over by changes of its metadata alone; whether there was anything to do.
+async fn take(client: &Client, object: &Value, owner: &Owner) -> anyhow::Result<bool> {
+    let api = api_of(client, object);
+    let what = text(object, "/kind");
+    let read = async || {
+        get(&api, what, name(object))
+            .await?
+            .ok_or_else(|| anyhow!("it is gone"))
+    };
+    let live = read().await?;
+    let is_other = |found: &&Value| {
+        found.get("controller") == Some(&Value::Bool(true)) && text(found, "/uid") != owner.uid
+    };
+    if let Some(other) = list(&live, "/metadata/ownerReferences").iter().find(is_other) {
+        bail!("{} {:?} controls it", text(other, "/kind"), text(other, "/name"));
+    }
+    let mut is_due = false;
+    let write = Write {
+        guard: Guard::Seen {
+            uid: text(&live, "/metadata/uid").to_owned(),
+            resource_version: text(&live, "/metadata/resourceVersion").to_owned(),
+        },
+        demoted: Vec::new(),
+    };
+    let body = body(object, owner, &write);
+    let rehearsed = apply(&api, &body, true).await?;
+    unchanged(&live, &rehearsed)?;
+    if marks(&live) != marks(&rehearsed) {
+        unchanged(&live, &apply(&api, &body, false).await?)?;
+        is_due = true;
+    }
+    let taken = read().await?;
+    if let Some(patch) = release(&taken) {
+        let parameters = PatchParams {
+            field_manager: Some(field_manager::OBJECTS.to_owned()),
+            ..PatchParams::default()
+        };
+        let released = api
+            .patch(name(object), &parameters, &Patch::Merge(&patch))
+            .await?;
+        unchanged(&live, &serde_json::to_value(released)?)?;
+        is_due = true;
+    }
+    Ok(is_due)
+}
+
+async fn apply(api: &Api<DynamicObject>, body: &Value, is_rehearsal: bool) -> anyhow::Result<Value> {
+    let parameters = PatchParams {
+        dry_run: is_rehearsal,
+        force: true,
+        field_manager: Some(field_manager::OBJECTS.to_owned()),
+        field_validation: None,
+    };
+    let applied = api.patch(name(body), &parameters, &Patch::Apply(body)).await?;
+    Ok(serde_json::to_value(applied)?)
+}
+
+/// What an apply changes of an object whose content stays: labels, annotations, owners and the fields that are ours.
+fn marks(object: &Value) -> [Option<&Value>; 4] {
+    let part = |key: &str| object.pointer(&format!("/metadata/{key}"));
+    let ours = fields_of(object, text(object, "/apiVersion"), field_manager::OBJECTS);
+    [part("labels"), part("annotations"), part("ownerReferences"), ours]
+}
+
+/// That an object is the same but for metadata and status. The generation says less: that of a Deployment counts changes of its
+/// annotations, too.
+fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
+    ensure!(
+        text(before, "/metadata/uid") == text(after, "/metadata/uid") && content(before) == content(after),
+        "its content would change: something writes it at the same time"
+    );
+    Ok(())
+}
+
+async fn remove_subscription(client: &Client, extension: &ClusterExtension) -> anyhow::Result<()> {
+    let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
+    let (namespace, wanted) = key.split_once('/').unwrap_or_default();
+    let subscriptions = api(
+        client,
+        operator_condition::GROUP,
+        "v1alpha1",
+        "Subscription",
+        namespace,
+    );
+    let Some(found) = get(&subscriptions, "Subscription", wanted).await? else {
+        return Ok(());
+    };
+    let parameters = DeleteParams {
+        preconditions: Some(preconditions(&found)),
+        ..DeleteParams::default()
+    };
+    let deleted = subscriptions.delete(wanted, &parameters).await;
+    deleted.with_context(|| format!("cannot delete Subscription {key}"))?;
+    note(&format!("subscription/{wanted} deleted"));
+    Ok(())
+}
+
+fn preconditions(found: &Value) -> Preconditions {
+    Preconditions {
+        uid: Some(text(found, "/metadata/uid").to_owned()),
+        resource_version: Some(text(found, "/metadata/resourceVersion").to_owned()),
+    }
+}
+
+/// Deletes the ClusterServiceVersion and nothing that it owned. Its finalizer removes objects by the labels of OLM classic,
+/// so none may carry them.
+async fn remove_version(
+    client: &Client,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+    objects: &[Value],
+) -> anyhow::Result<()> {
+    let wanted = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
+    let namespace = &extension.spec.namespace;
+    let versions = api(
+        client,
+        operator_condition::GROUP,
+        "v1alpha1",
+        "ClusterServiceVersion",
+        namespace,
+    );
+    for look in 0..LOOKS {
+        let Some(found) = get(&versions, "ClusterServiceVersion", wanted).await? else {
+            note(&format!("clusterserviceversion/{wanted} deleted"));
+            return Ok(());
+        };
+        if found.pointer("/metadata/deletionTimestamp").is_none() {
+            for object in objects {
+                let live = get(&api_of(client, object), text(object, "/kind"), name(object)).await?;
+                ensure!(
+                    live.as_ref().is_some_and(|live| release(live).is_none()),
+                    "{} {:?} belongs to OLM classic again: run the command again",
+                    text(object, "/kind"),
+                    name(object)
+                );
+            }
+            let parameters = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Orphan),
+                preconditions: Some(preconditions(&found)),
+                ..DeleteParams::default()
+            };
+            let deleted = versions.delete(wanted, &parameters).await;
+            deleted.with_context(|| format!("cannot delete ClusterServiceVersion {namespace}/{wanted}"))?;
+        } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP)] {
+            // The controllers of OLM classic are stopped. There is nothing for them to clean up.
+            let patch = json!({"metadata": {
+                "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+                "finalizers": null,
+            }});
+            let freed = versions
+                .patch(wanted, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            freed.with_context(|| {
+                format!("cannot remove the finalizer of ClusterServiceVersion {wanted:?}")
+            })?;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    bail!("ClusterServiceVersion {namespace}/{wanted} is not gone after {LOOKS} s: run the command again")
+}
