@@ -32,12 +32,13 @@ use crate::output::{Outcome, Status, note, print, print_json, print_text};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("Reads Subscriptions, ClusterServiceVersions, OperatorGroups, InstallPlans, CatalogSources and \
+    after_help = "Reads Subscriptions, ClusterServiceVersions, OperatorGroups, InstallPlans, CatalogSources and \
                   OperatorConditions of OLM classic and says for each Subscription whether a ClusterExtension can take its \
-                  place, what blocks it and what changes. A finding that may be acknowledged is passed over with --acknowledge or \
-                  with the annotation {}CHECK=true of the Subscription.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate \
-                  greeter -n operators --dry-run -o yaml\n  olm migrate greeter -n operators --service-account greeter-installer --yes --wait\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or \
-                  the command fails.", migration::ACKNOWLEDGED)
+                  place, what blocks it and what changes. A finding that may be acknowledged is passed over with \
+                  --acknowledge.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate greeter -n operators \
+                  --dry-run -o yaml\n  olm migrate greeter -n operators --service-account greeter-installer --yes \
+                  --wait\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or the \
+                  command fails."
 )]
 pub(crate) struct Arguments {
     /// Subscription to move
