@@ -1,0 +1,240 @@
+//! A ClusterServiceVersion as it is on the wire: the fields that the rules read. Other fields are ignored, null is
+//! absent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// A ClusterServiceVersion.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ClusterServiceVersion {
+    /// Name, labels, owners.
+    pub metadata: Metadata,
+    /// What its author wrote.
+    pub spec: CsvSpec,
+    /// What OLM last found.
+    pub status: CsvStatus,
+}
+
+/// The metadata of an object.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Metadata {
+    /// The name.
+    pub name: String,
+    /// The namespace; empty at cluster scope.
+    pub namespace: String,
+    /// The UID.
+    pub uid: String,
+    /// The labels.
+    #[serde(deserialize_with = "null_is_default")]
+    pub labels: BTreeMap<String, String>,
+    /// The annotations.
+    #[serde(deserialize_with = "null_is_default")]
+    pub annotations: BTreeMap<String, String>,
+    /// The owners.
+    #[serde(deserialize_with = "null_is_default")]
+    pub owner_references: Vec<OwnerReference>,
+    /// When its deletion was asked for, RFC 3339.
+    pub deletion_timestamp: Option<String>,
+}
+
+/// One owner of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// Group and version of the owner.
+    pub api_version: String,
+    /// Kind of the owner.
+    pub kind: String,
+    /// Name of the owner.
+    pub name: String,
+    /// UID of the owner.
+    pub uid: String,
+}
+
+/// What the author of a ClusterServiceVersion wrote.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CsvSpec {
+    /// The oldest version of Kubernetes that it runs on.
+    pub min_kube_version: String,
+    /// The version; empty is 0.0.0.
+    pub version: String,
+    /// The ClusterServiceVersion that it replaces.
+    pub replaces: String,
+    /// How it is installed.
+    pub install: InstallStrategy,
+    /// The install modes it declares.
+    #[serde(deserialize_with = "null_is_default")]
+    pub install_modes: Vec<InstallModeEntry>,
+    /// Custom resource definitions.
+    #[serde(rename = "customresourcedefinitions", deserialize_with = "null_is_default")]
+    pub custom_resource_definitions: ApiDefinitions,
+    /// Aggregated APIs.
+    #[serde(rename = "apiservicedefinitions", deserialize_with = "null_is_default")]
+    pub api_service_definitions: ApiDefinitions,
+    /// APIs of Kubernetes that it needs.
+    #[serde(rename = "nativeAPIs", deserialize_with = "null_is_default")]
+    pub native_apis: Vec<ApiDescription>,
+    /// Webhooks as they are written.
+    #[serde(rename = "webhookdefinitions", deserialize_with = "null_is_default")]
+    pub webhook_definitions: Vec<Value>,
+}
+
+/// How a ClusterServiceVersion is installed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct InstallStrategy {
+    /// Only `deployment` is known.
+    pub strategy: String,
+    /// What is installed.
+    #[serde(deserialize_with = "null_is_default")]
+    pub spec: StrategyDetails,
+}
+
+/// What the install strategy `deployment` installs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StrategyDetails {
+    /// The deployments.
+    #[serde(deserialize_with = "null_is_default")]
+    pub deployments: Vec<StrategyDeployment>,
+    /// What service accounts may do in the target namespaces.
+    #[serde(deserialize_with = "null_is_default")]
+    pub permissions: Vec<ServiceAccountPermissions>,
+    /// What service accounts may do in the whole cluster.
+    #[serde(deserialize_with = "null_is_default")]
+    pub cluster_permissions: Vec<ServiceAccountPermissions>,
+}
+
+/// A deployment of the install strategy.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct StrategyDeployment {
+    /// The name.
+    pub name: String,
+    /// The labels of the Deployment.
+    #[serde(deserialize_with = "null_is_default")]
+    pub label: BTreeMap<String, String>,
+    /// The DeploymentSpec as it is written.
+    pub spec: Value,
+}
+
+/// What a service account may do.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceAccountPermissions {
+    /// The name of the service account.
+    pub service_account_name: String,
+    /// The rules.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rules: Vec<PolicyRule>,
+}
+
+/// A rule of a role.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PolicyRule {
+    /// The verbs.
+    #[serde(deserialize_with = "null_is_default")]
+    pub verbs: Vec<String>,
+    /// The API groups; empty text is the core group.
+    #[serde(deserialize_with = "null_is_default")]
+    pub api_groups: Vec<String>,
+    /// The resources, with subresources as `pods/log`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resources: Vec<String>,
+    /// The names it is limited to; none means all.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resource_names: Vec<String>,
+    /// Paths that are no resources.
+    #[serde(rename = "nonResourceURLs", deserialize_with = "null_is_default")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// An install mode with whether it is supported.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct InstallModeEntry {
+    /// `OwnNamespace`, `SingleNamespace`, `MultiNamespace` or `AllNamespaces`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it is supported.
+    pub supported: bool,
+}
+
+/// The APIs that a ClusterServiceVersion brings and needs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ApiDefinitions {
+    /// The APIs that it brings.
+    #[serde(deserialize_with = "null_is_default")]
+    pub owned: Vec<ApiDescription>,
+    /// The APIs that it needs.
+    #[serde(deserialize_with = "null_is_default")]
+    pub required: Vec<ApiDescription>,
+}
+
+/// One API.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiDescription {
+    /// The name of the CustomResourceDefinition, or the plural of an aggregated API.
+    pub name: String,
+    /// The group; CustomResourceDefinitions have it in their name.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The deployment that serves an owned aggregated API.
+    pub deployment_name: String,
+    /// The port of the Service of an owned aggregated API; 0 is 443.
+    pub container_port: i32,
+}
+
+/// What OLM last found of a ClusterServiceVersion.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CsvStatus {
+    /// The phase; empty for a new one.
+    pub phase: String,
+    /// Why.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// When the phase last changed, RFC 3339.
+    pub last_transition_time: Option<String>,
+    /// When the status was last written, RFC 3339.
+    pub last_update_time: Option<String>,
+    /// The history of phases as it is written.
+    #[serde(deserialize_with = "null_is_default")]
+    pub conditions: Vec<Value>,
+    /// The requirements as they are written.
+    #[serde(deserialize_with = "null_is_default")]
+    pub requirement_status: Vec<Value>,
+    /// When serving certificates were last written, RFC 3339.
+    pub certs_last_updated: Option<String>,
+    /// When serving certificates are due, RFC 3339.
+    pub certs_rotate_at: Option<String>,
+}
+
+impl ClusterServiceVersion {
+    /// Whether it is the copy of one in another namespace.
+    pub fn is_copy(&self) -> bool {
+        self.metadata
+            .labels
+            .get(crate::names::COPIED_FROM_LABEL)
+            .is_some_and(|namespace| *namespace != self.metadata.namespace)
+    }
+}
+
+/// Null as the default.
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}

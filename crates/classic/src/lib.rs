@@ -1,0 +1,13 @@
+//! The rules of OLM classic (`operators.coreos.com`), without any input or output.
+//!
+//! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
+//! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
+//! - [`cluster`] holds the objects that a pass reads;
+//! - [`names`] holds every label, annotation and kind once.
+//!
+//! Callers gather the objects and pass the time; they write what the rules return.
+
+pub mod cluster;
+pub mod csv;
+pub mod names;
+pub mod operator_group;
