@@ -1,42 +1,109 @@
 //! The objects that a pass reads.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
-/// Objects as they are on the wire, with `apiVersion` and `kind`. Namespace and name identify an object of a kind.
+use crate::names;
+
+/// Kinds of which only objects labelled as managed are watched.
+const FILTERED_KINDS: &[&str] = &[
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Deployment",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
+
+/// Objects as they are on the wire. Kind, namespace and name identify an object: the kinds that the rules read have
+/// different names.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    objects: Vec<Value>,
+    kinds: BTreeMap<String, BTreeMap<(String, String), Value>>,
 }
 
 impl Cluster {
-    /// The objects of a kind in a namespace, or with this name at cluster scope: in the order given.
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.objects
-            .iter()
-            .filter(move |object| text(object, "/kind") == kind)
+    /// The objects of a kind, sorted by namespace and name.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The objects of a kind in a namespace, in the order given.
-    pub fn in_namespace<'a>(&'a self, kind: &'a str, namespace: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.of_kind(kind)
-            .filter(move |object| text(object, "/metadata/namespace") == namespace)
+    /// The objects of a kind in a namespace, sorted by name.
+    pub fn in_namespace<'a>(&'a self, kind: &str, namespace: &'a str) -> impl Iterator<Item = &'a Value> {
+        let start = (namespace.to_owned(), String::new());
+        self.kinds
+            .get(kind)
+            .into_iter()
+            .flat_map(move |objects| objects.range(start.clone()..))
+            .take_while(move |((found, _), _)| found == namespace)
+            .map(|(_, object)| object)
     }
 
     /// The object of this kind, namespace (empty at cluster scope) and name.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.iter().find(|object| {
-            text(object, "/kind") == kind
-                && text(object, "/metadata/namespace") == namespace
-                && text(object, "/metadata/name") == name
-        })
+        self.kinds
+            .get(kind)?
+            .get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// What a watch shows: without objects that OLM does not manage, of the kinds where it watches its own only.
+    #[must_use]
+    pub fn watched(&self) -> Self {
+        let is_watched = |kind: &str, object: &Value| {
+            !FILTERED_KINDS.contains(&kind) || label(object, names::MANAGED_LABEL) == "true"
+        };
+        let kinds = self.kinds.iter().map(|(kind, objects)| {
+            let watched = objects.iter().filter(|(_, object)| is_watched(kind, object));
+            let watched = watched.map(|(key, object)| (key.clone(), object.clone()));
+            (kind.clone(), watched.collect())
+        });
+        Self {
+            kinds: kinds.collect(),
+        }
     }
 }
 
 impl FromIterator<Value> for Cluster {
     fn from_iter<T: IntoIterator<Item = Value>>(objects: T) -> Self {
-        Self {
-            objects: objects.into_iter().collect(),
+        let mut cluster = Self::default();
+        for object in objects {
+            let kind = text(&object, "/kind").to_owned();
+            let namespace = text(&object, "/metadata/namespace").to_owned();
+            let name = text(&object, "/metadata/name").to_owned();
+            cluster
+                .kinds
+                .entry(kind)
+                .or_default()
+                .insert((namespace, name), object);
         }
+        cluster
+    }
+}
+
+/// The kinds that the API server serves, by `group/version`; the core group is `version` alone.
+#[derive(Debug, Clone, Default)]
+pub struct Discovery(BTreeMap<String, BTreeSet<String>>);
+
+impl Discovery {
+    /// Whether the kind is served. The core group is empty.
+    pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
+        let group_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        self.0
+            .get(&group_version)
+            .is_some_and(|kinds| kinds.contains(kind))
+    }
+}
+
+impl FromIterator<(String, BTreeSet<String>)> for Discovery {
+    fn from_iter<T: IntoIterator<Item = (String, BTreeSet<String>)>>(served: T) -> Self {
+        Self(served.into_iter().collect())
     }
 }
 
@@ -46,4 +113,80 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+/// The value of a label, empty where there is none.
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The items of a list at a JSON pointer; none where there is no list.
+pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(kind: &str, namespace: &str, name: &str) -> Value {
+        json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}})
+    }
+
+    #[test]
+    fn a_namespace_has_only_its_own_objects() {
+        let cluster: Cluster = [
+            object("Role", "b", "x"),
+            object("Role", "a", "z"),
+            object("Role", "a", "y"),
+            object("Other", "a", "y"),
+        ]
+        .into_iter()
+        .collect();
+        let names: Vec<&str> = cluster
+            .in_namespace("Role", "a")
+            .map(|role| text(role, "/metadata/name"))
+            .collect();
+        assert_eq!(names, ["y", "z"]);
+        assert!(cluster.get("Role", "b", "x").is_some());
+        assert!(cluster.get("Role", "b", "y").is_none());
+    }
+
+    #[test]
+    fn a_watch_shows_only_managed_roles() {
+        let mut managed = object("Role", "a", "managed");
+        managed["metadata"]["labels"] = json!({"olm.managed": "true"});
+        let cluster: Cluster = [
+            managed,
+            object("Role", "a", "foreign"),
+            object("Namespace", "", "a"),
+        ]
+        .into_iter()
+        .collect();
+        let watched = cluster.watched();
+        assert_eq!(watched.of_kind("Role").count(), 1);
+        assert_eq!(watched.of_kind("Namespace").count(), 1);
+    }
+
+    #[test]
+    fn the_core_group_has_no_name() {
+        let served = [
+            ("v1".to_owned(), BTreeSet::from(["Pod".to_owned()])),
+            ("apps/v1".to_owned(), BTreeSet::from(["Deployment".to_owned()])),
+        ];
+        let discovery: Discovery = served.into_iter().collect();
+        assert!(discovery.serves("", "v1", "Pod"));
+        assert!(discovery.serves("apps", "v1", "Deployment"));
+        assert!(!discovery.serves("apps", "v1", "Pod"));
+    }
 }

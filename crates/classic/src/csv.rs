@@ -2,8 +2,9 @@
 
 mod model;
 
+pub(crate) use model::null_is_default;
 pub use model::{
-    ApiDefinitions, ApiDescription, ClusterServiceVersion, CsvSpec, CsvStatus, InstallModeEntry,
+    ApiDefinitions, ApiDescription, COPIED, ClusterServiceVersion, CsvSpec, CsvStatus, InstallModeEntry,
     InstallStrategy, Metadata, OwnerReference, PolicyRule, ServiceAccountPermissions, StrategyDeployment,
     StrategyDetails,
 };

@@ -3,11 +3,13 @@
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
+//! - [`hash`] makes the hashes in names, labels and annotations;
 //! - [`names`] holds every label, annotation and kind once.
 //!
 //! Callers gather the objects and pass the time; they write what the rules return.
 
 pub mod cluster;
 pub mod csv;
+pub mod hash;
 pub mod names;
 pub mod operator_group;

@@ -32,3 +32,31 @@ pub const OPERATOR_NAMESPACE_ANNOTATION: &str = "olm.operatorNamespace";
 pub const TARGET_NAMESPACES_ANNOTATION: &str = "olm.targetNamespaces";
 /// The annotation of OperatorGroups: the APIs that their members provide.
 pub const PROVIDED_APIS_ANNOTATION: &str = "olm.providedAPIs";
+
+/// What labels of APIs on ClusterServiceVersions begin with; the hash of the API follows.
+pub const API_LABEL_PREFIX: &str = "olm.api.";
+/// What labels of the operator objects' components begin with; package and namespace follow.
+pub const COMPONENT_LABEL_PREFIX: &str = "operators.coreos.com/";
+/// What labels of the namespaces of an OperatorGroup begin with; its UID follows, the value is empty.
+pub const NAMESPACE_LABEL_PREFIX: &str = "olm.operatorgroup.uid/";
+/// What the aggregation labels of the roles for an API begin with; its hash and the role's suffix follow.
+pub const GROUP_AGGREGATION_PREFIX: &str = "olm.opgroup.permissions/aggregate-to-";
+/// What the labels begin with that add a role to a role of Kubernetes; the suffix follows.
+pub const KUBERNETES_AGGREGATION_PREFIX: &str = "rbac.authorization.k8s.io/aggregate-to-";
+/// What annotations of CustomResourceDefinitions begin with that name a ClusterServiceVersion they came with.
+pub const ALONGSIDE_PREFIX: &str = "operatorframework.io/installed-alongside-";
+/// The annotation of `kubectl apply`.
+pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The API group of roles.
+pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+/// The apiVersion of roles.
+pub const RBAC_API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+/// The API group of CustomResourceDefinitions.
+pub const CRD_GROUP: &str = "apiextensions.k8s.io";
+/// The kind of CustomResourceDefinitions.
+pub const CRD_KIND: &str = "CustomResourceDefinition";
+/// The API group of APIServices.
+pub const API_SERVICE_GROUP: &str = "apiregistration.k8s.io";
+/// The kind of APIServices.
+pub const API_SERVICE_KIND: &str = "APIService";

@@ -3,8 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+
+use crate::names;
+
+/// The reason of copies.
+pub const COPIED: &str = "Copied";
 
 /// A ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -134,24 +139,28 @@ pub struct ServiceAccountPermissions {
     pub rules: Vec<PolicyRule>,
 }
 
-/// A rule of a role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// A rule of a role. Its fields are written in the order of Kubernetes, without empty ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PolicyRule {
     /// The verbs.
     #[serde(deserialize_with = "null_is_default")]
     pub verbs: Vec<String>,
     /// The API groups; empty text is the core group.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
     /// The resources, with subresources as `pods/log`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// The names it is limited to; none means all.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
     /// Paths that are no resources.
-    #[serde(rename = "nonResourceURLs", deserialize_with = "null_is_default")]
+    #[serde(
+        rename = "nonResourceURLs",
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub non_resource_urls: Vec<String>,
 }
 
@@ -223,17 +232,28 @@ pub struct CsvStatus {
 }
 
 impl ClusterServiceVersion {
+    /// The fields that the rules read of an object on the wire.
+    ///
+    /// # Errors
+    /// When a field has another type.
+    pub fn read(object: &Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(object)
+    }
+
     /// Whether it is the copy of one in another namespace.
     pub fn is_copy(&self) -> bool {
-        self.metadata
-            .labels
-            .get(crate::names::COPIED_FROM_LABEL)
-            .is_some_and(|namespace| *namespace != self.metadata.namespace)
+        let operator_namespace = self
+            .metadata
+            .annotations
+            .get(names::OPERATOR_NAMESPACE_ANNOTATION);
+        self.status.reason == COPIED
+            || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
+            || operator_namespace.is_some_and(|namespace| *namespace != self.metadata.namespace)
     }
 }
 
 /// Null as the default.
-fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(crate) fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
