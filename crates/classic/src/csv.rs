@@ -1,6 +1,7 @@
 //! ClusterServiceVersions.
 
 mod model;
+mod status;
 
 pub(crate) use model::null_is_default;
 pub use model::{
@@ -8,3 +9,4 @@ pub use model::{
     InstallStrategy, Metadata, OwnerReference, PolicyRule, ServiceAccountPermissions, StrategyDeployment,
     StrategyDetails,
 };
+pub use status::set_phase;

@@ -4,7 +4,8 @@
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
 //! - [`hash`] makes the hashes in names, labels and annotations;
-//! - [`names`] holds every label, annotation and kind once.
+//! - [`names`] holds every label, annotation and kind once;
+//! - [`wire`] writes objects as the Go types of the API do.
 //!
 //! Callers gather the objects and pass the time; they write what the rules return.
 
@@ -13,3 +14,4 @@ pub mod csv;
 pub mod hash;
 pub mod names;
 pub mod operator_group;
+pub mod wire;

@@ -1,1 +1,23 @@
-//! OperatorGroups.
+//! OperatorGroups: the namespaces that they select, the APIs that their members provide, and one pass over one.
+//!
+//! - [`apis`] and [`namespaces`] are the sets that the rules compare;
+//! - [`surface`] decides whether an API may be provided here;
+//! - [`targets`] and [`install_modes`] are about the namespaces of an OperatorGroup and of its members;
+//! - [`roles`] has the ClusterRoles for users, [`copies`] the copies of members in other namespaces;
+//! - [`pass`] brings all of it together.
+
+pub mod apis;
+pub mod copies;
+pub mod install_modes;
+pub mod namespaces;
+pub mod pass;
+pub mod roles;
+pub mod surface;
+pub mod targets;
+
+mod model;
+
+pub use apis::{ApiKey, ApiSet};
+pub use model::{OperatorGroup, OperatorGroupSpec, OperatorGroupStatus};
+pub use namespaces::NamespaceSet;
+pub use surface::{ApiDecision, Surface};

@@ -1,0 +1,156 @@
+//! The copies of a member in the namespaces that its OperatorGroup selects.
+
+use serde_json::{Map, Value, json};
+
+use super::roles::object_at;
+use crate::cluster::text;
+use crate::csv::{COPIED, ClusterServiceVersion};
+use crate::{hash, names, wire};
+
+mod shapes;
+
+/// Reasons of a ClusterServiceVersion that is not copied.
+const UNCOPIABLE: &[&str] = &[
+    COPIED,
+    "CannotModifyStaticOperatorGroupProvidedAPIs",
+    "InterOperatorGroupOwnerConflict",
+    "InvalidInstallModes",
+    "NoOperatorGroup",
+    "NoTargetNamespaces",
+    "TooManyOperatorGroups",
+    "UnsupportedOperatorGroup",
+];
+
+/// The copy of a ClusterServiceVersion, for any namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Copy {
+    /// The object without its namespace.
+    pub object: Value,
+    /// The hash of name, labels, annotations and spec. Another one says that the copy must be written.
+    pub content_hash: String,
+    /// The hash of the status. Another one says that the status of the copy must be written.
+    pub status_hash: String,
+}
+
+/// Whether it has no copies: it has no phase yet, is itself a copy, or does not fit its OperatorGroup.
+pub fn is_uncopiable(csv: &ClusterServiceVersion) -> bool {
+    csv.status.phase.is_empty() || UNCOPIABLE.contains(&csv.status.reason.as_str())
+}
+
+/// The copy of a ClusterServiceVersion. It has no owners and finalizers, and not the annotations that belong to the
+/// original alone.
+pub fn copy_of(original: &Value) -> Copy {
+    let namespace = text(original, "/metadata/namespace");
+    let mut labels = kept(original, "/metadata/labels", |key| {
+        !key.starts_with(names::COMPONENT_LABEL_PREFIX)
+    });
+    labels.insert(names::COPIED_FROM_LABEL.to_owned(), namespace.into());
+    let annotations = kept(original, "/metadata/annotations", |key| {
+        key != names::TARGET_NAMESPACES_ANNOTATION && key != names::LAST_APPLIED_ANNOTATION
+    });
+    let mut object = json!({
+        "apiVersion": names::CSV_API_VERSION,
+        "kind": names::CSV_KIND,
+        "metadata": {"name": text(original, "/metadata/name"), "labels": labels, "annotations": annotations},
+        "spec": original.get("spec").unwrap_or(&Value::Null),
+        "status": original.get("status").unwrap_or(&Value::Null),
+    });
+    if let Some(status) = object_at(&mut object, &["status"]) {
+        status.insert("reason".to_owned(), COPIED.into());
+        let message = format!("The operator is running in {namespace} but is managing this namespace");
+        status.insert("message".to_owned(), message.into());
+    }
+    let content = json!({"metadata": object.get("metadata"), "spec": object.get("spec")});
+    let status = object.get("status").unwrap_or(&Value::Null);
+    Copy {
+        content_hash: object_hash(&content, shapes::COPY),
+        status_hash: object_hash(status, shapes::STATUS),
+        object,
+    }
+}
+
+fn kept(object: &Value, pointer: &str, keep: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let entries = object.pointer(pointer).and_then(Value::as_object);
+    entries
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| keep(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// The hash of an object: of its text with a line feed.
+fn object_hash(value: &Value, shape: wire::Shape) -> String {
+    hash::text(&format!("{}\n", wire::write(value, shape)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn original() -> Value {
+        json!({
+            "kind": "ClusterServiceVersion",
+            "metadata": {
+                "name": "c.v1",
+                "namespace": "n",
+                "uid": "u",
+                "finalizers": ["f"],
+                "labels": {"operators.coreos.com/p.n": "", "kept": "yes"},
+                "annotations": {"olm.operatorGroup": "g", "olm.targetNamespaces": "x"},
+            },
+            "spec": {"displayName": "C"},
+            "status": {"phase": "Succeeded", "reason": "InstallSucceeded"},
+        })
+    }
+
+    #[test]
+    fn a_copy_says_where_the_operator_runs() {
+        let copy = copy_of(&original()).object;
+        assert_eq!(
+            copy["metadata"],
+            json!({
+                "name": "c.v1",
+                "labels": {"kept": "yes", "olm.copiedFrom": "n"},
+                "annotations": {"olm.operatorGroup": "g"},
+            })
+        );
+        assert_eq!(copy["spec"], original()["spec"]);
+        assert_eq!(
+            copy["status"],
+            json!({
+                "phase": "Succeeded",
+                "reason": "Copied",
+                "message": "The operator is running in n but is managing this namespace",
+            })
+        );
+    }
+
+    #[test]
+    fn each_hash_covers_its_part() {
+        let first = copy_of(&original());
+        let mut other = original();
+        other["metadata"]["uid"] = json!("v");
+        assert_eq!(copy_of(&other), first);
+        other["status"]["phase"] = json!("Failed");
+        let failed = copy_of(&other);
+        assert_eq!(failed.content_hash, first.content_hash);
+        assert_ne!(failed.status_hash, first.status_hash);
+        other["spec"]["displayName"] = json!("D");
+        assert_ne!(copy_of(&other).content_hash, first.content_hash);
+    }
+
+    #[test]
+    fn a_member_without_a_phase_or_outside_its_group_is_not_copied() {
+        for (phase, reason, expected) in [
+            ("", "", true),
+            ("Failed", "UnsupportedOperatorGroup", true),
+            ("Failed", "InstallCheckFailed", false),
+            ("Pending", "RequirementsNotMet", false),
+        ] {
+            let csv = json!({"status": {"phase": phase, "reason": reason}});
+            let csv = ClusterServiceVersion::read(&csv).unwrap();
+            assert_eq!(is_uncopiable(&csv), expected, "{phase}/{reason}");
+        }
+    }
+}

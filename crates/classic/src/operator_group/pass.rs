@@ -1,0 +1,298 @@
+//! One pass over an OperatorGroup.
+//!
+//! A pass that finds other namespaces writes them into the status and ends; the write starts the next one, which
+//! annotates the members, writes the roles for users and removes APIs that no member provides any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::apis::provided_by;
+use super::namespaces::{added_or_removed, changed};
+use super::roles::{group_roles, object_at};
+use super::targets::{TargetsError, select};
+use super::{ApiKey, ApiSet, OperatorGroup, Surface};
+use crate::cluster::{Cluster, text};
+use crate::csv::{ClusterServiceVersion, set_phase};
+use crate::names;
+
+mod account;
+mod conditions;
+
+/// What a pass wants done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The objects to write, whole, in the order of their first change. Status and metadata of an OperatorGroup or
+    /// ClusterServiceVersion may both differ.
+    pub written: Vec<Value>,
+    /// Namespaces whose labels must be looked at.
+    pub namespaces: BTreeSet<String>,
+    /// ClusterServiceVersions that must be looked at, as namespace and name.
+    pub csvs: BTreeSet<(String, String)>,
+    /// Why the pass ended early; it is retried.
+    pub error: Option<PassError>,
+}
+
+/// Why a pass ended early.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PassError {
+    /// The OperatorGroup is gone.
+    #[error("operatorgroup {0}/{1} not found")]
+    Gone(String, String),
+    /// The OperatorGroup cannot be read.
+    #[error("cannot read operatorgroup {0}/{1}: {2}")]
+    Unreadable(String, String, String),
+    /// Its service account does not exist.
+    #[error("failed to get service account, sa={0} serviceaccounts \"{0}\" not found")]
+    Account(String),
+    /// It selects no namespaces.
+    #[error(transparent)]
+    Targets(#[from] TargetsError),
+}
+
+/// A ClusterServiceVersion of the OperatorGroup's namespace, on the wire and read. Copies are no members.
+struct Member<'a> {
+    object: &'a Value,
+    csv: ClusterServiceVersion,
+}
+
+/// One pass over the OperatorGroup of this namespace and name, at a time in RFC 3339.
+pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: &str) -> Outcome {
+    let Some(object) = cluster.get(names::OPERATOR_GROUP_KIND, namespace, name) else {
+        let error = PassError::Gone(namespace.to_owned(), name.to_owned());
+        return Outcome {
+            error: Some(error),
+            ..Outcome::default()
+        };
+    };
+    let mut pass = Pass {
+        cluster,
+        now,
+        group: object.clone(),
+        changes: Changes::default(),
+        outcome: Outcome::default(),
+    };
+    pass.outcome.error = pass.run(namespace, name).err();
+    pass.finish()
+}
+
+/// A pass under way.
+struct Pass<'a> {
+    cluster: &'a Cluster,
+    now: &'a str,
+    /// The OperatorGroup as it will be.
+    group: Value,
+    changes: Changes,
+    outcome: Outcome,
+}
+
+/// Objects as they will be, by kind, namespace and name.
+#[derive(Default)]
+struct Changes {
+    order: Vec<(String, String, String)>,
+    objects: BTreeMap<(String, String, String), Value>,
+}
+
+impl Changes {
+    fn put(&mut self, object: Value) {
+        let key = (
+            text(&object, "/kind").to_owned(),
+            text(&object, "/metadata/namespace").to_owned(),
+            text(&object, "/metadata/name").to_owned(),
+        );
+        if self.objects.insert(key.clone(), object).is_none() {
+            self.order.push(key);
+        }
+    }
+}
+
+impl Pass<'_> {
+    fn run(&mut self, namespace: &str, name: &str) -> Result<(), PassError> {
+        conditions::mark_several(self, namespace);
+        let group = OperatorGroup::read(&self.group).map_err(|error| {
+            PassError::Unreadable(namespace.to_owned(), name.to_owned(), error.to_string())
+        })?;
+        let members = members(self.cluster, namespace);
+        if account::refresh(self, &group)? {
+            self.retry_members(&group, &members);
+        }
+        let targets = select(&group, self.cluster)?;
+        if changed(&targets, group.namespaces()) {
+            self.record_targets(&group, &targets);
+            return Ok(());
+        }
+        self.annotate(&group, &members);
+        self.write_roles_and_prune(&group, &members);
+        Ok(())
+    }
+
+    /// Members that gave up installing start again: the rights of the account are others now.
+    fn retry_members(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+        for member in members {
+            let of_group = member
+                .csv
+                .metadata
+                .annotations
+                .get(names::OPERATOR_GROUP_ANNOTATION);
+            if of_group != Some(&group.metadata.name)
+                || member.csv.status.reason != "InstallComponentFailedNoRetry"
+            {
+                continue;
+            }
+            let mut object = member.object.clone();
+            set_phase(
+                &mut object,
+                "Pending",
+                "DetectedClusterChange",
+                "Cluster resources changed state",
+                self.now,
+            );
+            self.changes.put(object);
+            self.requeue(&member.csv);
+        }
+    }
+
+    fn record_targets(&mut self, group: &OperatorGroup, targets: &[String]) {
+        self.outcome.namespaces = added_or_removed(group.namespaces(), targets);
+        self.set_status("namespaces", Some(json!(targets)));
+    }
+
+    /// Writes the annotations that tell members about their OperatorGroup.
+    fn annotate(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+        let wanted = [
+            (
+                names::OPERATOR_NAMESPACE_ANNOTATION,
+                group.metadata.namespace.clone(),
+            ),
+            (names::OPERATOR_GROUP_ANNOTATION, group.metadata.name.clone()),
+            (names::TARGET_NAMESPACES_ANNOTATION, group.targets_annotation()),
+        ];
+        for member in members {
+            let annotations = &member.csv.metadata.annotations;
+            if wanted
+                .iter()
+                .all(|(key, value)| annotations.get(*key) == Some(value))
+            {
+                continue;
+            }
+            let mut object = self.current(member);
+            if let Some(annotations) = object_at(&mut object, &["metadata", "annotations"]) {
+                let wanted = wanted.iter();
+                annotations.extend(wanted.map(|(key, value)| ((*key).to_owned(), value.as_str().into())));
+            }
+            self.changes.put(object);
+            self.requeue(&member.csv);
+        }
+    }
+
+    fn write_roles_and_prune(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+        let recorded = Surface::of(group).provided;
+        let providers = providers(members);
+        let provided: ApiSet = providers.keys().cloned().collect();
+        let all = provided.union(&recorded);
+        for role in group_roles(group, &all, &self.cluster.watched()) {
+            self.changes.put(role);
+        }
+        for csv in providers_of(self.cluster, &all) {
+            self.requeue(&csv);
+        }
+        // A member that has not come to its APIs yet will record them.
+        let is_early = |csv: &&ClusterServiceVersion| {
+            matches!(csv.status.phase.as_str(), "" | "Pending") && csv.metadata.deletion_timestamp.is_none()
+        };
+        let will_grow = providers
+            .iter()
+            .any(|(api, csvs)| !recorded.contains(api) && csvs.iter().any(is_early));
+        let remaining = recorded.intersection(&provided);
+        if group.spec.static_provided_apis || will_grow || remaining.len() == recorded.len() {
+            return;
+        }
+        if let Some(annotations) = object_at(&mut self.group, &["metadata", "annotations"]) {
+            let value = remaining.annotation();
+            annotations.insert(names::PROVIDED_APIS_ANNOTATION.to_owned(), value.into());
+        }
+        self.changes.put(self.group.clone());
+    }
+
+    /// A member as it will be.
+    fn current(&self, member: &Member<'_>) -> Value {
+        let metadata = &member.csv.metadata;
+        let key = (
+            names::CSV_KIND.to_owned(),
+            metadata.namespace.clone(),
+            metadata.name.clone(),
+        );
+        self.changes.objects.get(&key).unwrap_or(member.object).clone()
+    }
+
+    /// Sets or removes a field of the OperatorGroup's status.
+    fn set_status(&mut self, field: &str, value: Option<Value>) {
+        if let Some(status) = object_at(&mut self.group, &["status"]) {
+            match value {
+                Some(value) => status.insert(field.to_owned(), value),
+                None => status.remove(field),
+            };
+            status.insert("lastUpdated".to_owned(), self.now.into());
+        }
+        self.changes.put(self.group.clone());
+    }
+
+    fn requeue(&mut self, csv: &ClusterServiceVersion) {
+        let metadata = &csv.metadata;
+        self.outcome
+            .csvs
+            .insert((metadata.namespace.clone(), metadata.name.clone()));
+    }
+
+    fn finish(mut self) -> Outcome {
+        for key in self.changes.order {
+            let object = self.changes.objects.remove(&key);
+            let (kind, namespace, name) = &key;
+            let is_other = |object: &Value| self.cluster.get(kind, namespace, name) != Some(object);
+            self.outcome.written.extend(object.filter(is_other));
+        }
+        self.outcome
+    }
+}
+
+/// The ClusterServiceVersions of a namespace that can be read and are no copies.
+fn members<'a>(cluster: &'a Cluster, namespace: &'a str) -> Vec<Member<'a>> {
+    cluster
+        .in_namespace(names::CSV_KIND, namespace)
+        .filter_map(|object| {
+            let csv = ClusterServiceVersion::read(object).ok()?;
+            (!csv.is_copy()).then_some(Member { object, csv })
+        })
+        .collect()
+}
+
+/// The APIs that members provide, without plurals, each with its providers. A member whose definitions are invalid
+/// provides none.
+fn providers<'a>(members: &'a [Member<'_>]) -> BTreeMap<ApiKey, Vec<&'a ClusterServiceVersion>> {
+    let mut providers: BTreeMap<ApiKey, Vec<&ClusterServiceVersion>> = BTreeMap::new();
+    for member in members {
+        for api in provided_by(&member.csv).unwrap_or_default().iter() {
+            providers
+                .entry(api.without_plural())
+                .or_default()
+                .push(&member.csv);
+        }
+    }
+    providers
+}
+
+/// The ClusterServiceVersions of the whole cluster that provide any of these APIs: one that was in conflict may be free
+/// of it now.
+fn providers_of(cluster: &Cluster, apis: &ApiSet) -> Vec<ClusterServiceVersion> {
+    let csvs = cluster.of_kind(names::CSV_KIND);
+    csvs.filter_map(|object| ClusterServiceVersion::read(object).ok())
+        .filter(|csv| !csv.is_copy())
+        .filter(|csv| {
+            let provided = provided_by(csv).unwrap_or_default();
+            !provided.without_plurals().intersection(apis).is_empty()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

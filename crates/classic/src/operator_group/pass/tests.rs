@@ -1,0 +1,167 @@
+use super::*;
+
+const NOW: &str = "2030-01-01T00:00:00Z";
+
+fn group(spec: &Value, status: &Value, apis: &str) -> Value {
+    json!({
+        "kind": "OperatorGroup",
+        "metadata": {"name": "g", "namespace": "n", "uid": "u", "annotations": {"olm.providedAPIs": apis}},
+        "spec": spec,
+        "status": status,
+    })
+}
+
+fn csv(name: &str, phase: &str, annotations: &Value) -> Value {
+    json!({
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "namespace": "n", "annotations": annotations},
+        "spec": {"customresourcedefinitions": {"owned": [{"name": "as.g", "version": "v1", "kind": "A"}]}},
+        "status": {"phase": phase},
+    })
+}
+
+fn run(objects: &[Value]) -> Outcome {
+    pass("n", "g", &objects.iter().cloned().collect(), NOW)
+}
+
+fn written<'a>(outcome: &'a Outcome, kind: &str) -> Vec<&'a Value> {
+    let of_kind = |object: &&Value| object["kind"] == *kind;
+    outcome.written.iter().filter(of_kind).collect()
+}
+
+fn settled() -> Value {
+    json!({"namespaces": ["x"]})
+}
+
+fn annotated() -> Value {
+    json!({"olm.operatorGroup": "g", "olm.operatorNamespace": "n", "olm.targetNamespaces": "x"})
+}
+
+#[test]
+fn other_namespaces_go_into_the_status_and_end_the_pass() {
+    let spec = json!({"targetNamespaces": ["x", "y"]});
+    let outcome = run(&[group(&spec, &settled(), ""), csv("c.v1", "Succeeded", &json!({}))]);
+    assert_eq!(outcome.written.len(), 1);
+    let status = &outcome.written[0]["status"];
+    assert_eq!(*status, json!({"namespaces": ["x", "y"], "lastUpdated": NOW}));
+    assert_eq!(outcome.namespaces, BTreeSet::from(["y".to_owned()]));
+}
+
+#[test]
+fn members_learn_their_group_and_copies_do_not() {
+    let mut copy = csv("copy", "Succeeded", &json!({}));
+    copy["metadata"]["labels"] = json!({"olm.copiedFrom": "m"});
+    let spec = json!({"targetNamespaces": ["x"]});
+    let outcome = run(&[
+        group(&spec, &settled(), "A.v1.g"),
+        csv("c.v1", "Succeeded", &json!({"own": "1"})),
+        copy,
+    ]);
+    let members = written(&outcome, "ClusterServiceVersion");
+    assert_eq!(members.len(), 1);
+    let mut expected = annotated();
+    expected["own"] = json!("1");
+    assert_eq!(members[0]["metadata"]["annotations"], expected);
+    assert_eq!(written(&outcome, "ClusterRole").len(), 3);
+    assert_eq!(
+        outcome.csvs,
+        BTreeSet::from([("n".to_owned(), "c.v1".to_owned())])
+    );
+}
+
+#[test]
+fn apis_that_nobody_provides_any_more_are_removed() {
+    let spec = json!({"targetNamespaces": ["x"]});
+    let outcome = run(&[
+        group(&spec, &settled(), "A.v1.g,B.v1.g"),
+        csv("c.v1", "Succeeded", &annotated()),
+    ]);
+    let groups = written(&outcome, "OperatorGroup");
+    assert_eq!(groups[0]["metadata"]["annotations"]["olm.providedAPIs"], "A.v1.g");
+}
+
+#[test]
+fn apis_stay_while_the_list_is_static_or_a_member_is_new() {
+    let fixed = json!({"targetNamespaces": ["x"], "staticProvidedAPIs": true});
+    let outcome = run(&[
+        group(&fixed, &settled(), "B.v1.g"),
+        csv("c.v1", "Succeeded", &annotated()),
+    ]);
+    assert!(written(&outcome, "OperatorGroup").is_empty());
+    let spec = json!({"targetNamespaces": ["x"]});
+    let outcome = run(&[
+        group(&spec, &settled(), "B.v1.g"),
+        csv("c.v1", "Pending", &annotated()),
+    ]);
+    assert!(written(&outcome, "OperatorGroup").is_empty());
+}
+
+#[test]
+fn a_pass_over_its_own_result_writes_nothing() {
+    let spec = json!({"targetNamespaces": ["x"]});
+    let mut objects = vec![
+        group(&spec, &json!({}), "B.v1.g"),
+        csv("c.v1", "Succeeded", &json!({})),
+    ];
+    for _ in 0..3 {
+        let outcome = run(&objects);
+        let written = outcome.written.clone();
+        let keep = |object: &Value| {
+            !written.iter().any(|new| {
+                new["kind"] == object["kind"] && new["metadata"]["name"] == object["metadata"]["name"]
+            })
+        };
+        objects.retain(keep);
+        objects.extend(written);
+    }
+    assert_eq!(run(&objects).written, Vec::<Value>::new());
+}
+
+#[test]
+fn groups_that_share_a_namespace_say_so() {
+    let spec = json!({"targetNamespaces": ["x"]});
+    let mut other = group(&spec, &settled(), "");
+    other["metadata"]["name"] = json!("h");
+    let outcome = run(&[group(&spec, &settled(), ""), other]);
+    let groups = written(&outcome, "OperatorGroup");
+    assert_eq!(groups.len(), 2);
+    assert!(
+        groups
+            .iter()
+            .all(|group| group["status"]["conditions"][0]["type"] == "MultipleOperatorGroup")
+    );
+    let alone = run(&[groups[0].clone()]);
+    assert_eq!(written(&alone, "OperatorGroup")[0]["status"], settled());
+}
+
+#[test]
+fn a_missing_account_stops_the_pass_and_is_reported_once() {
+    let spec = json!({"targetNamespaces": ["y"], "serviceAccountName": "sa"});
+    let outcome = run(&[group(&spec, &settled(), "")]);
+    assert_eq!(outcome.error, Some(PassError::Account("sa".to_owned())));
+    let missing = &outcome.written[0];
+    assert_eq!(missing["status"]["namespaces"], json!(["x"]));
+    assert_eq!(
+        missing["status"]["conditions"][0]["message"],
+        "ServiceAccount sa not found"
+    );
+    let again = pass("n", "g", &[missing.clone()].into_iter().collect(), "later");
+    assert!(again.written.is_empty());
+}
+
+#[test]
+fn a_new_account_is_kept_with_new_namespaces_and_lets_members_try_again() {
+    let spec = json!({"targetNamespaces": ["x", "y"], "serviceAccountName": "sa"});
+    let account = json!({"kind": "ServiceAccount", "metadata": {"name": "sa", "namespace": "n", "uid": "s"}});
+    let mut member = csv("c.v1", "Failed", &annotated());
+    member["status"]["reason"] = json!("InstallComponentFailedNoRetry");
+    let outcome = run(&[group(&spec, &settled(), ""), account, member]);
+    let status = &written(&outcome, "OperatorGroup")[0]["status"];
+    assert_eq!(status["serviceAccountRef"]["uid"], "s");
+    assert_eq!(status["namespaces"], json!(["x", "y"]));
+    let account = written(&outcome, "ServiceAccount")[0];
+    assert_eq!(account["metadata"]["labels"]["olm.managed"], "true");
+    let member = &written(&outcome, "ClusterServiceVersion")[0]["status"];
+    assert_eq!(member["phase"], "Pending");
+    assert_eq!(member["reason"], "DetectedClusterChange");
+}

@@ -1,0 +1,152 @@
+//! JSON as the Go types of the API write it: fields in the order of the type, unknown ones dropped, empty optional ones
+//! left out. Hashes are made of such texts.
+
+use olm_bundle::names::go_json;
+use serde_json::Value;
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// Text, a number, a boolean, or a map: written as it is, with the keys sorted.
+    Plain,
+    /// A list.
+    List(&'static Shape),
+    /// An object with these fields.
+    Struct(&'static [Field]),
+}
+
+/// A field of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    name: &'static str,
+    /// What is written where the field is absent; `None` for an optional field, which is left out when it is empty.
+    zero: Option<&'static str>,
+    shape: Shape,
+}
+
+impl Field {
+    /// A field that is left out when it is empty.
+    pub const fn optional(name: &'static str, shape: Shape) -> Self {
+        Self {
+            name,
+            zero: None,
+            shape,
+        }
+    }
+
+    /// A field that is always written.
+    pub const fn always(name: &'static str, zero: &'static str, shape: Shape) -> Self {
+        Self {
+            name,
+            zero: Some(zero),
+            shape,
+        }
+    }
+}
+
+/// The value as its type writes it.
+pub fn write(value: &Value, shape: Shape) -> String {
+    let mut text = String::new();
+    push(&mut text, value, shape);
+    text
+}
+
+fn push(text: &mut String, value: &Value, shape: Shape) {
+    match (shape, value) {
+        (Shape::Struct(fields), Value::Object(object)) => push_struct(text, object, fields),
+        (Shape::List(item), Value::Array(items)) => push_list(text, items, *item),
+        (_, Value::Array(items)) => push_list(text, items, Shape::Plain),
+        (_, Value::Object(object)) => push_map(text, object),
+        (_, plain) => text.push_str(&go_json(plain)),
+    }
+}
+
+fn push_struct(text: &mut String, object: &serde_json::Map<String, Value>, fields: &[Field]) {
+    text.push('{');
+    let start = text.len();
+    for field in fields {
+        let value = object.get(field.name).filter(|value| !value.is_null());
+        let value = value.filter(|value| field.zero.is_some() || !is_empty(value));
+        if value.is_none() && field.zero.is_none() {
+            continue;
+        }
+        if text.len() > start {
+            text.push(',');
+        }
+        text.push_str(&go_json(&field.name));
+        text.push(':');
+        match value {
+            Some(value) => push(text, value, field.shape),
+            None => text.push_str(field.zero.unwrap_or_default()),
+        }
+    }
+    text.push('}');
+}
+
+fn push_list(text: &mut String, items: &[Value], shape: Shape) {
+    text.push('[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        push(text, item, shape);
+    }
+    text.push(']');
+}
+
+fn push_map(text: &mut String, object: &serde_json::Map<String, Value>) {
+    let mut entries: Vec<(&String, &Value)> = object.iter().collect();
+    entries.sort_by_key(|(key, _)| *key);
+    text.push('{');
+    for (index, (key, value)) in entries.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(&go_json(key));
+        text.push(':');
+        push(text, value, Shape::Plain);
+    }
+    text.push('}');
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(object) => object.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const INNER: Shape = Shape::Struct(&[Field::always("on", "false", Shape::Plain)]);
+    const OUTER: Shape = Shape::Struct(&[
+        Field::always("z", "\"\"", Shape::Plain),
+        Field::optional("a", Shape::Plain),
+        Field::always("inner", "{\"on\":false}", INNER),
+        Field::optional("list", Shape::List(&INNER)),
+    ]);
+
+    #[test]
+    fn fields_have_the_order_of_the_type() {
+        let value =
+            json!({"a": {"y": 1, "x": "<"}, "list": [{"on": true, "other": 1}, {}], "z": "t", "more": 1});
+        assert_eq!(
+            write(&value, OUTER),
+            r#"{"z":"t","a":{"x":"\u003c","y":1},"inner":{"on":false},"list":[{"on":true},{"on":false}]}"#
+        );
+    }
+
+    #[test]
+    fn empty_optional_fields_are_left_out() {
+        let value = json!({"a": "", "list": [], "inner": null});
+        assert_eq!(write(&value, OUTER), r#"{"z":"","inner":{"on":false}}"#);
+    }
+}
