@@ -1,5 +1,7 @@
 //! ClusterServiceVersions.
 
+pub mod requirements;
+
 mod model;
 mod status;
 

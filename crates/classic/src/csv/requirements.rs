@@ -1,0 +1,162 @@
+//! What a ClusterServiceVersion requires of the cluster, and what of it there is: `status.requirementStatus`.
+//!
+//! Rows come in this order: the version of Kubernetes, CustomResourceDefinitions, required APIServices, owned ones,
+//! APIs of Kubernetes, service accounts.
+
+use serde::Serialize;
+
+use super::ClusterServiceVersion;
+use crate::cluster::{Cluster, Discovery};
+
+mod apis;
+mod definitions;
+mod grants;
+mod permissions;
+mod server;
+
+/// What is known of the cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// CustomResourceDefinitions, APIServices, ClusterServiceVersions of the namespace, service accounts, and all roles
+    /// and bindings.
+    pub cluster: &'a Cluster,
+    /// The kinds that are served.
+    pub discovery: &'a Discovery,
+    /// The version of the API server, like `v1.36.0`; `None` where it did not answer.
+    pub server_version: Option<&'a str>,
+}
+
+/// What was found of all requirements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirements {
+    /// Whether all are met.
+    pub met: bool,
+    /// One row for each.
+    pub rows: Vec<Requirement>,
+}
+
+/// What was found of a requirement. Written as a row of the status.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Requirement {
+    /// The group of what is required.
+    pub group: String,
+    /// The version of what is required.
+    pub version: String,
+    /// The kind of what is required.
+    pub kind: String,
+    /// The name of what is required.
+    pub name: String,
+    /// What was found.
+    pub status: RequirementStatus,
+    /// Why, for people.
+    pub message: String,
+    /// The UID of what was found; empty where it does not matter.
+    #[serde(rename = "uuid", skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The rules that a service account needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dependents: Vec<RuleRequirement>,
+}
+
+/// What was found of a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum RequirementStatus {
+    /// It is there and good.
+    Present,
+    /// It is not there.
+    NotPresent,
+    /// It is there, and does not do.
+    PresentNotSatisfied,
+    /// It is there, and cannot be used yet.
+    PresentNotAvailable,
+    /// The deployment of an owned APIService is in the install strategy.
+    DeploymentFound,
+    /// The deployment of an owned APIService is not in the install strategy.
+    DeploymentNotFound,
+}
+
+/// Whether a service account has the rights of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleRequirement {
+    /// The API group of roles.
+    pub group: String,
+    /// The version of roles.
+    pub version: String,
+    /// Always `PolicyRule`.
+    pub kind: String,
+    /// Whether it has.
+    pub status: RuleStatus,
+    /// `namespaced rule:` or `cluster rule:`, and the rule as JSON.
+    pub message: String,
+}
+
+/// Whether a service account has the rights of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum RuleStatus {
+    /// It has all of them.
+    Satisfied,
+    /// It lacks some.
+    NotSatisfied,
+}
+
+/// A rule that no role can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRuleError {
+    /// It allows nothing.
+    #[error("rule invalid: policy rule must have at least one verb")]
+    NoVerb,
+    /// It names resources and paths.
+    #[error("rule invalid: rule cannot apply to both regular resources and non-resource URLs")]
+    ResourcesAndPaths,
+}
+
+/// Looks for everything that a ClusterServiceVersion requires.
+///
+/// # Errors
+/// When a rule of its permissions is invalid, and its service account exists.
+pub fn evaluate(csv: &ClusterServiceVersion, facts: &Facts<'_>) -> Result<Requirements, InvalidRuleError> {
+    let mut rows = Vec::new();
+    rows.extend(server::requirement(csv, facts.server_version));
+    rows.extend(definitions::requirements(csv, facts.cluster));
+    rows.extend(apis::requirements(csv, facts));
+    rows.extend(permissions::requirements(csv, facts.cluster)?);
+    let met = rows.iter().all(Requirement::is_met);
+    Ok(Requirements { met, rows })
+}
+
+impl Requirement {
+    /// A requirement that is met until something else is found.
+    fn new(group: &str, version: &str, kind: &str, name: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            status: RequirementStatus::Present,
+            message: String::new(),
+            uid: String::new(),
+            dependents: Vec::new(),
+        }
+    }
+
+    fn found(mut self, status: RequirementStatus, message: impl Into<String>) -> Self {
+        self.status = status;
+        self.message = message.into();
+        self
+    }
+
+    fn with_uid(mut self, uid: &str) -> Self {
+        uid.clone_into(&mut self.uid);
+        self
+    }
+
+    fn is_met(&self) -> bool {
+        matches!(
+            self.status,
+            RequirementStatus::Present | RequirementStatus::DeploymentFound
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
