@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 pub mod bundle;
 pub mod catalog;
+pub mod classic;
 pub mod network_error_sanitize;
 pub mod resolution;
 pub mod versions;
@@ -196,6 +197,14 @@ const SUITES: &[Suite] = &[
     Suite {
         file: "network-error-sanitize.json",
         run: network_error_sanitize::run,
+    },
+    Suite {
+        file: "classic-operatorgroup.json",
+        run: classic::operatorgroup::run,
+    },
+    Suite {
+        file: "classic-csv-requirements.json",
+        run: classic::csv_requirements::run,
     },
 ];
 
