@@ -159,14 +159,17 @@ impl Pass<'_> {
 
     /// Writes the annotations that tell members about their OperatorGroup.
     fn annotate(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
-        let wanted = [
+        let mut wanted = vec![
             (
                 names::OPERATOR_NAMESPACE_ANNOTATION,
                 group.metadata.namespace.clone(),
             ),
             (names::OPERATOR_GROUP_ANNOTATION, group.metadata.name.clone()),
-            (names::TARGET_NAMESPACES_ANNOTATION, group.targets_annotation()),
         ];
+        // Without namespaces there is nothing to say; the empty text would be all of them.
+        if group.status.namespaces.is_some() {
+            wanted.push((names::TARGET_NAMESPACES_ANNOTATION, group.targets_annotation()));
+        }
         for member in members {
             let annotations = &member.csv.metadata.annotations;
             if wanted

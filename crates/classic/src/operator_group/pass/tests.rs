@@ -165,3 +165,14 @@ fn a_new_account_is_kept_with_new_namespaces_and_lets_members_try_again() {
     assert_eq!(member["phase"], "Pending");
     assert_eq!(member["reason"], "DetectedClusterChange");
 }
+
+#[test]
+fn members_of_a_group_that_selects_nothing_get_no_namespaces() {
+    let spec = json!({"selector": {"matchLabels": {"no": "such"}}});
+    let outcome = run(&[group(&spec, &json!({}), ""), csv("c.v1", "", &json!({}))]);
+    let annotations = &written(&outcome, "ClusterServiceVersion")[0]["metadata"]["annotations"];
+    assert_eq!(
+        *annotations,
+        json!({"olm.operatorGroup": "g", "olm.operatorNamespace": "n"})
+    );
+}
