@@ -10,7 +10,7 @@ pub enum Shape {
     /// Text, a number, a boolean, or a map: written as it is, with the keys sorted.
     Plain,
     /// A list.
-    List(&'static Shape),
+    List(&'static Self),
     /// An object with these fields.
     Struct(&'static [Field]),
 }

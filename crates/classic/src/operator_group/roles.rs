@@ -60,7 +60,7 @@ fn group_role(group: &OperatorGroup, apis: &ApiSet, suffix: &str, watched: &Clus
     }
     let fields = role.as_object_mut()?;
     match aggregation {
-        Some(rule) => fields.insert("aggregationRule".to_owned(), rule),
+        Some(aggregation) => fields.insert("aggregationRule".to_owned(), aggregation),
         None => fields.remove("aggregationRule"),
     };
     (existing != Some(&role)).then_some(role)
@@ -136,20 +136,20 @@ pub fn api_roles(csv: &ClusterServiceVersion, cluster: &Cluster) -> ApiRoles {
     result
 }
 
-fn definition_roles(owned: &ApiDescription, cluster: &Cluster) -> Result<Vec<Value>, ApiRolesError> {
-    let name = &owned.name;
+fn definition_roles(described: &ApiDescription, cluster: &Cluster) -> Result<Vec<Value>, ApiRolesError> {
+    let name = &described.name;
     let definition = cluster
         .get(names::CRD_KIND, "", name)
         .ok_or_else(|| ApiRolesError::Definition(name.clone()))?;
     let (plural, group) = plural_and_group(name)?;
     let api = ApiKey {
         group: group.to_owned(),
-        version: owned.version.clone(),
-        kind: owned.kind.clone(),
+        version: described.version.clone(),
+        kind: described.kind.clone(),
         plural: plural.to_owned(),
     };
     let owner = owner(definition, names::CRD_GROUP, names::CRD_KIND);
-    let prefix = format!("{name}-{}-", owned.version);
+    let prefix = format!("{name}-{}-", described.version);
     let mut roles = resource_roles(&prefix, &api, &owner);
     let rule = PolicyRule {
         verbs: vec!["get".to_owned()],
@@ -162,19 +162,19 @@ fn definition_roles(owned: &ApiDescription, cluster: &Cluster) -> Result<Vec<Val
     Ok(roles)
 }
 
-fn service_roles(owned: &ApiDescription, cluster: &Cluster) -> Result<Vec<Value>, ApiRolesError> {
-    let name = format!("{}.{}", owned.version, owned.group);
+fn service_roles(described: &ApiDescription, cluster: &Cluster) -> Result<Vec<Value>, ApiRolesError> {
+    let name = format!("{}.{}", described.version, described.group);
     let service = cluster
         .get(names::API_SERVICE_KIND, "", &name)
         .ok_or(ApiRolesError::Service(name))?;
     let api = ApiKey {
-        group: owned.group.clone(),
-        version: owned.version.clone(),
-        kind: owned.kind.clone(),
-        plural: owned.name.clone(),
+        group: described.group.clone(),
+        version: described.version.clone(),
+        kind: described.kind.clone(),
+        plural: described.name.clone(),
     };
     let owner = owner(service, names::API_SERVICE_GROUP, names::API_SERVICE_KIND);
-    let prefix = format!("{}-{}-", owned.name, owned.version);
+    let prefix = format!("{}-{}-", described.name, described.version);
     Ok(resource_roles(&prefix, &api, &owner))
 }
 
