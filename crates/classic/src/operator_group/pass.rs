@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::apis::provided_by;
@@ -56,8 +57,8 @@ struct Member<'a> {
     csv: ClusterServiceVersion,
 }
 
-/// One pass over the OperatorGroup of this namespace and name, at a time in RFC 3339.
-pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: &str) -> Outcome {
+/// One pass over the OperatorGroup of this namespace and name.
+pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> Outcome {
     let Some(object) = cluster.get(names::OPERATOR_GROUP_KIND, namespace, name) else {
         let error = PassError::Gone(namespace.to_owned(), name.to_owned());
         return Outcome {
@@ -67,7 +68,7 @@ pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: &str) -> Outcom
     };
     let mut pass = Pass {
         cluster,
-        now,
+        now: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         group: object.clone(),
         changes: Changes::default(),
         outcome: Outcome::default(),
@@ -79,7 +80,8 @@ pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: &str) -> Outcom
 /// A pass under way.
 struct Pass<'a> {
     cluster: &'a Cluster,
-    now: &'a str,
+    /// The time of the pass, in RFC 3339 with whole seconds.
+    now: String,
     /// The OperatorGroup as it will be.
     group: Value,
     changes: Changes,
@@ -145,7 +147,7 @@ impl Pass<'_> {
                 "Pending",
                 "DetectedClusterChange",
                 "Cluster resources changed state",
-                self.now,
+                &self.now,
             );
             self.changes.put(object);
             self.requeue(&member.csv);
@@ -235,7 +237,7 @@ impl Pass<'_> {
                 Some(value) => status.insert(field.to_owned(), value),
                 None => status.remove(field),
             };
-            status.insert("lastUpdated".to_owned(), self.now.into());
+            status.insert("lastUpdated".to_owned(), self.now.as_str().into());
         }
         self.changes.put(self.group.clone());
     }

@@ -25,7 +25,7 @@ pub(super) fn refresh(pass: &mut Pass<'_>, group: &OperatorGroup) -> Result<bool
     }
     let Some(account) = pass.cluster.get(KIND, namespace, name) else {
         let message = format!("ServiceAccount {name} not found");
-        let condition = condition(MISSING, "ServiceAccountNotFound", &message, pass.now);
+        let condition = condition(MISSING, "ServiceAccountNotFound", &message, &pass.now);
         let before = pass.group.clone();
         set(&mut pass.group, condition);
         if let Some(status) = object_at(&mut pass.group, &["status"]) {

@@ -24,7 +24,7 @@ pub(super) fn mark_several(pass: &mut Pass<'_>, namespace: &str) {
         let mut group = group.clone();
         if are_several {
             let message = "Multiple OperatorGroup found in the same namespace";
-            let condition = condition(SEVERAL, "MultipleOperatorGroupsFound", message, pass.now);
+            let condition = condition(SEVERAL, "MultipleOperatorGroupsFound", message, &pass.now);
             set(&mut group, condition);
         } else {
             remove(&mut group, SEVERAL);

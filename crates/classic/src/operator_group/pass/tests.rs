@@ -21,7 +21,7 @@ fn csv(name: &str, phase: &str, annotations: &Value) -> Value {
 }
 
 fn run(objects: &[Value]) -> Outcome {
-    pass("n", "g", &objects.iter().cloned().collect(), NOW)
+    pass("n", "g", &objects.iter().cloned().collect(), NOW.parse().unwrap())
 }
 
 fn written<'a>(outcome: &'a Outcome, kind: &str) -> Vec<&'a Value> {
@@ -145,7 +145,12 @@ fn a_missing_account_stops_the_pass_and_is_reported_once() {
         missing["status"]["conditions"][0]["message"],
         "ServiceAccount sa not found"
     );
-    let again = pass("n", "g", &[missing.clone()].into_iter().collect(), "later");
+    let again = pass(
+        "n",
+        "g",
+        &[missing.clone()].into_iter().collect(),
+        "2030-02-01T00:00:00Z".parse().unwrap(),
+    );
     assert!(again.written.is_empty());
 }
 
